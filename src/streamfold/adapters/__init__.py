@@ -1,0 +1,71 @@
+"""Wire formats: how a request is written and how an event of the answer is read.
+
+An adapter is a stateless value. What it seems to have to remember belongs to `calls.py`, `fold.py` or a dialect.
+Other packages add theirs by an entry point in the group `streamfold.adapters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from ..errors import ConfigError
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+    from ..deltas import Delta
+    from ..request import Request
+
+__all__ = ["Adapter", "find_adapter"]
+
+# Imported when asked for.
+_BUILT_IN = {"chat": "streamfold.adapters.chat:ChatAdapter"}
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """One wire format.
+
+    Attributes:
+        name: as it is written in configurations.
+        path: where requests go, below the base URL.
+    """
+
+    name: str
+    path: str
+
+    def encode(self, request: Request) -> dict[str, Any]:
+        """The JSON body of a request for a streamed answer. Raises ConfigError for what this wire can't carry."""
+        ...
+
+    def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
+        """The facts of one event, all of them, in the order reasoning, text, calls, usage, finish.
+
+        Raises:
+            ValueError: the event is not of this format; the message says why.
+        """
+        ...
+
+    def decode_body(self, body: Any) -> Iterable[Delta]:
+        """The facts of a whole JSON answer, which some servers send although a stream was asked for."""
+        ...
+
+
+def find_adapter(name: str) -> type[Adapter]:
+    """The class of an adapter by its name. Raises ConfigError with the names there are."""
+    if target := _BUILT_IN.get(name):
+        module, _, attribute = target.partition(":")
+        built_in: type[Adapter] = getattr(import_module(module), attribute)
+        return built_in
+    others = {entry.name: entry for entry in entry_points(group="streamfold.adapters")}
+    if name in others:
+        loaded: type[Adapter] = others[name].load()
+        return loaded
+    known = sorted({*_BUILT_IN, *others})
+    close = get_close_matches(name, known, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    raise ConfigError(f"unknown adapter {name!r}{hint}: there are {', '.join(known)}")

@@ -1,0 +1,362 @@
+"""OpenAI's Chat Completions, and what a hundred servers have made of it.
+
+https://platform.openai.com/docs/api-reference/chat-streaming is the format. Deviations that are read here, always,
+because they are harmless for everybody else, each have a comment with the server they come from. Deviations in what may
+be *sent* are `ChatQuirks`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..deltas import Call, Delta, Done, Extra, Failure, Finish, Meta, Reasoning, Refusal, Text, Usage, Warn
+from ..errors import ConfigError, error_info
+from ..jsontext import parse_event
+from ..messages import Message, MessageLike
+from ..tools import NamedTool, Tool
+from ..types import FinishReason
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+    from ..request import Request
+
+__all__ = ["ChatAdapter", "ChatQuirks"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatQuirks:
+    """What differs between servers in the request.
+
+    Attributes:
+        max_tokens_field: what the output limit is called. OpenAI's reasoning models refuse the old name, many compatible
+            servers ignore the new one.
+        stream_usage: whether `stream_options.include_usage` may be sent. Without it OpenAI sends no usage; a few servers
+            refuse the member, others send usage unasked.
+    """
+
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    stream_usage: bool = True
+
+
+class ChatAdapter:
+    """Requests and events of Chat Completions."""
+
+    name = "chat"
+    path = "/chat/completions"
+    Quirks = ChatQuirks
+
+    def __init__(self, quirks: ChatQuirks | None = None) -> None:
+        self.quirks = quirks or ChatQuirks()
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def encode(self, request: Request) -> dict[str, Any]:
+        """The JSON body for a streamed answer. Raises ConfigError for what this wire can't carry."""
+        options = request.options
+        body: dict[str, Any] = {
+            "model": request.model,
+            "messages": [self._message(message) for message in request.messages],
+            "stream": True,
+        }
+        if self.quirks.stream_usage:
+            body["stream_options"] = {"include_usage": True}
+        if request.tools:  # an empty list is refused by vLLM
+            body["tools"] = [self._tool(tool) for tool in request.tools]
+            body["tool_choice"] = self._tool_choice(request.tool_choice)
+        said = {
+            "temperature": options.temperature,
+            "top_p": options.top_p,
+            self.quirks.max_tokens_field: options.max_output_tokens,
+            "stop": options.stop,
+            "seed": options.seed,
+            "parallel_tool_calls": options.parallel_tool_calls,
+            "reasoning_effort": options.reasoning_effort,
+            "response_format": self._response_format(options.response_format),
+        }
+        body.update({name: value for name, value in said.items() if value is not None})
+        body.update(options.extra_body)
+        return body
+
+    def _message(self, message: MessageLike) -> dict[str, Any]:
+        if not isinstance(message, Message):
+            return dict(message)
+        out: dict[str, Any] = {"role": message.role, "content": message.content}
+        if message.name:
+            out["name"] = message.name
+        if message.tool_call_id is not None:
+            out["tool_call_id"] = message.tool_call_id
+        if message.refusal:
+            out["refusal"] = message.refusal
+        if message.tool_calls:
+            out["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    # Servers parse this text for their chat template, and no text at all does not parse.
+                    "function": {"name": call.name, "arguments": call.raw_arguments or "{}"},
+                    **(call.extra or {}),
+                }
+                for call in message.tool_calls
+            ]
+        return out
+
+    def _tool(self, tool: Tool) -> dict[str, Any]:
+        function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+        if tool.strict is not None:
+            function["strict"] = tool.strict
+        return {"type": "function", "function": function}
+
+    def _tool_choice(self, choice: str | NamedTool) -> str | dict[str, Any]:
+        if isinstance(choice, NamedTool):
+            return {"type": "function", "function": {"name": choice.name}}
+        return choice
+
+    def _response_format(self, wanted: Any) -> dict[str, Any] | None:
+        if wanted is None:
+            return None
+        if wanted == "json":
+            return {"type": "json_object"}
+        if hasattr(wanted, "model_json_schema"):
+            schema = wanted.model_json_schema()
+            return {"type": "json_schema", "json_schema": {"name": wanted.__name__, "schema": schema}}
+        if isinstance(wanted, Mapping):
+            return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(wanted)}}
+        raise ConfigError(f'response_format is "json", a JSON schema or a pydantic model, not {wanted!r}')
+
+    # --- answers --------------------------------------------------------------------------------------------------
+
+    def decode(self, event: ServerSentEvent) -> list[Delta]:
+        """The facts of one event. Raises ValueError if it is not a chunk of this format."""
+        data = event.data
+        if not data or data.isspace():
+            return []
+        if _is_done(data):
+            return [Done()]
+        out: list[Delta] = []
+        for payload in self._payloads(data, out, failed=event.event == "error"):
+            if isinstance(payload, Done):
+                out.append(payload)
+            else:
+                self._chunk(payload, out, failed=event.event == "error")
+        return out
+
+    def decode_body(self, body: Any) -> list[Delta]:
+        """The facts of a whole completion, or of an error, that came as a plain JSON body."""
+        out: list[Delta] = []
+        # A body that is no completion is an error in words of its own: {"code": 1302, "msg": "..."}.
+        self._chunk(body, out, failed=not (isinstance(body, dict) and body.get("choices")))
+        out.append(Done())
+        return out
+
+    def _payloads(self, data: str, out: list[Delta], *, failed: bool) -> Iterator[Any]:
+        try:
+            yield parse_event(data)
+            return
+        except ValueError:
+            if failed:  # `event: error` with plain words
+                yield data
+                return
+            if "\n" not in data:
+                raise
+        # Zhipu's older servers put no blank line between events, so that their payloads arrive as lines of one event.
+        # Pretty-printed JSON parsed above; here each line must be a payload of its own.
+        payloads = [Done() if _is_done(line) else parse_event(line) for line in data.split("\n") if line.strip()]
+        out.append(Warn("unseparated_events", "several payloads came without a blank line between them"))
+        yield from payloads
+
+    def _chunk(self, chunk: Any, out: list[Delta], *, failed: bool) -> None:
+        if failed or not isinstance(chunk, dict):
+            if not failed and not isinstance(chunk, list):
+                raise ValueError(f"a JSON object was expected, not {type(chunk).__name__}")
+            out.append(Failure(error_info(chunk), chunk))
+            return
+        out.append(Meta(chunk.get("id"), chunk.get("model"), chunk.get("created")))
+        usage = chunk.get("usage")
+        finish: str | None = None
+        failure = self._failure(chunk)
+        for choice in chunk.get("choices") or ():
+            if not isinstance(choice, dict):
+                raise ValueError(f"a choice must be an object, not {choice!r}")
+            if number := _index(choice.get("index")):
+                out.append(Warn("extra_choice", f"choice {number} was sent and is ignored: one stream carries one answer"))
+                continue
+            # Perplexity and Writer repeat in `message` what is in `delta`; a server that only pretends to stream sends
+            # `message` alone. Azure's content filter sends `delta: null` or no delta at all beside a finish reason.
+            delta = choice.get("delta")
+            if delta is None:
+                delta = choice.get("message")
+            if isinstance(delta, dict):
+                self._delta(delta, out)
+            finish = choice.get("finish_reason") or finish
+            usage = usage or choice.get("usage")  # Moonshot puts it inside the choice (fixtures/kimi/usage_in_choice)
+            if error := choice.get("error"):  # OpenRouter
+                failure = failure or Failure(error_info(error), error)
+        if not usage and isinstance(groq := chunk.get("x_groq"), dict):
+            usage = groq.get("usage")
+            if error := groq.get("error"):
+                failure = failure or Failure(error_info(error), chunk)
+        if usage and isinstance(usage, dict):
+            out.append(self._usage(usage))
+        reason = _FINISH_REASONS.get(finish, "unknown") if finish else None
+        if reason == "error" and not failure:
+            failure = Failure(error_info({"message": f"the provider ended with finish reason {finish!r}", "type": finish}))
+        if failure:  # an error beats the finish reason that came with it
+            out.append(failure)
+        elif reason and reason != "error" and finish:
+            out.append(Finish(reason, finish))
+
+    def _failure(self, chunk: dict[str, Any]) -> Failure | None:
+        if error := chunk.get("error"):
+            return Failure(error_info(error if isinstance(error, Mapping) else chunk), chunk)
+        if chunk.get("object") == "error":  # older vLLM: the chunk is the error
+            return Failure(error_info(chunk), chunk)
+        if "choices" not in chunk and any(isinstance(chunk.get(key), str) for key in ("message", "msg", "detail")):
+            return Failure(error_info(chunk), chunk)
+        return None
+
+    def _delta(self, delta: dict[str, Any], out: list[Delta]) -> None:
+        self._reasoning(delta, out)
+        content = delta.get("content")
+        if content:
+            if isinstance(content, str):
+                out.append(Text(content))
+            else:
+                _parts(content, out)
+        if refusal := delta.get("refusal"):
+            out.append(Refusal(refusal))
+        entries = delta.get("tool_calls")
+        if entries:
+            for entry in [entries] if isinstance(entries, dict) else entries:
+                if isinstance(entry, dict):
+                    self._call(entry, out)
+        elif function := delta.get("function_call"):  # the form before `tool_calls`; there was never more than one
+            self._call({"index": 0, "function": function}, out)
+        for name in ("annotations", "audio", "reasoning_details"):
+            value = delta.get(name)
+            for item in value if isinstance(value, list) else [value] if value else ():
+                out.append(Extra(name, item))
+
+    def _reasoning(self, delta: dict[str, Any], out: list[Delta]) -> None:
+        # Servers that send two of these send the same text in both.
+        said = None
+        for name in ("reasoning_content", "reasoning", "thinking", "thought"):
+            text = delta.get(name)
+            if isinstance(text, str):
+                said = text
+                if text:
+                    break
+        if not said and (details := delta.get("reasoning_details")) and isinstance(details, list):
+            texts = [item.get("text") or item.get("summary") for item in details if isinstance(item, dict)]
+            said = "".join(text for text in texts if isinstance(text, str))
+        if said is not None:
+            out.append(Reasoning(said))
+
+    def _call(self, entry: dict[str, Any], out: list[Delta]) -> None:
+        if entry.get("type") == "custom":  # free text for a tool of another kind: not a function, nothing to parse
+            out.append(Extra("custom_tool_calls", entry))
+            return
+        function = entry.get("function")
+        if not isinstance(function, dict):  # `"function": null` between two fragments
+            function = {}
+        arguments = function.get("arguments")
+        if arguments is not None and not isinstance(arguments, str):
+            out.append(Warn("repaired_arguments", "the arguments came as an object instead of its text"))
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        signature = entry.get("extra_content")  # Gemini refuses the next turn without it: ai.google.dev, thought signatures
+        out.append(
+            Call(
+                _index(entry.get("index")),
+                _text(entry.get("id")),
+                _text(function.get("name")),
+                arguments or "",
+                extra={"extra_content": signature} if signature else None,
+            )
+        )
+
+    def _usage(self, usage: dict[str, Any]) -> Usage:
+        prompt = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
+        completion = usage.get("completion_tokens_details") or usage.get("output_tokens_details") or {}
+        return Usage(
+            input_tokens=_first(usage, "prompt_tokens", "input_tokens"),
+            output_tokens=_first(usage, "completion_tokens", "output_tokens"),
+            total_tokens=_first(usage, "total_tokens"),
+            # In the details (OpenAI), on top (Moonshot), or under a name of its own (DeepSeek).
+            cached_tokens=_first(
+                {**usage, **(prompt if isinstance(prompt, dict) else {})}, "cached_tokens", "prompt_cache_hit_tokens"
+            ),
+            reasoning_tokens=_first(
+                {**usage, **(completion if isinstance(completion, dict) else {})}, "reasoning_tokens"
+            ),
+            raw=usage,
+        )
+
+
+# Beside OpenAI's own words: https://openrouter.ai/docs/api-reference/overview (error), https://docs.z.ai (sensitive,
+# network_error), https://api-docs.deepseek.com (insufficient_system_resource), and the words of engines that leak
+# through compatible fronts. A word that nobody knows is "unknown"; it is never taken for "stop".
+_FINISH_REASONS: dict[str, FinishReason | Literal["error"]] = {
+    "stop": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+    "sensitive": "content_filter",
+    "error": "error",
+    "network_error": "error",
+    "insufficient_system_resource": "error",
+}
+
+
+def _is_done(data: str) -> bool:
+    # `[DONE]`, and as seen on other wires `[done]`, `"[DONE]"`, with blanks around.
+    return data[0] != "{" and data.strip().strip('"').upper() == "[DONE]"
+
+
+def _parts(content: Any, out: list[Delta]) -> None:
+    """Content as a list of parts: Mistral's reasoning models, with the reasoning among them."""
+    for part in content if isinstance(content, list) else [content]:
+        match part:
+            case str():
+                out.append(Text(part))
+            case {"type": "thinking", "thinking": str(text)}:
+                out.append(Reasoning(text))
+            case {"type": "thinking", "thinking": list(pieces)}:
+                texts = (piece.get("text") for piece in pieces if isinstance(piece, dict))
+                out.append(Reasoning("".join(text for text in texts if isinstance(text, str))))
+            case {"type": "refusal", "refusal": str(text)}:
+                out.append(Refusal(text))
+            case {"text": str(text)}:
+                out.append(Text(text))
+            case dict():
+                out.append(Extra("content", part))
+
+
+def _index(value: Any) -> int | None:
+    """The number of a call or choice: a string or a float is read, a negative one or anything else is as good as none."""
+    if isinstance(value, str):
+        value = int(value) if value.isdecimal() else None
+    elif isinstance(value, float):
+        value = int(value) if value.is_integer() else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else str(value) if isinstance(value, int) else None
+
+
+def _first(numbers: dict[str, Any], *names: str) -> int | None:
+    for name in names:
+        value = numbers.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return int(value)
+    return None

@@ -1,0 +1,336 @@
+"""Deltas to chunks: the only maker of `finished=True`, and the only maker of a `ToolCall`.
+
+Text passes through at once. Calls wait in `calls.py` until the stream has ended in order, because nothing before that
+end is a sign that a call is whole: not its id and name, not arguments that parse, not even a finish reason, which some
+servers send after every call. What counts as an end in order:
+
+    a finish reason, then `Done` or the end of the input          finished
+    `Done` without a finish reason                                finished, reason "unknown"
+    the end of the input before either, or a `Failure`            an error, and no calls
+    a finish reason `length` or `content_filter`                  finished, and no calls: they may be cut
+    a `Failure` or a broken connection after a finish reason      finished, with a warning
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from typing import Any
+
+from .calls import Calls, OpenCall
+from .deltas import Call, Delta, Done, Extra, Failure, Finish, Meta, Reasoning, Refusal, Text, Usage, Warn
+from .errors import EmptyResponseError, IncompleteStreamError, StreamfoldError, UpstreamError
+from .jsontext import join_surrogates, parse_object, parse_values
+from .types import FinishReason, Limits, ProtocolWarning, Reply, StreamChunk, ToolCall, WarningCode
+
+__all__ = ["Fold"]
+
+
+class Fold:
+    """Folds the deltas of one answer into chunks, and at its end into a `Reply`.
+
+    Args:
+        tool_names: the tools that the request declared.
+        calls_allowed: False if the request forbade calls (`tool_choice="none"`); such calls are not handed out.
+
+    Attributes:
+        finished: whether the finished chunk has been made.
+    """
+
+    def __init__(
+        self, *, tool_names: Collection[str] = (), calls_allowed: bool = True, limits: Limits | None = None
+    ) -> None:
+        self._calls = Calls(tool_names, limits)
+        self._calls_allowed = calls_allowed
+        self._text = _Lane()
+        self._reasoning = _Lane()
+        self._refusal = _Lane()
+        self._reasoned = False
+        self._usage: Usage | None = None
+        self._finish: Finish | None = None
+        self._meta = Meta()
+        self._begun = False
+        self._extras: dict[str, list[Any]] = {}
+        self._warnings: dict[ProtocolWarning, None] = {}  # a set that keeps its order
+        self._reply: Reply | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self._reply is not None
+
+    @property
+    def has_finish_reason(self) -> bool:
+        return self._finish is not None
+
+    @property
+    def reply(self) -> Reply:
+        """The whole answer. Raises StreamfoldError before the finished chunk."""
+        if self._reply is None:
+            raise StreamfoldError("there is no reply yet: it exists once the finished chunk has been handed out")
+        return self._reply
+
+    def feed(self, delta: Delta) -> StreamChunk | None:
+        """Takes one delta; returns the chunk that it makes, if it makes one.
+
+        Raises:
+            UpstreamError: the delta is a failure, and the answer is not finished.
+            EmptyResponseError: the server is done, and there was nothing before.
+            ProtocolError: a limit of the calls is exceeded.
+        """
+        match delta:
+            case Text(text):
+                self._begun = True
+                if self._finish and text:
+                    self.warn("late_content", "text came after the finish reason")
+                return StreamChunk(shown) if (shown := self._text.add(text)) else None
+            case Reasoning(text):
+                self._begun = self._reasoned = True
+                return StreamChunk(reasoning=shown) if (shown := self._reasoning.add(text)) else None
+            case Call():
+                self._begun = True
+                if self._calls.feed(delta) and self._finish:
+                    self.warn("late_content", "tool calls came after a finish reason")
+            case Meta(response_id, model, created):
+                self._begun = True
+                meta = self._meta
+                meta.id, meta.model, meta.created = meta.id or response_id, meta.model or model, meta.created or created
+            case Usage():
+                self._begun = True
+                self._usage = delta
+            case Finish():
+                self._begun = True
+                self._finish = delta
+            case Refusal(text):
+                self._begun = True
+                self._refusal.add(text)
+            case Extra(name, value):
+                self._begun = True
+                self._extras.setdefault(name, []).append(value)
+            case Warn(code, detail):
+                self.warn(code, detail)
+            case Failure():
+                return self._fail(delta)
+            case Done():
+                return self._done()
+        return None
+
+    def finish(self, interrupted: str | None = None) -> StreamChunk | None:
+        """The input has ended: the finished chunk, or None if it was handed out already.
+
+        Args:
+            interrupted: how the input broke off, if it did not end by itself.
+
+        Raises:
+            IncompleteStreamError: the answer was not finished.
+            EmptyResponseError: nothing came at all.
+        """
+        if self._reply is not None:
+            return None
+        how = interrupted or "the stream ended"
+        if self._finish is None:
+            if not self._begun and not interrupted:
+                raise EmptyResponseError("the answer is empty: no event came before its end", retryable=True)
+            raise IncompleteStreamError(f"{how} before the answer was finished", retryable=True)
+        if interrupted:
+            self.warn("interrupted_after_finish", interrupted)
+        return self._finished()
+
+    def partial(self) -> Reply:
+        """What has come so far, without tool calls."""
+        meta = self._meta
+        return Reply(
+            text=self._text.text,
+            reasoning=self._reasoning.text,
+            refusal=self._refusal.text or None,
+            raw_finish_reason=self._finish.raw if self._finish else None,
+            usage=self._usage,
+            warnings=list(self._warnings),
+            id=meta.id,
+            model=meta.model,
+            extras={name: list(values) for name, values in self._extras.items()},
+            reasoned=self._reasoned,
+        )
+
+    def warn(self, code: WarningCode, detail: str) -> None:
+        """Notes a warning for the reply; the same one twice is one."""
+        self._warnings.setdefault(ProtocolWarning(code, detail))
+
+    def _fail(self, failure: Failure) -> StreamChunk | None:
+        info = failure.info
+        if self._finish:
+            self.warn("error_after_finish", info.message)
+            return self._finished()
+        raise UpstreamError(
+            info.message,
+            type=info.type,
+            code=info.code,
+            status_code=info.status,
+            retryable=info.retryable,
+            body=failure.body,
+        )
+
+    def _done(self) -> StreamChunk:
+        if not self._begun:
+            raise EmptyResponseError("the answer is empty: the server said it was done and sent nothing", retryable=True)
+        if self._finish is None:
+            self.warn("missing_finish_reason", "the stream was declared done without a finish reason")
+        return self._finished()
+
+    def _finished(self) -> StreamChunk:
+        text, reasoning = self._text.finish(), self._reasoning.finish()
+        self._refusal.finish()
+        reason, raw = (self._finish.reason, self._finish.raw) if self._finish else ("unknown", None)
+        calls = self._tool_calls(reason)
+        if self._calls and not self._calls_allowed and reason == "tool_calls":
+            reason = "stop"
+        if calls and reason == "stop":
+            reason = "tool_calls"  # vLLM and others end so after a named tool choice: the calls decide, not the word
+        if reason == "tool_calls" and not calls:
+            self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to hand out")
+        reply = self.partial()
+        if reason == "stop" and not reply.text and not reply.refusal:
+            self.warn("empty_answer", "the answer has neither text nor tool calls")
+        reply.tool_calls = calls
+        reply.finish_reason = reason
+        reply.raw_finish_reason = raw
+        reply.warnings = list(self._warnings)
+        self._reply = reply
+        return StreamChunk(text, calls or None, True, reasoning, reason, self._usage)
+
+    def _tool_calls(self, reason: FinishReason) -> list[ToolCall]:
+        opened = self._calls.finish()
+        named = [call for call in opened if call.name]
+        if len(named) < len(opened):
+            self.warn("calls_dropped", "a call without a name can't be run: " + ", ".join(
+                call.id or call.text[:80] or "(no id)" for call in opened if not call.name
+            ))  # fmt: skip
+        why = {"length": "the answer was cut off", "content_filter": "the answer was filtered"}.get(reason)
+        if not self._calls_allowed:
+            why = "the request forbade tool calls"
+        if why and named:
+            self.warn("calls_dropped", f"{why}: {', '.join(call.name for call in named)}")
+        if why:
+            return []
+        taken = {call.id for call in named}
+        seen: set[str] = set()
+        return [self._tool_call(call, seen, taken) for call in named]
+
+    def _tool_call(self, call: OpenCall, seen: set[str], taken: set[str]) -> ToolCall:
+        call_id = call.id
+        if not call_id:
+            self.warn("missing_id", f"{call.name} came without an id")
+        elif call_id in seen:
+            self.warn("duplicate_id", f"{call_id!r} stands for two calls; the call of {call.name} was given a fresh id")
+        if not call_id or call_id in seen:
+            call_id = self._fresh_id(call, taken)
+        seen.add(call_id)
+        arguments, raw, repair = _parse_arguments(call.pieces)
+        if repair:
+            self.warn("repaired_arguments", f"{call.name}: {repair}")
+        made = ToolCall(call_id, call.name, arguments, raw, call.extra)
+        if made.error:
+            self.warn("invalid_arguments", f"{call.name}: the arguments are not a JSON object")
+        return made
+
+    def _fresh_id(self, call: OpenCall, taken: set[str]) -> str:
+        # Made from the answer, not at random: a recording folds to the same ids every time.
+        meta = self._meta
+        seed = f"{meta.id}|{meta.created}|{meta.model}|{call.number}|{call.name}|{call.text}"
+        while True:
+            fresh = "call_" + hashlib.sha256(seed.encode("utf-8", "replace")).hexdigest()[:24]
+            if fresh not in taken:
+                taken.add(fresh)
+                return fresh
+            seed += "|"
+
+
+class _Lane:
+    """Text that comes in pieces; the halves of a character that was cut in two are joined again."""
+
+    __slots__ = ("_half", "_pieces")
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._half = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    def add(self, piece: str) -> str:
+        """Takes a piece and returns what of it can be shown."""
+        if self._half:
+            piece, self._half = self._half + piece, ""
+        if not piece.isascii():
+            if "\ud800" <= piece[-1] <= "\udbff":
+                piece, self._half = piece[:-1], piece[-1]
+            piece = join_surrogates(piece)
+        if piece:
+            self._pieces.append(piece)
+        return piece
+
+    def finish(self) -> str:
+        """What was still held back: nothing, or U+FFFD for a half that stayed alone."""
+        rest, self._half = join_surrogates(self._half), ""
+        if rest:
+            self._pieces.append(rest)
+        return rest
+
+
+def _parse_arguments(pieces: list[str]) -> tuple[dict[str, Any], str, str | None]:
+    """The arguments as an object, the text that was parsed, and the name of the repair if one was needed.
+
+    The repairs are few, each for damage that is known from the field and leaves no doubt about what was meant. Nothing
+    else is guessed: no quote is added, no brace closed.
+    """
+    raw = join_surrogates("".join(pieces))
+    if not raw.strip():
+        return {}, raw, None
+    try:
+        value = parse_object(raw)
+    except ValueError:
+        return _parse_repeated(raw) or _parse_cumulative(pieces) or (_invalid(raw), raw, None)
+    if isinstance(value, dict):
+        return value, raw, None
+    if value is None:
+        return {}, raw, None
+    if isinstance(value, str):
+        # The object was encoded twice (vllm-project/vllm#54964).
+        inner = _object_or_none(value)
+        if inner is not None:
+            return inner, value, "the object was encoded twice"
+    return _invalid(raw), raw, None
+
+
+def _parse_repeated(raw: str) -> tuple[dict[str, Any], str, str] | None:
+    """One object after others that say nothing else: empty ones (Bedrock opens with `{}`), or itself (a summary)."""
+    try:
+        values = parse_values(raw)
+    except ValueError:
+        return None
+    full = [(value, text) for value, text in values if value != {}]
+    if len(values) < 2 or not full or not all(isinstance(value, dict) and value == full[0][0] for value, _ in full):
+        return None
+    repair = "the arguments were repeated whole" if len(full) > 1 else "an empty object came before the arguments"
+    return full[0][0], full[0][1], repair
+
+
+def _parse_cumulative(pieces: list[str]) -> tuple[dict[str, Any], str, str] | None:
+    """Snapshots in place of pieces: each begins with the one before it (lobehub/lobehub#13506)."""
+    texts = [piece for piece in pieces if piece]
+    if len(texts) < 2 or not all(after.startswith(before) for before, after in zip(texts, texts[1:], strict=False)):
+        return None
+    value = _object_or_none(texts[-1])
+    return None if value is None else (value, texts[-1], "each piece of the arguments repeated the ones before it")
+
+
+def _object_or_none(text: str) -> dict[str, Any] | None:
+    try:
+        value = parse_object(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _invalid(raw: str) -> dict[str, Any]:
+    return {"_raw": raw, "_error": "invalid_json"}

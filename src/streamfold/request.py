@@ -1,0 +1,85 @@
+"""One request, as a value, before any adapter has seen it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, Literal, TypeAlias
+
+from .errors import ConfigError
+from .messages import Message, MessageLike, Messages, user
+from .tools import NamedTool, Tool, ToolLike, read_tool, read_tool_choice
+
+__all__ = ["Options", "Request"]
+
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a request may ask for, in one vocabulary for every wire. None means: not said, the server decides.
+
+    Attributes:
+        max_output_tokens: reasoning included, where the provider counts it.
+        response_format: "json", a JSON schema, or a pydantic model.
+        extra_body: members for the JSON body that this vocabulary has no word for; they win over ours.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: Effort | None = None
+    response_format: Any = None
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Options:
+        """Checks that every option is known. Raises ConfigError that names the one that is not."""
+        given = dict(given)
+        if given.pop("n", 1) != 1:
+            raise ConfigError("n is always 1: one stream carries one answer; send several requests instead")
+        known = [option.name for option in fields(cls)]
+        for name in given:
+            if name not in known:
+                close = get_close_matches(name, known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}; others go into extra_body"
+                raise ConfigError(f"unknown option {name!r}: {hint}")
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Model, conversation, tools and options, read and checked."""
+
+    model: str
+    messages: tuple[MessageLike, ...]
+    tools: tuple[Tool, ...] = ()
+    tool_choice: Literal["auto", "none", "required"] | NamedTool = "auto"
+    options: Options = field(default_factory=Options)
+
+    @classmethod
+    def read(
+        cls, model: str, messages: Messages, tools: list[ToolLike] | None, tool_choice: Any, options: Mapping[str, Any]
+    ) -> Request:
+        """Reads what a caller wrote. Raises ConfigError where it can't be sent."""
+        read_tools = tuple(read_tool(tool) for tool in tools or ())
+        return cls(model, read_messages(messages), read_tools, read_tool_choice(tool_choice, read_tools), Options.read(options))
+
+
+def read_messages(messages: Messages) -> tuple[MessageLike, ...]:
+    """A conversation: a bare string is one user message. Raises ConfigError, naming the message that is not one."""
+    if isinstance(messages, str):
+        return (user(messages),)
+    if isinstance(messages, Message | Mapping):
+        raise ConfigError("messages is a list of messages, or a string: this is a single message")
+    read = tuple(messages)
+    if not read:
+        raise ConfigError("messages is empty: there is nothing to answer")
+    for position, message in enumerate(read):
+        if not isinstance(message, Message) and not (isinstance(message, Mapping) and message.get("role")):
+            raise ConfigError(f"messages[{position}] is neither a Message nor a dict with a role: {message!r}")
+    return read

@@ -1,0 +1,157 @@
+"""Bytes to server-sent events, by the WHATWG rules: https://html.spec.whatwg.org/multipage/server-sent-events.html
+
+The event type is httpx-sse's, which is what the ecosystem hands around. The decoder is our own, because that one loses
+the first event behind a byte-order mark and a last event without its blank line, makes events out of `id:` and `retry:`
+lines that carry no data, follows a charset in the header although the format is always UTF-8, and has no size limit.
+
+Two things go beyond the rules. `finish` hands out what is left at the end of the body, because a missing blank line is
+no reason to lose an answer: whoever calls it must judge whether the payload is whole. And a line `error: {...}`, which
+the rules ignore, is an event named `error`: llama.cpp reports a failure in mid-stream that way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+from .errors import ProtocolError
+from .types import Limits
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+__all__ = ["SSEDecoder", "body_kind"]
+
+_BOM = b"\xef\xbb\xbf"
+_FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
+
+
+class SSEDecoder:
+    """Cuts a body into events, however it was cut into pieces on the way.
+
+    Attributes:
+        invalid_utf8: how many events held bytes that are not UTF-8; those are replaced by U+FFFD.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        # httpx_sse imports httpx; importing this module alone shall not.
+        from httpx_sse import ServerSentEvent
+
+        self._event_type = ServerSentEvent
+        self._limit = (limits or Limits()).event_bytes
+        self._head: bytes | None = b""  # the first bytes, as long as they may be a byte-order mark
+        self._after_cr = False  # the last byte was a CR: an LF that follows belongs to it
+        self._tail: list[bytes] = []  # a line whose end has not come yet
+        self._size = 0  # bytes of the event so far, the tail included
+        self._data: list[bytes] = []
+        self._event = ""
+        self._id = ""
+        self._retry: int | None = None
+        self.invalid_utf8 = 0
+
+    def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
+        """The events that `data` completes. Must be used up before the next call.
+
+        Raises:
+            ProtocolError: an event is larger than the limit.
+        """
+        if self._head is not None:
+            data = self._head + data
+            if len(data) < len(_BOM) and _BOM.startswith(data):
+                self._head = data
+                return
+            self._head = None
+            data = data.removeprefix(_BOM)
+        if self._after_cr and data:
+            self._after_cr = False
+            data = data.removeprefix(b"\n")
+        if not data:
+            return
+        # On bytes, unlike on str, splitlines() knows CR, LF and CRLF only, which is what the format wants.
+        lines = data.splitlines()
+        self._after_cr = data.endswith(b"\r")
+        rest = b"" if data.endswith((b"\r", b"\n")) else lines.pop()
+        if lines and self._tail:
+            lines[0] = b"".join((*self._tail, lines[0]))
+            self._size -= len(lines[0])
+            self._tail = []
+        for line in lines:
+            if not line:
+                if event := self._dispatch():
+                    yield event
+            else:
+                self._line(line)
+        if rest:
+            self._tail.append(rest)
+            self._grow(len(rest))
+
+    def finish(self) -> ServerSentEvent | None:
+        """What is left when the input has ended: an event without its blank line, whole or not."""
+        if self._tail:
+            self._line(b"".join(self._tail))
+            self._tail = []
+        return self._dispatch()
+
+    def _line(self, line: bytes) -> None:
+        self._grow(len(line) + 1)
+        if line.startswith(b"data:"):
+            self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+            return
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        match name:
+            case b"data":
+                self._data.append(value)
+            case b"event":
+                self._event = self._decode(value)
+            case b"id" if b"\0" not in value:
+                self._id = self._decode(value)
+            case b"retry" if value.isdigit():
+                self._retry = int(value[:18])
+            case b"error":  # llama.cpp, reported by GPUStack: `error: {"error": {"message": ...}}`
+                self._event = "error"
+                self._data.append(value)
+            case _:  # a comment, or a field that nobody knows
+                self._size -= len(line) + 1
+
+    def _dispatch(self) -> ServerSentEvent | None:
+        # Without a data line there is no event, whatever other lines there were.
+        event = None
+        if self._data:
+            data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+            event = self._event_type(self._event, self._decode(data), self._id, self._retry)
+        self._data = []
+        self._event = ""
+        self._retry = None
+        self._size = 0
+        return event
+
+    def _decode(self, value: bytes) -> str:
+        # No character is cut here: a line is whole, and no byte of a longer UTF-8 sequence looks like a line end.
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            self.invalid_utf8 += 1
+            return value.decode("utf-8", "replace")
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        if self._size > self._limit:
+            raise ProtocolError(f"one event is larger than {self._limit} bytes (limits.event_bytes)")
+
+
+def body_kind(head: bytes) -> Literal["events", "json", "markup"] | None:
+    """What a 2xx body is, by its first bytes rather than by a content type that is often wrong. None: too early to say.
+
+    Anything that is neither JSON nor markup is read as events; `looks_like_events` tells afterwards whether it was.
+    """
+    start = head.lstrip(_BOM + b" \t\r\n")[:1]
+    if not start:
+        return None
+    return {b"{": "json", b"[": "json", b"<": "markup"}.get(start, "events")  # type: ignore[return-value]
+
+
+def looks_like_events(head: bytes) -> bool:
+    """True if the first lines of a body that brought no event could at least have been part of an event stream."""
+    lines = head.removeprefix(_BOM).splitlines()
+    return all(line.startswith(_FIELDS) for line in lines if line.strip())

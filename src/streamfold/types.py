@@ -1,0 +1,233 @@
+"""The nouns of the library: what a caller gets to see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from .errors import InvalidToolArgumentsError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from .messages import Message
+
+    M = TypeVar("M", bound=BaseModel)
+
+__all__ = [
+    "FinishReason",
+    "Limits",
+    "ProtocolWarning",
+    "Reply",
+    "StreamChunk",
+    "Timeouts",
+    "Timing",
+    "ToolCall",
+    "Usage",
+    "WarningCode",
+]
+
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]
+
+WarningCode = Literal[
+    # how the stream ended
+    "missing_finish_reason",  # the stream said it was done, and never why
+    "interrupted_after_finish",  # it broke off, but the answer was already finished
+    "error_after_finish",  # an error was reported when the answer was already finished
+    "truncated_event",  # the last event was cut in two; it held nothing that was needed
+    "late_content",  # text or calls came after a finish reason
+    "empty_answer",  # finished in order, with neither text nor calls
+    # tool calls
+    "calls_dropped",  # calls were in the stream and are not handed out; the detail says which and why
+    "missing_tool_calls",  # the finish reason promises calls; there are none
+    "missing_id",  # a call had no id and was given a fresh one
+    "duplicate_id",  # two calls of one message had the same id; the later one was given a fresh one
+    "invalid_arguments",  # the arguments are not a JSON object
+    "repaired_arguments",  # the arguments were damaged in a known way; the detail names the repair
+    # the wire
+    "extra_choice",  # a choice other than the first one; its content is ignored
+    "malformed_event",  # after the finish: an event that can't be read
+    "unseparated_events",  # several payloads in one event, for want of a blank line between them
+    "invalid_utf8",  # bytes that are not UTF-8 were replaced by U+FFFD
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolWarning:
+    """Something that the server did wrong, and what was made of it. `code` is from a closed set."""
+
+    code: WarningCode
+    detail: str
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """A whole tool call: the stream ended in order before you got to see it.
+
+    Attributes:
+        id: the provider's own id, byte for byte. Made up only where the server sent none, or sent one twice.
+        name: the tool that the model wants.
+        arguments: the arguments, parsed; `{}` if there were none. If the model's text is not a JSON object:
+            `{"_raw": text, "_error": "invalid_json"}`, and `error` says so.
+        raw_arguments: the model's own text, byte for byte. This is what goes back into the history.
+        extra: members of the call that its provider wants back and nobody else knows (Gemini's `extra_content`).
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    raw_arguments: str
+    extra: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def error(self) -> Literal["invalid_json"] | None:
+        """`"invalid_json"` if the arguments could not be parsed, else None."""
+        # A model may well write these two keys itself; a text that contains all of itself it can't write.
+        unparsed = self.arguments == {"_raw": self.raw_arguments, "_error": "invalid_json"}
+        return "invalid_json" if unparsed else None
+
+    def parse_as(self, model: type[M]) -> M:
+        """The arguments as an instance of a pydantic model.
+
+        Raises:
+            InvalidToolArgumentsError: they are not JSON or do not fit; the message is fit to be sent back to the model.
+        """
+        from pydantic import ValidationError
+
+        try:
+            if self.error:
+                return model.model_validate_json(self.raw_arguments)
+            return model.model_validate(self.arguments)
+        except ValidationError as exc:
+            problems = "; ".join(
+                f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in exc.errors()
+            )
+            raise InvalidToolArgumentsError(f"invalid arguments for {self.name}: {problems}", self) from exc
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts as the server sent them, never summed, never estimated; None where it sent none.
+
+    Attributes:
+        cached_tokens: how many of `input_tokens` were read from the provider's cache.
+        reasoning_tokens: how many of `output_tokens` were reasoning.
+        raw: the usage object as sent.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(slots=True)
+class StreamChunk:
+    """One step of an answer. Immutable by convention.
+
+    Attributes:
+        delta: the visible text of this step, never reasoning and never markup. May be empty.
+        tool_calls: whole calls, on the finished chunk only; None where there are none.
+        finished: True exactly once, on the last chunk.
+        reasoning: the reasoning text of this step.
+        finish_reason: why the model stopped, on the finished chunk only.
+        usage: token counts, on the finished chunk only; None if the server sent none.
+    """
+
+    delta: str = ""
+    tool_calls: list[ToolCall] | None = None
+    finished: bool = False
+    reasoning: str = ""
+    finish_reason: FinishReason | None = None
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When things happened, in seconds since the request was sent."""
+
+    headers: float | None = None
+    first_chunk: float | None = None
+    total: float | None = None
+
+
+@dataclass(slots=True)
+class Reply:
+    """The whole answer.
+
+    Attributes:
+        text: the visible text; `reasoning` and `refusal` are apart from it.
+        tool_calls: whole calls in the model's order; empty if there are none.
+        raw_finish_reason: the provider's own word for `finish_reason`; None if it sent none.
+        warnings: what the server did wrong on the way, and what was made of it.
+        id, model: as the server named them; request_id: from the response headers, for support requests.
+        extras: what else the wire carried for this message, by its name there (`annotations`, `audio`, ...).
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    refusal: str | None = None
+    tool_calls: list[ToolCall] = field(default_factory=list)
+    finish_reason: FinishReason = "unknown"
+    raw_finish_reason: str | None = None
+    usage: Usage | None = None
+    warnings: list[ProtocolWarning] = field(default_factory=list)
+    id: str | None = None
+    model: str | None = None
+    request_id: str | None = None
+    timing: Timing | None = None
+    extras: dict[str, list[Any]] = field(default_factory=dict)
+    reasoned: bool = field(default=False, repr=False)  # reasoning was sent, if only as ""
+
+    @property
+    def message(self) -> Message:
+        """The assistant's turn, ready to be appended to the history."""
+        from .messages import Message
+
+        return Message(
+            role="assistant",
+            content=self.text or None,
+            tool_calls=tuple(self.tool_calls),
+            reasoning=self.reasoning if self.reasoned else None,
+            refusal=self.refusal,
+            extras=dict(self.extras),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of anything is accepted before it is called a ProtocolError.
+
+    Attributes:
+        event_bytes: one server-sent event, or a whole body that is not an event stream.
+        arguments_chars: the arguments of one tool call.
+        tool_calls: calls in one answer.
+        error_body_bytes: how much of the body of an error status is read.
+    """
+
+    event_bytes: int = 16 * 2**20
+    arguments_chars: int = 64 * 2**20
+    tool_calls: int = 512
+    error_body_bytes: int = 64 * 2**10
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """The clocks of a request, in seconds; None switches one off.
+
+    Attributes:
+        connect: to a connection, TLS included, and to a free place in the pool.
+        first_event: from the request to its first event.
+        read: without any bytes.
+        stall: with bytes, but without an event.
+        total: the whole request.
+    """
+
+    connect: float | None = 10.0
+    first_event: float | None = 120.0
+    read: float | None = 60.0
+    stall: float | None = 300.0
+    total: float | None = None

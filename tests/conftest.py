@@ -1,0 +1,22 @@
+"""What the tests share: the optional conformance corpus, and ways to cut bytes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The optional conformance corpus: recorded streams of real providers beside what they must fold to.
+
+    `STREAMFOLD_CORPUS` names its folder. Unset, tests that need it are skipped; set, missing data is a failure.
+    """
+    folder = os.environ.get("STREAMFOLD_CORPUS")
+    if not folder:
+        pytest.skip("STREAMFOLD_CORPUS is not set: it names the folder of the optional conformance corpus")
+    path = Path(folder).resolve()
+    assert path.is_dir(), f"STREAMFOLD_CORPUS names {path}, which is not a folder"
+    return path
