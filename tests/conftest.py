@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,24 @@ def corpus() -> Path:
     path = Path(folder).resolve()
     assert path.is_dir(), f"STREAMFOLD_CORPUS names {path}, which is not a folder"
     return path
+
+
+_folded: Counter[str] = Counter()
+
+
+@pytest.fixture(scope="session")
+def folded() -> Counter[str]:
+    """What was folded from the corpus; printed at the end of the run."""
+    return _folded
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _folded:
+        counts = ", ".join(f"{number} {what}" for what, number in _folded.items())
+        terminalreporter.write_line(f"conformance corpus: {counts}")
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Tests that are marked `anyio` run on both event loops."""
+    return str(request.param)

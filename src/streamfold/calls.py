@@ -1,9 +1,9 @@
 """Which tool call does a fragment belong to? The one place that knows how servers really number them.
 
 On paper it is easy: `index` says it. In the field the index is missing (Gemini, Mistral), is 0 for every call and only
-the id tells them apart (OpenRouter, smolagents), starts at 1 (Anthropic's compatible endpoint), is -1 (Z.ai), belongs to
-the head of a call and not to its tail (DeepSeek V4); ids and names are sent once, or with every fragment, or late, or
-as `""`, or never, or twice for two calls. So a fragment is placed by what it carries, in this order:
+the id tells them apart (OpenRouter, smolagents), starts at 1 (Anthropic's compatible endpoint), is -1 (Z.ai), or
+belongs to the head of a call and not to its tail (DeepSeek V4). Ids and names are sent once, or with every fragment, or
+late, or as `""`, or never, or twice for two calls. So a fragment is placed by what it carries, in this order:
 
 1. **An index that is in use** continues the newest call under that index, unless the fragment says otherwise: an id
    that is not the call's, or another name after arguments have begun.
@@ -63,7 +63,7 @@ class Calls:
     """Sorts the fragments of one message into calls.
 
     Args:
-        tool_names: the tools that the request declared. They tell a name that comes in pieces from one that is repeated.
+        tool_names: the tools that the request declared; they tell a name that comes in pieces from a repeated one.
     """
 
     def __init__(self, tool_names: Collection[str] = (), limits: Limits | None = None) -> None:
@@ -186,7 +186,7 @@ def _begins_any(text: str, names: Iterable[str]) -> bool:
 
 
 def _is_complete(call: OpenCall) -> bool:
-    """Whether the arguments are one whole object. Asked only where a fragment's place depends on it; hands out nothing."""
+    """Whether the arguments are one whole object. Asked only where the place of a fragment depends on it."""
     if not (call.pieces and call.pieces[-1].rstrip().endswith("}") and call.pieces[0].lstrip().startswith("{")):
         return False
     try:

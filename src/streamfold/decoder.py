@@ -37,6 +37,9 @@ class StreamDecoder:
         start_in_reasoning: the output begins inside reasoning (the prompt opened it); for dialects.
         limits: what is accepted before it is called a ProtocolError.
 
+    Attributes:
+        events: how many events have come.
+
     >>> decoder = StreamDecoder("chat")
     >>> chunks = decoder.feed(b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\\n\\n')
     >>> [chunk.delta for chunk in chunks], decoder.close()[-1].finish_reason
@@ -68,9 +71,14 @@ class StreamDecoder:
         self._body: list[bytes] = []  # a body that is not an event stream
         self._body_size = 0
         self._transcript: deque[str] = deque(maxlen=_TRANSCRIPT)
-        self._any_event = False
+        self.events = 0
         self._error: StreamError | None = None
         self._closed = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the finished chunk has been handed out."""
+        return self._fold.finished
 
     @property
     def done(self) -> bool:
@@ -105,7 +113,7 @@ class StreamDecoder:
         """The input has ended: the chunks that are left, the finished one last.
 
         Args:
-            interrupted: how the input broke off, if it did not end by itself. A finished answer stays one, with a warning.
+            interrupted: how the input broke off, if it did. An answer that was finished stays one, with a warning.
 
         Raises:
             IncompleteStreamError: the answer was not finished.
@@ -147,7 +155,7 @@ class StreamDecoder:
                 raise ProtocolError(f"the body is larger than {self._limits.event_bytes} bytes (limits.event_bytes)")
 
     def _event(self, event: ServerSentEvent, chunks: list[StreamChunk]) -> None:
-        self._any_event = True
+        self.events += 1
         self._transcript.append(event.data)
         try:
             deltas = self._adapter.decode(event)
@@ -182,7 +190,7 @@ class StreamDecoder:
         elif self._kind == "events":
             if event := self._sse.finish():
                 self._last_event(event, chunks)
-            if not self._any_event and not looks_like_events(self._head):
+            if not self.events and not looks_like_events(self._head):
                 raise self._not_a_stream()
         if not self._fold.finished and (chunk := self._fold.finish(interrupted)) is not None:
             chunks.append(chunk)
@@ -192,17 +200,17 @@ class StreamDecoder:
         try:
             deltas = self._adapter.decode(event)
         except ValueError:
-            self._any_event = True
+            self.events += 1
             self._transcript.append(event.data)
             self._fold.warn("truncated_event", f"the last event was cut off: {_shown(event.data)}")
             return
-        self._any_event = True
+        self.events += 1
         self._transcript.append(event.data)
         self._fold_in(deltas, chunks)
 
     def _json_body(self, interrupted: str | None, chunks: list[StreamChunk]) -> None:
         text = b"".join(self._body).decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-        self._any_event = True
+        self.events += 1
         self._transcript.append(text)
         try:
             body = parse_event(text)
@@ -210,7 +218,9 @@ class StreamDecoder:
             if interrupted or parse_partial(text):
                 how = interrupted or "the body ended"
                 raise IncompleteStreamError(f"{how} in the middle of a JSON answer", retryable=True) from exc
-            what = "newline-delimited JSON instead of server-sent events" if "\n{" in text else "JSON that can't be read"
+            what = (
+                "newline-delimited JSON instead of server-sent events" if "\n{" in text else "JSON that can't be read"
+            )
             raise ProtocolError(f"the answer is {what}: {_shown(text)}", body=text[:_HEAD]) from exc
         self._fold_in(self._adapter.decode_body(body), chunks)
 

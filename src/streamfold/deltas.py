@@ -13,7 +13,20 @@ from typing import Any, TypeAlias
 from .errors import ErrorInfo
 from .types import FinishReason, Usage, WarningCode
 
-__all__ = ["Call", "Delta", "Done", "Extra", "Failure", "Finish", "Meta", "Reasoning", "Refusal", "Text", "Usage", "Warn"]
+__all__ = [
+    "Call",
+    "Delta",
+    "Done",
+    "Extra",
+    "Failure",
+    "Finish",
+    "Meta",
+    "Reasoning",
+    "Refusal",
+    "Text",
+    "Usage",
+    "Warn",
+]
 
 
 @dataclass(slots=True)

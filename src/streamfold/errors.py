@@ -1,7 +1,7 @@
 """Every failure of a request, as one tree.
 
     StreamfoldError
-    +- ConfigError                     something that was written down is wrong: the message says where and what is allowed
+    +- ConfigError                     something that was written down is wrong: where, and what is allowed
     +- APIError                        something went wrong between here and the model
     |  +- APIStatusError               the server answered with a status that is not 2xx
     |  |  +- AuthenticationError, PermissionDeniedError, NotFoundError, BadRequestError,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
+from itertools import pairwise
 from typing import Any
 
 from .calls import Calls, OpenCall
@@ -171,7 +172,9 @@ class Fold:
 
     def _done(self) -> StreamChunk:
         if not self._begun:
-            raise EmptyResponseError("the answer is empty: the server said it was done and sent nothing", retryable=True)
+            raise EmptyResponseError(
+                "the answer is empty: the server said it was done and sent nothing", retryable=True
+            )
         if self._finish is None:
             self.warn("missing_finish_reason", "the stream was declared done without a finish reason")
         return self._finished()
@@ -179,7 +182,8 @@ class Fold:
     def _finished(self) -> StreamChunk:
         text, reasoning = self._text.finish(), self._reasoning.finish()
         self._refusal.finish()
-        reason, raw = (self._finish.reason, self._finish.raw) if self._finish else ("unknown", None)
+        reason: FinishReason = self._finish.reason if self._finish else "unknown"
+        raw = self._finish.raw if self._finish else None
         calls = self._tool_calls(reason)
         if self._calls and not self._calls_allowed and reason == "tool_calls":
             reason = "stop"
@@ -318,7 +322,7 @@ def _parse_repeated(raw: str) -> tuple[dict[str, Any], str, str] | None:
 def _parse_cumulative(pieces: list[str]) -> tuple[dict[str, Any], str, str] | None:
     """Snapshots in place of pieces: each begins with the one before it (lobehub/lobehub#13506)."""
     texts = [piece for piece in pieces if piece]
-    if len(texts) < 2 or not all(after.startswith(before) for before, after in zip(texts, texts[1:], strict=False)):
+    if len(texts) < 2 or not all(after.startswith(before) for before, after in pairwise(texts)):
         return None
     value = _object_or_none(texts[-1])
     return None if value is None else (value, texts[-1], "each piece of the arguments repeated the ones before it")

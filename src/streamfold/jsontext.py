@@ -52,7 +52,7 @@ def parse_partial(text: str) -> bool:
 
 
 def parse_values(text: str) -> list[tuple[Any, str]]:
-    """The values of several JSON texts in a row, each with its own text. Raises ValueError if anything else is there."""
+    """The values of JSON texts in a row, each with its own text. Raises ValueError if anything else is there."""
     found: list[tuple[Any, str]] = []
     at = 0
     try:

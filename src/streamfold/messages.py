@@ -50,7 +50,9 @@ def user(content: str | Sequence[Mapping[str, Any]]) -> Message:
     return Message("user", content)
 
 
-def assistant(content: str | None = None, *, tool_calls: Iterable[ToolCall] = (), reasoning: str | None = None) -> Message:
+def assistant(
+    content: str | None = None, *, tool_calls: Iterable[ToolCall] = (), reasoning: str | None = None
+) -> Message:
     """A turn of the model. A `Reply` gives its own as `reply.message`."""
     return Message("assistant", content, tuple(tool_calls), reasoning=reasoning)
 

@@ -46,7 +46,11 @@ class Options:
         for name in given:
             if name not in known:
                 close = get_close_matches(name, known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}; others go into extra_body"
+                hint = (
+                    f"did you mean {close[0]!r}?"
+                    if close
+                    else f"known are {', '.join(known)}; others go into extra_body"
+                )
                 raise ConfigError(f"unknown option {name!r}: {hint}")
         return cls(**{name: value for name, value in given.items() if value is not None})
 
@@ -67,7 +71,9 @@ class Request:
     ) -> Request:
         """Reads what a caller wrote. Raises ConfigError where it can't be sent."""
         read_tools = tuple(read_tool(tool) for tool in tools or ())
-        return cls(model, read_messages(messages), read_tools, read_tool_choice(tool_choice, read_tools), Options.read(options))
+        return cls(
+            model, read_messages(messages), read_tools, read_tool_choice(tool_choice, read_tools), Options.read(options)
+        )
 
 
 def read_messages(messages: Messages) -> tuple[MessageLike, ...]:
@@ -76,7 +82,7 @@ def read_messages(messages: Messages) -> tuple[MessageLike, ...]:
         return (user(messages),)
     if isinstance(messages, Message | Mapping):
         raise ConfigError("messages is a list of messages, or a string: this is a single message")
-    read = tuple(messages)
+    read: tuple[Any, ...] = tuple(messages)
     if not read:
         raise ConfigError("messages is empty: there is nothing to answer")
     for position, message in enumerate(read):

@@ -153,5 +153,7 @@ def body_kind(head: bytes) -> Literal["events", "json", "markup"] | None:
 
 def looks_like_events(head: bytes) -> bool:
     """True if the first lines of a body that brought no event could at least have been part of an event stream."""
-    lines = head.removeprefix(_BOM).splitlines()
-    return all(line.startswith(_FIELDS) for line in lines if line.strip())
+    lines = [line for line in head.removeprefix(_BOM).splitlines() if line.strip()]
+    *whole, last = lines or [b":"]
+    cut_off = any(field.startswith(last) for field in _FIELDS)
+    return all(line.startswith(_FIELDS) for line in whole) and (cut_off or last.startswith(_FIELDS))

@@ -51,7 +51,9 @@ def read_tool(tool: ToolLike) -> Tool:
         raise ConfigError(f"a tool is a Tool or a dict, not {type(tool).__name__}: {tool!r}")
     function = tool.get("function", tool)
     if tool.get("type", "function") != "function" or not isinstance(function, Mapping) or not function.get("name"):
-        raise ConfigError(f'a tool needs the form {{"type": "function", "function": {{"name": ...}}}}, not {dict(tool)!r}')
+        raise ConfigError(
+            f'a tool needs the form {{"type": "function", "function": {{"name": ...}}}}, not {dict(tool)!r}'
+        )
     return Tool(
         name=function["name"],
         description=function.get("description") or "",
@@ -78,7 +80,7 @@ def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> Literal["auto",
             pass
         case _:
             raise ConfigError(
-                f'tool_choice is "auto", "none", "required", NamedTool(name) or {{"type": "function", ...}}, not {choice!r}'
+                f"tool_choice is 'auto', 'none', 'required', NamedTool(name) or a function's dict, not {choice!r}"
             )
     if names and name not in names:
         raise ConfigError(f"tool_choice names {name!r}, which is not among the tools: {', '.join(names)}")

@@ -32,10 +32,10 @@ class ChatQuirks:
     """What differs between servers in the request.
 
     Attributes:
-        max_tokens_field: what the output limit is called. OpenAI's reasoning models refuse the old name, many compatible
-            servers ignore the new one.
-        stream_usage: whether `stream_options.include_usage` may be sent. Without it OpenAI sends no usage; a few servers
-            refuse the member, others send usage unasked.
+        max_tokens_field: what the output limit is called. OpenAI's reasoning models refuse the old name, many
+            compatible servers ignore the new one.
+        stream_usage: whether `stream_options.include_usage` may be sent. Without it OpenAI sends no usage; a few
+            servers refuse the member, others send usage unasked.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -182,7 +182,9 @@ class ChatAdapter:
             if not isinstance(choice, dict):
                 raise ValueError(f"a choice must be an object, not {choice!r}")
             if number := _index(choice.get("index")):
-                out.append(Warn("extra_choice", f"choice {number} was sent and is ignored: one stream carries one answer"))
+                out.append(
+                    Warn("extra_choice", f"choice {number} was sent and is ignored: one stream carries one answer")
+                )
                 continue
             # Perplexity and Writer repeat in `message` what is in `delta`; a server that only pretends to stream sends
             # `message` alone. Azure's content filter sends `delta: null` or no delta at all beside a finish reason.
@@ -203,7 +205,9 @@ class ChatAdapter:
             out.append(self._usage(usage))
         reason = _FINISH_REASONS.get(finish, "unknown") if finish else None
         if reason == "error" and not failure:
-            failure = Failure(error_info({"message": f"the provider ended with finish reason {finish!r}", "type": finish}))
+            failure = Failure(
+                error_info({"message": f"the provider ended with finish reason {finish!r}", "type": finish})
+            )
         if failure:  # an error beats the finish reason that came with it
             out.append(failure)
         elif reason and reason != "error" and finish:
@@ -266,7 +270,9 @@ class ChatAdapter:
         if arguments is not None and not isinstance(arguments, str):
             out.append(Warn("repaired_arguments", "the arguments came as an object instead of its text"))
             arguments = json.dumps(arguments, ensure_ascii=False)
-        signature = entry.get("extra_content")  # Gemini refuses the next turn without it: ai.google.dev, thought signatures
+        signature = entry.get(
+            "extra_content"
+        )  # Gemini refuses the next turn without it: ai.google.dev, thought signatures
         out.append(
             Call(
                 _index(entry.get("index")),
@@ -342,7 +348,7 @@ def _parts(content: Any, out: list[Delta]) -> None:
 
 
 def _index(value: Any) -> int | None:
-    """The number of a call or choice: a string or a float is read, a negative one or anything else is as good as none."""
+    """The number of a call or choice. A string or a float is read; a negative one, or anything else, is none."""
     if isinstance(value, str):
         value = int(value) if value.isdecimal() else None
     elif isinstance(value, float):

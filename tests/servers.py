@@ -1,0 +1,108 @@
+"""Servers on loopback that say exactly what a test wants, byte by byte, and know how many connections are open."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute
+
+from streamfold import Provider
+
+STREAM = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nx-request-id: req_1\r\n\r\n"
+)
+END = b"0\r\n\r\n"
+
+
+def framed(*bodies: bytes) -> bytes:
+    """HTTP chunks, one for each body."""
+    return b"".join(b"%x\r\n%s\r\n" % (len(body), body) for body in bodies)
+
+
+def answer(status: str, body: bytes, *headers: str) -> bytes:
+    """A whole response with a length."""
+    head = "".join(f"{line}\r\n" for line in (f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers))
+    return head.encode() + b"\r\n" + body
+
+
+@dataclass
+class Server:
+    """What a server has seen."""
+
+    port: int
+    connections: int = 0
+    open: int = 0
+    requests: list[bytes] = field(default_factory=list)
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def provider(self, **config: Any) -> Provider:
+        """A provider for this server that never retries."""
+        return Provider.from_config({"base_url": self.base_url, "model": "m", "max_retries": 0, **config})
+
+    async def all_closed(self) -> None:
+        """Waits until no connection is open."""
+        with anyio.fail_after(5):
+            while self.open:
+                await anyio.sleep(0.005)
+
+
+@dataclass
+class Connection:
+    """One connection, on which a script talks."""
+
+    stream: ByteStream
+    server: Server
+
+    async def request(self) -> bytes:
+        """Reads a whole request."""
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += await self.stream.receive()
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        while len(body) < length:
+            body += await self.stream.receive()
+        self.server.requests.append(head + b"\r\n\r\n" + body)
+        return body
+
+    async def send(self, *data: bytes) -> None:
+        for piece in data:
+            await self.stream.send(piece)
+
+    async def gone(self) -> None:
+        """Waits until the client has closed the connection."""
+        while True:
+            await self.stream.receive()
+
+
+Script = Callable[[Connection], Awaitable[None]]
+
+
+@asynccontextmanager
+async def serving(script: Script) -> AsyncIterator[Server]:
+    """A server that runs `script` for each connection, and closes it when the script returns."""
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    server = Server(listener.extra(SocketAttribute.local_port))
+
+    async def handle(stream: ByteStream) -> None:
+        server.connections += 1
+        server.open += 1
+        try:
+            async with stream:
+                await script(Connection(stream, server))
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # the client left, which is often what the test is about
+        finally:
+            server.open -= 1
+
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, handle)
+        yield server
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,515 @@
+"""Providers over real sockets, on asyncio and on trio: what comes out, and that every connection is closed."""
+
+from __future__ import annotations
+
+import gc
+import json
+
+import anyio
+import httpx
+import pytest
+from folding import DONE, call, codes, entry, fin, text
+from servers import END, STREAM, Connection, answer, framed, serving
+
+from streamfold import (
+    APIConnectionError,
+    APITimeoutError,
+    AuthenticationError,
+    BadRequestError,
+    ConfigError,
+    IncompleteStreamError,
+    NotFoundError,
+    ProtocolError,
+    Provider,
+    QuotaExceededError,
+    RateLimitError,
+    ServerError,
+    StreamfoldError,
+    Timeouts,
+    ToolCall,
+    UpstreamError,
+)
+
+pytestmark = [
+    pytest.mark.anyio,
+    # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
+    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),
+]
+
+CALL = call(entry(0, "call_a", "get_weather", '{"city":'), entry(0, arguments='"Paris"}'))
+
+
+def replying(*pieces: bytes):
+    """A script that answers every request on a connection with this stream."""
+
+    async def script(peer: Connection) -> None:
+        while True:
+            await peer.request()
+            await peer.send(STREAM, *(framed(piece) for piece in pieces), END)
+
+    return script
+
+
+async def test_text_and_calls_arrive() -> None:
+    """Text comes as deltas; calls come whole, on the finished chunk."""
+    async with serving(replying(text("Hello"), text(" there"), CALL, fin("tool_calls"), DONE)) as server:
+        async with server.provider() as provider:
+            chunks = [chunk async for chunk in provider.chat_stream("Weather?")]
+            assert [chunk.delta for chunk in chunks] == ["Hello", " there", ""]
+            assert [chunk.tool_calls for chunk in chunks[:-1]] == [None, None]
+            assert chunks[-1].finished
+            assert chunks[-1].tool_calls == [
+                ToolCall("call_a", "get_weather", {"city": "Paris"}, '{"city":"Paris"}'),
+            ]
+        await server.all_closed()
+
+
+async def test_chat_is_the_folded_stream() -> None:
+    """`chat` gives what the stream's reply gives, with request id and times."""
+    async with serving(replying(text("Hi"), CALL, fin("stop"), DONE)) as server, server.provider() as provider:
+        reply = await provider.chat("Hello")
+        stream = provider.chat_stream("Hello")
+        async with stream:
+            async for _ in stream:
+                pass
+        assert stream.reply.message == reply.message
+        assert (reply.text, reply.finish_reason, reply.raw_finish_reason) == ("Hi", "tool_calls", "stop")
+        assert reply.request_id == "req_1"
+        assert reply.timing is not None
+        assert reply.timing.total is not None
+
+
+async def test_a_connection_is_used_again() -> None:
+    """A stream that was read to its end gives its connection back to the pool."""
+    async with serving(replying(text("Hi"), fin("stop"), DONE)) as server, server.provider() as provider:
+        for _ in range(3):
+            await provider.chat("Hello")
+        assert server.connections == 1
+
+
+async def test_request_on_the_wire() -> None:
+    """One POST below the base URL, the key in the header, the body as asked, and no compression."""
+    async with serving(replying(text("Hi"), fin("stop"), DONE)) as server:
+        async with server.provider(api_key="sk-canary", headers={"X-Team": "a"}) as provider:
+            await provider.chat("Hello", temperature=0, max_output_tokens=5, extra_headers={"X-Trace": "b"})
+        head, _, body = server.requests[0].partition(b"\r\n\r\n")
+        lines = head.decode().lower().split("\r\n")
+        assert lines[0] == "post /v1/chat/completions http/1.1"
+        assert {
+            "authorization: bearer sk-canary", "accept-encoding: identity", "x-team: a", "x-trace: b",
+        } <= set(lines)  # fmt: skip
+        assert json.loads(body) == {
+            "model": "m",
+            "messages": [{"role": "user", "content": "Hello"}],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "temperature": 0,
+            "max_tokens": 5,
+        }
+
+
+async def endless(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(STREAM)
+    while True:
+        await peer.send(framed(text("more")))
+        await anyio.sleep(0.005)
+
+
+async def silent(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(STREAM, framed(text("one")))
+    await peer.gone()
+
+
+async def mute(peer: Connection) -> None:
+    await peer.request()
+    await peer.gone()
+
+
+async def test_break_inside_async_with_closes() -> None:
+    """Leaving `async with` closes the connection at once."""
+    async with serving(endless) as server, server.provider() as provider:
+        async with provider.chat_stream("Hello") as stream:
+            async for chunk in stream:
+                assert chunk.delta == "more"
+                break
+        await server.all_closed()
+        with pytest.raises(StreamfoldError, match="no reply yet"):
+            _ = stream.reply
+
+
+async def test_abandoned_stream_is_closed() -> None:
+    """A bare `async for` that is left with `break` is closed as soon as Python lets go of it."""
+    async with serving(endless) as server, server.provider() as provider:
+        async for _ in provider.chat_stream("Hello"):
+            break
+        gc.collect()
+        await server.all_closed()
+
+
+async def test_cancelled_stream_is_closed() -> None:
+    """A cancelled task closes its connection, and the cancellation goes through."""
+    async with serving(silent) as server, server.provider() as provider:
+        got = []
+        with anyio.CancelScope() as scope:
+            async with provider.chat_stream("Hello") as stream:
+                async for chunk in stream:
+                    got.append(chunk.delta)
+                    scope.cancel()
+        assert scope.cancelled_caught
+        assert got == ["one"]
+        await server.all_closed()
+
+
+@pytest.mark.parametrize("script", [silent, mute], ids=["between chunks", "before the first byte"])
+async def test_aclose_from_another_task_ends_the_iteration(script) -> None:
+    """A task that waits for a chunk sees the iteration end; there is no reply."""
+    async with serving(script) as server, server.provider() as provider:
+        stream = provider.chat_stream("Hello")
+        ended = anyio.Event()
+
+        async def read() -> None:
+            async for _ in stream:
+                pass
+            ended.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            while not server.requests:
+                await anyio.sleep(0.005)
+            await anyio.sleep(0.02)
+            await stream.aclose()
+            await stream.aclose()
+            with anyio.fail_after(5):
+                await ended.wait()
+        with pytest.raises(StreamfoldError, match="no reply yet"):
+            _ = stream.reply
+        await server.all_closed()
+
+
+async def test_aclose_before_anything() -> None:
+    """A stream that was never read sends nothing, and can be closed."""
+    async with serving(silent) as server, server.provider() as provider:
+        stream = provider.chat_stream("Hello")
+        await stream.aclose()
+        assert [chunk async for chunk in stream] == []
+        assert server.requests == []
+
+
+async def test_second_reader_is_told() -> None:
+    """Two tasks can't read one stream."""
+    async with serving(silent) as server, server.provider() as provider, provider.chat_stream("Hello") as stream:
+        await anext(stream)
+        async with anyio.create_task_group() as tasks:
+
+            async def read() -> None:
+                async for _ in stream:
+                    pass
+
+            tasks.start_soon(read)
+            await anyio.sleep(0.02)
+            with pytest.raises(StreamfoldError, match="another task"):
+                await anext(stream)
+            await stream.aclose()
+
+
+async def test_broken_connection_is_incomplete() -> None:
+    """A connection that breaks before the finish reason is an error with the text so far, and its cause."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM, framed(text("Hel"), CALL), b"ff\r\ndata: ")
+
+    async with serving(script) as server, server.provider() as provider:
+        with pytest.raises(IncompleteStreamError, match="connection broke") as caught:
+            await provider.chat("Hello")
+        error = caught.value
+        assert error.partial is not None
+        assert (error.partial.text, error.partial.tool_calls) == ("Hel", [])
+        assert (error.provider, error.request_id, error.retryable) == ("custom", "req_1", True)
+        assert isinstance(error.__cause__, APIConnectionError)
+        await server.all_closed()
+
+
+async def test_connection_that_breaks_after_the_finish_reason_is_no_loss() -> None:
+    """A finished answer stays one, with a warning."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM, framed(CALL, fin("tool_calls")), b"ff\r\n")
+
+    async with serving(script) as server, server.provider() as provider:
+        reply = await provider.chat("Hello")
+        assert [made.name for made in reply.tool_calls] == ["get_weather"]
+        assert codes(reply) == ["interrupted_after_finish"]
+
+
+async def test_silence_after_the_finish_reason_is_no_loss() -> None:
+    """A server that finishes and then neither says [DONE] nor hangs up: the answer stands after the read timeout."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM, framed(text("Hi"), fin("stop")))
+        await peer.gone()
+
+    async with serving(script) as server, server.provider(timeouts={"read": 0.1}) as provider:
+        reply = await provider.chat("Hello")
+        assert (reply.text, codes(reply)) == ("Hi", ["interrupted_after_finish"])
+
+
+async def test_c15_socket_kept_open_after_done() -> None:
+    """The answer ends at [DONE], also if the server keeps the connection open; leaving does not wait for it."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM, framed(text("Hi"), fin("stop"), DONE))
+        await peer.gone()
+
+    async with serving(script) as server, server.provider() as provider:
+        with anyio.fail_after(5):
+            assert (await provider.chat("Hello")).text == "Hi"
+        await server.all_closed()
+
+
+@pytest.mark.parametrize(
+    ("script", "phase"), [(mute, "first_event"), (silent, "read"), (endless, "total")], ids=lambda value: str(value)
+)
+async def test_clocks(script, phase: str) -> None:
+    """Each clock that runs out raises a timeout that names it."""
+    async with serving(script) as server, server.provider() as provider:
+        with pytest.raises(APITimeoutError, match=f"timeouts.{phase}") as caught:
+            await provider.chat("Hello", timeouts=Timeouts(**{phase: 0.1}))
+        assert caught.value.phase == phase
+        await server.all_closed()
+
+
+async def test_comments_are_no_events() -> None:
+    """A server that sends only comments is stalled, although bytes come (anomalyco/opencode#43519)."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM, framed(text("one")))
+        while True:
+            await peer.send(framed(b": keepalive\n\n"))
+            await anyio.sleep(0.005)
+
+    async with serving(script) as server, server.provider(timeouts={"stall": 0.1}) as provider:
+        with pytest.raises(APITimeoutError) as caught:
+            await provider.chat("Hello")
+        assert caught.value.phase == "stall"
+        assert caught.value.partial is not None
+        assert caught.value.partial.text == "one"
+
+
+async def test_connection_refused() -> None:
+    """No server: an error that says so, and that a retry may help."""
+    async with serving(silent) as server:
+        base_url = server.base_url
+    async with Provider.from_config({"base_url": base_url, "model": "m", "max_retries": 0}) as provider:
+        with pytest.raises(APIConnectionError, match="no connection") as caught:
+            await provider.chat("Hello")
+        assert caught.value.retryable
+        assert caught.value.partial is None
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "message", "retryable"),
+    [
+        ("401 Unauthorized", b'{"error":{"message":"bad key","code":"invalid_api_key"}}', AuthenticationError, "bad key", False),
+        ("404 Not Found", b'{"error":{"message":"no such model"}}', NotFoundError, "no such model", False),
+        ("400 Bad Request", b'{"detail":[{"msg":"field required"}]}', BadRequestError, "field required", False),
+        ("422 Unprocessable", b'[{"error":{"message":"bad"}}]', BadRequestError, "bad", False),
+        ("429 Too Many Requests", b'{"error":{"message":"slow","type":"rate_limit_reached_error"}}', RateLimitError, "slow", True),
+        ("429 Too Many Requests", b'{"error":{"message":"pay","type":"exceeded_current_quota_error"}}', QuotaExceededError, "pay", False),
+        ("402 Payment Required", b'{"error":{"message":"Insufficient Balance"}}', QuotaExceededError, "Insufficient", False),
+        ("500 Internal Server Error", b"Internal Server Error", ServerError, "Internal Server Error", True),
+        ("502 Bad Gateway", b"<html><head><title>502 Bad Gateway</title></head></html>", ServerError, "502 Bad Gateway", True),
+        ("503 Service Unavailable", b"", ServerError, "Service Unavailable", True),
+        ("529 Overloaded", b'{"error":"overloaded"}', ServerError, "overloaded", True),
+    ],
+)  # fmt: skip
+async def test_status_errors(status: str, body: bytes, kind: type, message: str, retryable: bool) -> None:
+    """A status that is not 2xx becomes its error, with the server's message, its id and its advice."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(answer(status, body, "x-request-id: req_9", "retry-after: 7"))
+
+    async with serving(script) as server, server.provider() as provider:
+        with pytest.raises(kind, match=message) as caught:
+            await provider.chat("Hello")
+        error = caught.value
+        assert (error.status_code, error.retryable) == (int(status[:3]), retryable)
+        assert (error.request_id, error.retry_after, error.partial) == ("req_9", 7.0, None)
+        assert "req_9" in str(error)
+        await server.all_closed()
+
+
+async def test_endless_error_body_is_cut() -> None:
+    """The body of an error status may never end: what is read of it is limited."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            await peer.send(framed(b"no " * 1000))
+
+    async with serving(script) as server, server.provider(limits={"error_body_bytes": 5000}) as provider:
+        with pytest.raises(ServerError) as caught:
+            await provider.chat("Hello")
+        assert len(caught.value.body) <= 5000
+        await server.all_closed()
+
+
+async def test_redirects_are_not_followed() -> None:
+    """A redirect would carry the key to another host: it is refused, and said."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(answer("307 Temporary Redirect", b"", "Location: http://127.0.0.1:1/elsewhere"))
+
+    async with serving(script) as server, server.provider() as provider:
+        with pytest.raises(StreamfoldError, match="redirects are not followed"):
+            await provider.chat("Hello")
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "Text/Event-Stream; charset=iso-8859-1", "application/x-odd", ""]
+)
+async def test_d17_content_type_does_not_matter(content_type: str) -> None:
+    """What the body is shows in the body, also under a wrong, odd or missing content type; it is always UTF-8."""
+    body = text("Grüße, 世界") + fin("stop") + DONE
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(answer("200 OK", body, *([f"Content-Type: {content_type}"] if content_type else [])))
+
+    async with serving(script) as server, server.provider() as provider:
+        assert (await provider.chat("Hello")).text == "Grüße, 世界"
+
+
+async def test_d18_whole_completion_instead_of_a_stream() -> None:
+    """A server that ignores `stream` is understood all the same."""
+    message = {"role": "assistant", "content": "Hi", "tool_calls": [entry(None, "a", "f", "{}", type="function")]}
+    body = json.dumps({"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]})
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(answer("200 OK", body.encode(), "Content-Type: application/json"))
+
+    async with serving(script) as server, server.provider() as provider:
+        reply = await provider.chat("Hello")
+        assert (reply.text, reply.tool_calls) == ("Hi", [ToolCall("a", "f", {}, "{}")])
+
+
+async def test_d20_login_page() -> None:
+    """A web page under a 200 is an error that shows how it begins."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(answer("200 OK", b"<!doctype html><title>Log in</title>", "Content-Type: text/html"))
+
+    async with serving(script) as server, server.provider() as provider:
+        with pytest.raises(ProtocolError, match="web page.*Log in"):
+            await provider.chat("Hello")
+
+
+async def test_failed_attempts_are_repeated_before_the_first_chunk() -> None:
+    """An error before anything was shown is retried, also one that comes inside a 200 (BerriAI/litellm#26067)."""
+    answers = [
+        answer("503 Service Unavailable", b"{}", "retry-after: 0"),
+        answer(
+            "200 OK", b'data: {"error":{"message":"overloaded","type":"overloaded_error"}}\n\n', "retry-after-ms: 0"
+        ),
+        answer("200 OK", text("Hi") + fin("stop") + DONE),
+    ]
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(answers[len(peer.server.requests) - 1])
+
+    async with serving(script) as server, server.provider(max_retries=2) as provider:
+        assert (await provider.chat("Hello")).text == "Hi"
+        assert len(server.requests) == 3
+
+
+async def test_nothing_is_repeated_after_the_first_chunk() -> None:
+    """Text that was shown is never shown again: the error comes through."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(answer("200 OK", text("Hel") + b'data: {"error":{"message":"overloaded","code":503}}\n\n'))
+
+    async with serving(script) as server, server.provider(max_retries=2) as provider:
+        with pytest.raises(UpstreamError, match="overloaded") as caught:
+            await provider.chat("Hello")
+        assert caught.value.retryable
+        assert len(server.requests) == 1
+
+
+async def test_key_is_in_no_text() -> None:
+    """The key is in no repr and no error, even if the server repeats it."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        body = b'{"error":{"message":"Incorrect API key provided: sk-canary-123"}}'
+        await peer.send(answer("401 Unauthorized", body))
+
+    async with serving(script) as server, server.provider(api_key="sk-canary-123") as provider:
+        with pytest.raises(AuthenticationError) as caught:
+            await provider.chat("Hello")
+        shown = [
+            str(caught.value),
+            repr(caught.value),
+            repr(vars(caught.value)),
+            repr(provider),
+            repr(provider.profile),
+        ]
+        assert not [text for text in shown if "canary" in text]
+        assert "***" in str(caught.value)
+
+
+async def test_a_client_of_ones_own_is_used_and_not_closed() -> None:
+    """`http_client` belongs to the caller."""
+    async with serving(replying(text("Hi"), fin("stop"), DONE)) as server, httpx.AsyncClient() as client:
+        config = {"base_url": server.base_url, "model": "m"}
+        async with Provider.from_config(config, http_client=client) as provider:
+            assert (await provider.chat("Hello")).text == "Hi"
+        assert not client.is_closed
+
+
+async def test_many_streams_at_once() -> None:
+    """Streams of one provider do not disturb each other."""
+    async with serving(replying(text("Hi"), CALL, fin("stop"), DONE)) as server, server.provider() as provider:
+        texts = []
+
+        async def ask() -> None:
+            reply = await provider.chat("Hello")
+            texts.append((reply.text, len(reply.tool_calls)))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(50):
+                tasks.start_soon(ask)
+        assert texts == [("Hi", 1)] * 50
+
+
+async def test_mistakes_are_found_before_anything_is_sent() -> None:
+    """What can't be sent raises at the call, and says what is allowed."""
+    async with serving(silent) as server, server.provider() as provider:
+        for wrong, message in [
+            ({"temprature": 1}, "did you mean 'temperature'"),
+            ({"n": 2}, "n is always 1"),
+            ({"tool_choice": "sometimes"}, "tool_choice is"),
+            ({"tools": [{"type": "function"}]}, "a tool needs the form"),
+            ({"tools": [{"type": "function", "function": {"name": "f"}}],
+              "tool_choice": {"type": "function", "name": "g"}}, "'g', which is not among the tools: f"),
+            ({"response_format": 5}, "response_format is"),
+        ]:  # fmt: skip
+            with pytest.raises(ConfigError, match=message):
+                provider.chat_stream("Hello", **wrong)
+        with pytest.raises(ConfigError, match=r"messages\[1\]"):
+            provider.chat_stream([{"role": "user", "content": "x"}, "y"])
+        with pytest.raises(ConfigError, match="nothing to answer"):
+            provider.chat_stream([])
+        assert server.requests == []

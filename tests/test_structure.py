@@ -1,0 +1,97 @@
+"""The house: imports only go down, the pure floors stay pure, and what is exported is what is there."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import streamfold
+
+PACKAGE = Path(streamfold.__file__).parent
+
+FLOORS = {
+    **dict.fromkeys(["errors", "types", "deltas", "messages", "tools", "request", "redaction"], 0),
+    **dict.fromkeys(["jsontext", "sse", "calls", "fold", "adapters", "dialects", "decoder"], 1),
+    "profiles": 2,
+    **dict.fromkeys(["transport", "recording", "replay_server"], 3),
+    "provider": 4,
+    "cli": 5,
+}
+MODULES = sorted(
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
+    if path != PACKAGE / "__init__.py"
+)
+
+
+def _floor(module: str) -> int:
+    return FLOORS[module.split(".")[0]]
+
+
+def _tree(module: str) -> ast.Module:
+    path = PACKAGE.joinpath(*module.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.parse(file.read_text("utf-8"))
+
+
+def _imports(module: str) -> set[str]:
+    """What a module imports: `.name` for our own modules, the first part of the name for everybody else's."""
+    package = module.split(".") if (PACKAGE / Path(*module.split("."))).is_dir() else module.split(".")[:-1]
+    found = set()
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            if not node.level:
+                found.add((node.module or "").split(".")[0])
+                continue
+            base = package[: len(package) - node.level + 1]
+            targets = [node.module] if node.module else [alias.name for alias in node.names]
+            found |= {"." + ".".join([*base, target]) for target in targets if target}
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_down(module: str) -> None:
+    """A module imports from its own floor or from one below."""
+    upward = {name for name in _imports(module) if name.startswith(".") and _floor(name[1:]) > _floor(module)}
+    assert not upward
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if _floor(name) < 2])
+def test_lower_floors_are_pure(module: str) -> None:
+    """Below the second floor there is no network, no event loop, no environment and no await."""
+    assert not _imports(module) & {"httpx", "anyio", "asyncio", "trio", "socket", "os"}
+    assert not [node for node in ast.walk(_tree(module)) if isinstance(node, ast.Await | ast.AsyncFunctionDef)]
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if _floor(name) != 3 and name != "provider"])
+def test_httpx_lives_on_one_floor(module: str) -> None:
+    """httpx is the transports' business; the provider names it only in its signature."""
+    assert "httpx" not in _imports(module)
+
+
+def test_importing_the_pure_core_brings_no_network() -> None:
+    """The decoder can be imported where httpx and anyio are not wanted."""
+    code = (
+        "import sys, streamfold, streamfold.decoder, streamfold.adapters.chat;"
+        "print(sorted({'httpx', 'anyio', 'httpx_sse', 'pydantic'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_exports() -> None:
+    """`__all__` is sorted, and every name in it can be imported."""
+    assert streamfold.__all__ == sorted(streamfold.__all__)
+    assert all(hasattr(streamfold, name) for name in streamfold.__all__)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_says_why_it_exists(module: str) -> None:
+    """Each module opens with a docstring."""
+    assert ast.get_docstring(_tree(module))
