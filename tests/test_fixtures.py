@@ -1,0 +1,166 @@
+"""Every fixture folds to what is written beside it, however its bytes are cut."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from folding import bytewise, check_chunks, codes, random_cut
+from streamfold import Reply, StreamChunk, StreamDecoder, StreamError, ToolCall
+from streamfold.recording import Recording
+
+FOLDER = Path(__file__).parents[1] / "fixtures"
+NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
+
+
+def load(name: str) -> Recording:
+    return Recording.load(FOLDER / name)
+
+
+def play(recording: Recording, pieces: Iterable[bytes]) -> Reply | StreamError:
+    """The reply, or the error, of a recording in these pieces, after checking the promises about chunks."""
+    decoder = StreamDecoder(recording.adapter)
+    chunks: list[StreamChunk] = []
+    try:
+        for piece in pieces:
+            chunks += decoder.feed(piece)
+        chunks += decoder.close(interrupted="the connection broke off" if recording.broken else None)
+    except StreamError as error:
+        check_no_answer(chunks, error)
+        return error
+    check_chunks(chunks, decoder.reply)
+    return decoder.reply
+
+
+def check_no_answer(chunks: list[StreamChunk], error: StreamError) -> None:
+    """What is true of every answer that failed: no call, no finished chunk, and the partial is all there was."""
+    assert not any(chunk.finished or chunk.tool_calls for chunk in chunks)
+    assert error.partial is not None
+    assert error.partial.tool_calls == []
+    assert error.partial.text == "".join(chunk.delta for chunk in chunks)
+
+
+def seen(outcome: Reply | StreamError) -> dict[str, Any]:
+    """An outcome in the words of `[expect]`: what it does not name is not in the answer."""
+    if isinstance(outcome, StreamError):
+        assert outcome.partial is not None
+        found: dict[str, Any] = {"error": type(outcome).__name__, "message": outcome.message, **said(outcome.partial)}
+    else:
+        usage = outcome.usage
+        counted = ("input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens")
+        found = said(outcome) | {
+            "finish_reason": outcome.finish_reason,
+            "raw_finish_reason": outcome.raw_finish_reason,
+            "usage": {name: getattr(usage, name) for name in counted if getattr(usage, name) is not None}
+            if usage
+            else None,
+            "warnings": codes(outcome),
+        }
+    return {key: value for key, value in found.items() if value not in (None, "", [])}
+
+
+def said(reply: Reply) -> dict[str, Any]:
+    calls = [{"id": call.id, "name": call.name, "arguments": call.raw_arguments} for call in reply.tool_calls]
+    return {"text": reply.text, "reasoning": reply.reasoning, "refusal": reply.refusal, "calls": calls}
+
+
+def wanted(recording: Recording, outcome: dict[str, Any]) -> dict[str, Any]:
+    """`[expect]` in full. A message is compared where one is written: ours may be reworded, a server's may not."""
+    expect = dict(recording.expect)
+    if "message" in outcome:
+        expect.setdefault("message", outcome["message"])
+    return expect
+
+
+def test_there_are_fixtures() -> None:
+    """An empty folder would make everything here pass."""
+    assert len(NAMES) >= 25
+    assert {"demo/reasoning_text", "demo/parallel_calls"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_folds_to_what_is_expected(name: str) -> None:
+    """The whole body at once."""
+    recording = load(name)
+    outcome = seen(play(recording, [recording.body]))
+    assert outcome == wanted(recording, outcome)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_folds_the_same_byte_by_byte(name: str) -> None:
+    """One byte at a time."""
+    recording = load(name)
+    assert seen(play(recording, bytewise(recording.body))) == seen(play(recording, [recording.body]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_folds_the_same_in_random_pieces(name: str) -> None:
+    """A hundred random cuts, and the pieces in which the network delivered it."""
+    recording = load(name)
+    whole = seen(play(recording, [recording.body]))
+    rng = random.Random(name)
+    for _ in range(100):
+        assert seen(play(recording, random_cut(recording.body, rng))) == whole
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arguments_are_what_their_text_means(name: str) -> None:
+    """The parsed arguments and the model's text agree, by the rules of `json`."""
+    recording = load(name)
+    outcome = play(recording, [recording.body])
+    if isinstance(outcome, Reply):
+        expected = [
+            ToolCall(call["id"], call["name"], json.loads(call["arguments"]), call["arguments"])
+            for call in recording.expect.get("calls", [])
+        ]
+        assert outcome.tool_calls == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_says_where_it_comes_from(name: str) -> None:
+    """Each has a description with a source, an origin, a date and an expectation; a documented one has a link."""
+    described = tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8"))
+    assert {"adapter", "source", "origin", "date", "expect"} <= set(described)
+    assert len(described["origin"]) > 20
+    assert described["expect"]
+    if described["source"] == "documented":
+        assert described["link"].startswith("https://")
+    else:
+        assert described["request"]
+
+
+def test_no_description_without_a_body() -> None:
+    """Each description describes something."""
+    assert sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.toml")) == NAMES
+
+
+# OpenAI's and its relatives' keys, bearer tokens, JSON web tokens, AWS, GitHub and Google keys, and named secrets.
+SECRET = re.compile(
+    rb"\bsk-[\w-]{8,}|bearer\s+\S{8,}|\beyJ[\w-]{10,}\.|\bAKIA[0-9A-Z]{12,}|\bgh[pousr]_\w{20,}|\bAIza[\w-]{20,}"
+    rb"|(?:api[_-]?key|secret|password|set-cookie)\W{1,4}\w{6,}",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*/*")), ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_holds_no_secret(file: Path) -> None:
+    """Nothing that looks like a key is in a body or beside it."""
+    assert not SECRET.findall(file.read_bytes())
+
+
+def test_the_secret_pattern_would_notice() -> None:
+    """The check above is not one that always passes."""
+    for text in (
+        b"Authorization: Bearer abcdefghijkl",
+        b"sk-proj-0123456789",
+        b'"api_key": "k0123456789"',
+        b"AKIA0123456789ABCD",
+    ):
+        assert SECRET.search(text), text
