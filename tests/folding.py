@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from streamfold import Reply, StreamChunk, StreamDecoder, StreamError
 
 DONE = b"data: [DONE]\n\n"
@@ -41,7 +43,11 @@ def call(*entries: Any) -> bytes:
 
 
 def entry(
-    index: Any = None, id: Any = None, name: Any = None, arguments: Any = None, **rest: Any  # noqa: A002
+    index: Any = None,
+    id: Any = None,  # noqa: A002
+    name: Any = None,
+    arguments: Any = None,
+    **rest: Any,
 ) -> dict[str, Any]:
     """A `tool_calls` entry with just the members that are given."""
     function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
@@ -70,21 +76,22 @@ def fold_chunks(
     return chunks, decode.reply
 
 
-def fold_error(body: bytes, pieces: Iterable[bytes] | None = None, *, adapter: str = "chat", **decoder: Any) -> StreamError:
-    """The error in which a body ends, after checking that no call was handed out and that the partial is all there was."""
+def fold_error(
+    body: bytes, pieces: Iterable[bytes] | None = None, *, adapter: str = "chat", **decoder: Any
+) -> StreamError:
+    """The error in which a body ends, after checking that no call was handed out, and that the partial is complete."""
     decode = StreamDecoder(adapter, **decoder)
     chunks: list[StreamChunk] = []
-    try:
+    with pytest.raises(StreamError) as caught:  # noqa: PT012 - wherever in the stream it is raised
         for piece in [body] if pieces is None else pieces:
             chunks += decode.feed(piece)
         chunks += decode.close()
-    except StreamError as error:
-        assert not any(made.finished or made.tool_calls for made in chunks)
-        assert error.partial is not None
-        assert error.partial.tool_calls == []
-        assert error.partial.text == "".join(made.delta for made in chunks)
-        return error
-    raise AssertionError(f"the stream was accepted: {decode.reply}")
+    error = caught.value
+    assert not any(made.finished or made.tool_calls for made in chunks)
+    assert error.partial is not None
+    assert error.partial.tool_calls == []
+    assert error.partial.text == "".join(made.delta for made in chunks)
+    return error
 
 
 def check_chunks(chunks: list[StreamChunk], reply: Reply) -> None:
@@ -127,7 +134,7 @@ def every_split(body: bytes) -> Iterator[list[bytes]]:
 
 
 def assert_any_cut(body: bytes, expected: Reply | None = None, **decoder: Any) -> Reply:
-    """Folds the body whole, byte by byte, in every two pieces and in a hundred random cuts: always to the same reply."""
+    """Folds the body whole, byte by byte, in every two pieces and in random cuts: always to the same reply."""
     whole = fold(body, **decoder)
     rng = random.Random(len(body))
     ways = [bytewise(body), *(random_cut(body, rng) for _ in range(100))]

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from folding import DONE, bytewise, chunk, entry, event, fin, fold_chunks, fold_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from folding import DONE, bytewise, chunk, entry, event, fin, fold_chunks, fold_error
 from streamfold import EmptyResponseError, IncompleteStreamError
 
 # How servers tell calls apart. Under the first group fragments of several calls may be mixed; the others send one call

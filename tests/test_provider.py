@@ -8,9 +8,9 @@ import json
 import anyio
 import httpx
 import pytest
+
 from folding import DONE, call, codes, entry, fin, text
 from servers import END, STREAM, Connection, answer, framed, serving
-
 from streamfold import (
     APIConnectionError,
     APITimeoutError,
@@ -316,15 +316,15 @@ async def test_connection_refused() -> None:
 @pytest.mark.parametrize(
     ("status", "body", "kind", "message", "retryable"),
     [
-        ("401 Unauthorized", b'{"error":{"message":"bad key","code":"invalid_api_key"}}', AuthenticationError, "bad key", False),
+        ("401 Unauthorized", b'{"error":{"message":"no","code":"invalid_api_key"}}', AuthenticationError, "no", False),
         ("404 Not Found", b'{"error":{"message":"no such model"}}', NotFoundError, "no such model", False),
         ("400 Bad Request", b'{"detail":[{"msg":"field required"}]}', BadRequestError, "field required", False),
         ("422 Unprocessable", b'[{"error":{"message":"bad"}}]', BadRequestError, "bad", False),
-        ("429 Too Many Requests", b'{"error":{"message":"slow","type":"rate_limit_reached_error"}}', RateLimitError, "slow", True),
-        ("429 Too Many Requests", b'{"error":{"message":"pay","type":"exceeded_current_quota_error"}}', QuotaExceededError, "pay", False),
-        ("402 Payment Required", b'{"error":{"message":"Insufficient Balance"}}', QuotaExceededError, "Insufficient", False),
+        ("429 Slow", b'{"error":{"message":"slow","type":"rate_limit_reached_error"}}', RateLimitError, "slow", True),
+        ("429 Slow", b'{"error":{"message":"pay","type":"insufficient_quota"}}', QuotaExceededError, "pay", False),
+        ("402 Payment Required", b'{"error":{"message":"no balance"}}', QuotaExceededError, "no balance", False),
         ("500 Internal Server Error", b"Internal Server Error", ServerError, "Internal Server Error", True),
-        ("502 Bad Gateway", b"<html><head><title>502 Bad Gateway</title></head></html>", ServerError, "502 Bad Gateway", True),
+        ("502 Bad Gateway", b"<html><title>502 Bad Gateway</title></html>", ServerError, "502 Bad Gateway", True),
         ("503 Service Unavailable", b"", ServerError, "Service Unavailable", True),
         ("529 Overloaded", b'{"error":"overloaded"}', ServerError, "overloaded", True),
     ],
@@ -411,7 +411,7 @@ async def test_d20_login_page() -> None:
         await peer.send(answer("200 OK", b"<!doctype html><title>Log in</title>", "Content-Type: text/html"))
 
     async with serving(script) as server, server.provider() as provider:
-        with pytest.raises(ProtocolError, match="web page.*Log in"):
+        with pytest.raises(ProtocolError, match=r"web page.*Log in"):
             await provider.chat("Hello")
 
 

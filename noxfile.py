@@ -1,0 +1,64 @@
+"""The chores: `nox -s lint types tests wheel bench`."""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from pathlib import Path
+
+import nox
+
+nox.options.sessions = ["lint", "types", "tests", "wheel"]
+nox.options.default_venv_backend = "venv"
+
+PROJECT = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
+# The versions are written once, as classifiers.
+VERSIONS = [name.rsplit(" ", 1)[1] for name in PROJECT["classifiers"] if "Python :: 3." in name]
+
+
+@nox.session(python=VERSIONS[0])
+def lint(session: nox.Session) -> None:
+    """Style and common mistakes."""
+    session.install("ruff>=0.8")
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+
+
+@nox.session(python=VERSIONS[0])
+def types(session: nox.Session) -> None:
+    """Strict types, of the library and of a user's code against it."""
+    session.install("-e", ".[dev]")
+    session.run("mypy")
+
+
+@nox.session(python=VERSIONS)
+def tests(session: nox.Session) -> None:
+    """The tests against the source tree."""
+    session.install("-e", ".[dev]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def wheel(session: nox.Session) -> None:
+    """The tests against the wheel that users will install, with the source tree out of the way."""
+    session.install("build")
+    dist, away = Path(session.create_tmp()) / "dist", Path(session.create_tmp()) / "checkout"
+    shutil.rmtree(dist, ignore_errors=True)
+    shutil.rmtree(away, ignore_errors=True)
+    session.run("python", "-m", "build", "--wheel", "--outdir", str(dist), silent=True)
+    built = next(dist.glob("*.whl"))
+    session.install(f"{built}[dev]")
+    away.mkdir(parents=True)
+    for name in ("tests", "fixtures", "README.md", "pyproject.toml"):
+        source = Path(name)
+        shutil.copytree(source, away / name) if source.is_dir() else shutil.copy(source, away / name)
+    session.chdir(away)
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def bench(session: nox.Session) -> None:
+    """What things cost, as ratios measured side by side."""
+    session.install("-e", ".[dev]")
+    for script in sorted(Path("benchmarks").glob("bench_*.py")):
+        session.run("python", str(script))

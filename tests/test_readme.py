@@ -1,0 +1,86 @@
+"""What the README shows works: its Python blocks are run, its commands exist, its table is the catalogue."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import respx
+
+from streamfold import Provider, errors
+from streamfold.profiles import catalogue, read_profile
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def _run(block: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("MOONSHOT_API_KEY", "sk-test")
+    namespace: dict[str, Any] = {"__name__": "readme"}
+    exec(compile(block, "README.md", "exec"), namespace)
+    return namespace
+
+
+def _block(marker: str) -> str:
+    (found,) = [block for block in BLOCKS if marker in block]
+    return str(found)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=[block.strip().splitlines()[-1][:40] for block in BLOCKS])
+def test_every_block_runs(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each Python block runs by itself."""
+    _run(block, monkeypatch)
+
+
+@pytest.mark.asyncio
+@respx.mock
+async def test_the_streaming_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first example prints text as it comes and whole calls at the end."""
+    body = (ROOT / "fixtures" / "kimi" / "parallel_calls.sse").read_bytes()
+    route = respx.post("https://api.moonshot.ai/v1/chat/completions").respond(content=body)
+    await _run(_block("asyncio.run(main())"), monkeypatch)["main"]()
+    assert "get_weather {" in capsys.readouterr().out
+    assert route.calls.last.request.headers["authorization"] == "Bearer sk-test"
+
+
+@pytest.mark.asyncio
+@respx.mock
+async def test_the_tool_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop runs the calls and sends their results back with the ids they came with."""
+    call = {
+        "index": 0,
+        "id": "functions.GetWeather:0",
+        "function": {"name": "GetWeather", "arguments": '{"city":"Oslo"}'},
+    }
+    first = {"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+    second = {"choices": [{"delta": {"content": "Cold."}, "finish_reason": "stop"}]}
+    route = respx.post("http://test/v1/chat/completions")
+    route.side_effect = [httpx.Response(200, json=first), httpx.Response(200, json=second)]
+    async with Provider.from_config({"base_url": "http://test/v1", "model": "m"}) as provider:
+        answer = await _run(_block("async def ask"), monkeypatch)["ask"](provider, "Oslo?")
+    assert answer == "Cold."
+    assert b'"tool_call_id":"functions.GetWeather:0"' in route.calls.last.request.content
+
+
+@pytest.mark.asyncio
+async def test_the_replay_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test in the README passes."""
+    await _run(_block("ReplayTransport"), monkeypatch)["test_two_calls"]()
+
+
+def test_the_table_is_the_catalogue() -> None:
+    """Every provider of the catalogue is in the table, with its key variables."""
+    for name in catalogue():
+        row = next(line for line in README.splitlines() if line.startswith("|") and f"`{name}`" in line)
+        assert all(f"`{variable}`" in row for variable in read_profile(name).api_key_env)
+
+
+def test_the_error_tree_is_complete() -> None:
+    """Every exported error is in the tree."""
+    kinds = [name for name in errors.__all__ if isinstance(getattr(errors, name), type) and name.endswith("Error")]
+    assert [name for name in kinds if name not in README] == []
