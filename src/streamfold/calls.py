@@ -3,18 +3,23 @@
 On paper it is easy: `index` says it. In the field the index is missing (Gemini, Mistral), is 0 for every call and only
 the id tells them apart (OpenRouter, smolagents), starts at 1 (Anthropic's compatible endpoint), is -1 (Z.ai), or
 belongs to the head of a call and not to its tail (DeepSeek V4). Ids and names are sent once, or with every fragment, or
-late, or as `""`, or never, or twice for two calls. So a fragment is placed by what it carries, in this order:
+late, or as `""`, or never, or twice for two calls, or change in the middle of one (Poolside).
 
+A fragment is a **head** if a call could begin with it: it has a name, and arguments that could begin an object. It is a
+**tail** if it has arguments and is no head. It is placed by what it carries, in this order:
+
+0. **A known item**, on the wire that has ids of items beside those of calls, continues that call.
 1. **An index that is in use** continues the newest call under that index, unless the fragment says otherwise: an id
    that is not the call's, or another name after arguments have begun.
 2. **A known id** continues the call that has it, unless the fragment is a head under an index of its own: then the
    server used one id for two calls.
 3. **Without an index** the last call goes on, unless the fragment brings an id or a name and that call has one.
-4. **Under an index that nobody opened** a head, which has an id or a name, opens a call. A tail, which has only
-   arguments, belongs to a call whose head came under another index: the one whose turn the index says it is, if that
-   one has no arguments yet, else the last one whose arguments are not complete.
+4. **Under an index that nobody opened** a head opens a call. A tail belongs to a call whose head came under another
+   index: the one whose turn the index says it is, if that one has no arguments yet, else the last one whose arguments
+   are not complete.
 
-What finds no call opens one.
+What finds no call opens one. Where the letter of a rule would leave a call without its arguments, and so runnable as
+`f({})`, or make one that has no name and can never run, the fragment is taken for a piece of the call that waits.
 
 Id and name are set once; `""` and null set nothing. Arguments are appended and not looked at: a text that parses can
 still be the beginning of a longer one. They are parsed once, when the stream has ended in order (`fold.py`). The one
@@ -43,6 +48,8 @@ class OpenCall:
         number: 0, 1, 2 in the order in which calls were opened.
         index: the server's number for it, if it sent a usable one.
         pieces: the arguments' text so far, in the pieces in which it came.
+        wholes: the arguments' text as the server repeated it whole, each wording once, the last three.
+        size: characters in the pieces.
     """
 
     number: int
@@ -50,6 +57,7 @@ class OpenCall:
     id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
+    wholes: list[str] = field(default_factory=list)
     size: int = 0
     extra: dict[str, Any] | None = None
 
@@ -71,6 +79,7 @@ class Calls:
         self._limits = limits or Limits()
         self._opened: list[OpenCall] = []
         self._by_index: dict[int, OpenCall] = {}
+        self._by_item: dict[str, OpenCall] = {}
 
     def __bool__(self) -> bool:
         return bool(self._opened)
@@ -84,8 +93,38 @@ class Calls:
         if not (part.id or part.name or part.arguments or part.extra):
             return None  # an empty entry, as some servers send to keep a connection busy, opens nothing
         call = self._find(part) or self._open(part)
+        self._add(call, part)
+        return Call(call.number, part.id, part.name, part.arguments, part.whole, part.extra, part.item)
+
+    def settle(self, summary: Iterable[Call]) -> None:
+        """Compares the calls with the server's own list of them at the end of the answer.
+
+        A call in the list is one that was streamed if it has that one's id, or its item's. Ids that are on neither side
+        may have been drawn anew for the list: then calls of the same name are the same, in their order. What is left
+        was not streamed at all.
+        """
+        waiting = list(self._opened)
+        unknown: list[Call] = []
+        for part in summary:
+            same = [call for call in waiting if part.id and call.id == part.id] or [
+                call for call in waiting if part.item and self._by_item.get(part.item) is call
+            ]
+            if same:
+                waiting.remove(same[0])
+                self._add(same[0], part)
+            else:
+                unknown.append(part)
+        for part in unknown:
+            renamed = next((call for call in waiting if call.name == part.name), None)
+            if renamed is not None:
+                waiting.remove(renamed)
+            self._add(renamed or self._open(part), part)
+
+    def _add(self, call: OpenCall, part: Call) -> None:
         if part.index is not None:
             self._by_index[part.index] = call  # also for a tail under another index than its head
+        if part.item:
+            self._by_item[part.item] = call
         if part.id and not call.id:
             call.id = part.id
         if part.name:
@@ -93,7 +132,6 @@ class Calls:
         if part.extra:
             call.extra = {**(call.extra or {}), **part.extra}
         self._append(call, part)
-        return Call(call.number, part.id, part.name, part.arguments, part.whole, part.extra)
 
     def finish(self) -> list[OpenCall]:
         """All calls, in the model's order: by index if each has one of its own, else by first appearance."""
@@ -103,46 +141,59 @@ class Calls:
         return sorted(self._opened, key=lambda call: call.index or 0)
 
     def _find(self, part: Call) -> OpenCall | None:
-        """The open call that a fragment continues, by rules 1 to 4 above; None if it opens one."""
+        """The open call that a fragment continues, by rules 0 to 4 above; None if it opens one."""
+        if part.item and (call := self._by_item.get(part.item)) and self._continues(call, part):
+            return call
         here = None if part.index is None else self._by_index.get(part.index)
         if here and self._continues(here, part):
             return here
-        if part.id and (here or part.index is None or not part.name):
-            for call in reversed(self._opened):
-                if call.id == part.id:
-                    return call if self._continues(call, part) else None
-        if here or not self._opened:
+        same_id = next((call for call in reversed(self._opened) if part.id and call.id == part.id), None)
+        if same_id and (here or part.index is None or same_id.index is None or not _is_head(part)):
+            return same_id if self._continues(same_id, part) else None
+        if here:  # an id that changes in the middle of a call (poolsideai/pool#9)
+            return here if not part.name and part.arguments and here.name and not _is_complete(here) else None
+        if not self._opened:
             return None
-        last = self._opened[-1]
         if part.index is None:
-            return last if self._waits_for(last, part) else None
-        if part.id or part.name:
+            return self._opened[-1] if self._waits_for(self._opened[-1], part) else None
+        return self._find_head_of(part, part.index)
+
+    def _find_head_of(self, part: Call, index: int) -> OpenCall | None:
+        """The call whose head came under another index than this fragment, if it is a further piece of one."""
+        waiting = [call for call in self._opened if call.size < 8 and call.text.strip() in ("", "{}")]
+        if part.name:  # the name again, with the arguments that the head did not have
+            named = [call for call in waiting if call.id and call.name == part.name]
+            return named[-1] if named and part.arguments and not part.id else None
+        if not part.arguments:
             return None
-        if part.index < len(self._opened) and not (turn := self._opened[part.index]).pieces:
-            return turn
+        if index < len(self._opened) and self._opened[index] in waiting:
+            return self._opened[index]
         return next((call for call in reversed(self._opened) if not _is_complete(call)), None)
 
     def _continues(self, call: OpenCall, part: Call) -> bool:
         """Whether a fragment with the index or the id of `call` is a further piece of it, not another call's head."""
         if part.id and call.id and part.id != call.id:
             return False
-        if not part.name or not call.name or (part.id and part.id == call.id and part.index is not None):
+        if part.whole or not part.name or not call.name:
             return True
+        same_id_and_index = bool(part.id) and part.id == call.id and part.index is not None
         if part.name != call.name:
-            return not call.pieces and self._is_piece_of_name(call.name, part.name)
-        # The name again, and another whole object after a whole one: the next call of the same tool. But an object
-        # that is empty, or the same again, is a repetition (see `fold.py`).
-        return not (
-            part.arguments.lstrip().startswith("{")
-            and _is_complete(call)
-            and call.text.strip() not in ("{}", part.arguments.strip())
-        )
+            begun = _is_complete(call) if same_id_and_index else bool(call.pieces)
+            return not begun and self._is_piece_of_name(call.name, part.name)
+        return same_id_and_index or not _opens_another(call, part)
 
     def _waits_for(self, last: OpenCall, part: Call) -> bool:
         """Whether the last call takes a fragment without an index: always, unless that brings what the call has."""
         if part.id:
             return not last.id and (not part.name or (part.name == last.name and not last.pieces))
-        return not (part.name and last.name)
+        if not part.name or not last.name:
+            return True
+        if part.name != last.name:
+            together = last.name + part.name
+            return not last.pieces and last.name not in self._tool_names and _begins_any(together, self._tool_names)
+        if last.index is not None:  # the calls had indices: this repeats one of them
+            return not _opens_another(last, part)
+        return bool(last.id or not _is_head(part)) and not _is_complete(last)
 
     def _open(self, part: Call) -> OpenCall:
         if len(self._opened) >= self._limits.tool_calls:
@@ -152,14 +203,15 @@ class Calls:
         return call
 
     def _append(self, call: OpenCall, part: Call) -> None:
-        if part.whole:
-            call.pieces.clear()
-            call.size = 0
-        if not part.arguments:
+        size = len(part.arguments)
+        if not size:
             return
-        call.pieces.append(part.arguments)
-        call.size += len(part.arguments)
-        if call.size > self._limits.arguments_chars:
+        if not part.whole:
+            call.pieces.append(part.arguments)
+            size = call.size = call.size + size
+        elif part.arguments not in call.wholes:
+            call.wholes = [*call.wholes[-2:], part.arguments]
+        if size > self._limits.arguments_chars:
             raise ProtocolError(
                 f"the arguments of {call.name or 'a call'} are longer than {self._limits.arguments_chars} characters"
                 " (limits.arguments_chars)"
@@ -183,6 +235,25 @@ class Calls:
 
 def _begins_any(text: str, names: Iterable[str]) -> bool:
     return any(name.startswith(text) for name in names)
+
+
+def _is_head(part: Call) -> bool:
+    """Whether a call could begin with this fragment."""
+    return bool(part.name) and part.arguments.lstrip()[:1] in ("", "{")
+
+
+def _opens_another(call: OpenCall, part: Call) -> bool:
+    """Whether the name again comes with another whole object after a whole one: the next call of the same tool.
+
+    An object after an empty one, or the same once more, is a repetition (see `fold.py`).
+    """
+    if not part.arguments.lstrip().startswith("{") or not _is_complete(call):
+        return False
+    before = parse_object(call.text)
+    try:
+        return bool(before) and parse_object(part.arguments) != before
+    except ValueError:  # the first piece of one
+        return bool(before)
 
 
 def _is_complete(call: OpenCall) -> bool:

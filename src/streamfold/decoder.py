@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .adapters import Adapter, find_adapter
+from .deltas import Meta, Reasoning, Refusal, Sequence, Text
 from .dialects import Dialect, find_dialect
 from .errors import IncompleteStreamError, ProtocolError, StreamError, StreamfoldError
 from .fold import Fold
 from .jsontext import parse_event, parse_partial
+from .parts import Parts, Resumption
 from .sse import SSEDecoder, body_kind, looks_like_events
 from .tools import ToolLike, read_tool, read_tool_choice
 from .types import Limits, Reply, StreamChunk
@@ -65,6 +67,8 @@ class StreamDecoder:
             calls_allowed=read_tool_choice(tool_choice, read_tools) != "none",
             limits=self._limits,
         )
+        self._parts = Parts()
+        self._numbers = Resumption()
         self._sse = SSEDecoder(self._limits)
         self._head = b""  # the first bytes, kept to say what the body was
         self._kind: str | None = None
@@ -162,7 +166,7 @@ class StreamDecoder:
         except ValueError as exc:
             self._malformed(event, exc)
             return
-        self._fold_in(deltas, chunks)
+        self._fold_in(deltas, chunks, event.data)
         if self._sse.invalid_utf8:
             self._fold.warn("invalid_utf8", "bytes that are not UTF-8 were replaced by U+FFFD")
 
@@ -172,15 +176,24 @@ class StreamDecoder:
             return
         raise ProtocolError(f"an event can't be read ({cause}): {_shown(event.data)}", body=event.data) from cause
 
-    def _fold_in(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
+    def _fold_in(self, deltas: Iterable[Delta], chunks: list[StreamChunk], data: str = "") -> None:
         for delta in deltas:
-            if self._dialect is None:
-                if (chunk := self._fold.feed(delta)) is not None:
-                    chunks.append(chunk)
-                continue
-            for read in self._dialect.feed(delta):
-                if (chunk := self._fold.feed(read)) is not None:
-                    chunks.append(chunk)
+            if isinstance(delta, Text | Reasoning | Refusal) and (delta.whole or delta.part):
+                for new in self._parts.feed(delta):
+                    self._fold_one(new, chunks)
+            elif isinstance(delta, Sequence):
+                warning = self._numbers.feed(delta, data)
+                if warning:
+                    self._fold.warn(warning.code, warning.detail)
+                if warning and warning.code == "repeated_event":
+                    return
+            else:
+                self._fold_one(delta, chunks)
+
+    def _fold_one(self, delta: Delta, chunks: list[StreamChunk]) -> None:
+        for read in (delta,) if self._dialect is None else self._dialect.feed(delta):
+            if (chunk := self._fold.feed(read)) is not None:
+                chunks.append(chunk)
 
     def _finish(self, interrupted: str | None, chunks: list[StreamChunk]) -> None:
         if self._kind == "json":
@@ -202,6 +215,7 @@ class StreamDecoder:
         except ValueError:
             self.events += 1
             self._transcript.append(event.data)
+            self._fold.feed(Meta())  # the server has begun to speak, so that the answer is incomplete and not empty
             self._fold.warn("truncated_event", f"the last event was cut off: {_shown(event.data)}")
             return
         self.events += 1

@@ -8,7 +8,7 @@ per token, and a frozen dataclass would take three times as long to make.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from .errors import ErrorInfo
 from .types import FinishReason, Usage, WarningCode
@@ -21,19 +21,38 @@ __all__ = [
     "Failure",
     "Finish",
     "Meta",
+    "Part",
     "Reasoning",
     "Refusal",
+    "Sequence",
+    "Summary",
     "Text",
     "Usage",
     "Warn",
 ]
 
 
+class Part(NamedTuple):
+    """Which part of an answer a text belongs to, on wires that name its parts. `parts.py` sorts them.
+
+    Attributes:
+        output: the position of the item among those of the answer, if the server sent it.
+        item: the id of the item, if the server sent it.
+        number: the position of the part inside the item.
+    """
+
+    output: int | None = None
+    item: str | None = None
+    number: int = 0
+
+
 @dataclass(slots=True)
 class Text:
-    """Visible text."""
+    """Visible text: the next piece, or (`whole`) all of its part, or of the answer if it names no part."""
 
     text: str
+    part: Part | None = None
+    whole: bool = False
 
 
 @dataclass(slots=True)
@@ -41,6 +60,8 @@ class Reasoning:
     """Reasoning text. `""` is a fact of its own: the model reasoned, and the server does not show what."""
 
     text: str
+    part: Part | None = None
+    whole: bool = False
 
 
 @dataclass(slots=True)
@@ -48,6 +69,8 @@ class Refusal:
     """Text by which the model declines, on the wires that keep it apart."""
 
     text: str
+    part: Part | None = None
+    whole: bool = False
 
 
 @dataclass(slots=True)
@@ -58,8 +81,9 @@ class Call:
         index: the server's number for the call, if it sent a usable one. After `calls.py`: the number of the call.
         id, name: as sent in this fragment; None where it has none.
         arguments: the next piece of the arguments' text.
-        whole: `arguments` is all of the text, and replaces what came before.
+        whole: `arguments` is all of the text, and says more than the pieces that came before.
         extra: other members of the entry that the provider wants back.
+        item: the id of the item that is the call, on the wire that has such ids beside the call's own.
     """
 
     index: int | None = None
@@ -68,14 +92,33 @@ class Call:
     arguments: str = ""
     whole: bool = False
     extra: dict[str, Any] | None = None
+    item: str | None = None
+
+
+@dataclass(slots=True)
+class Summary:
+    """All calls of the answer, as the server repeats them at its end. Each is whole."""
+
+    calls: list[Call]
 
 
 @dataclass(slots=True)
 class Extra:
-    """Something that belongs to the message and is neither text nor a call: an annotation, a piece of audio."""
+    """Something that belongs to the message and is neither text nor a call: an annotation, a piece of audio.
+
+    `whole`: the value is the list of all of them, and replaces what came before.
+    """
 
     name: str
     value: Any
+    whole: bool = False
+
+
+@dataclass(slots=True)
+class Sequence:
+    """The number of the event, on the wire that numbers them. First of the event's deltas."""
+
+    number: int
 
 
 @dataclass(slots=True)
@@ -116,4 +159,6 @@ class Done:
     """The server says that nothing follows."""
 
 
-Delta: TypeAlias = Text | Reasoning | Refusal | Call | Extra | Meta | Warn | Failure | Usage | Finish | Done
+Delta: TypeAlias = (
+    Text | Reasoning | Refusal | Call | Summary | Extra | Sequence | Meta | Warn | Failure | Usage | Finish | Done
+)

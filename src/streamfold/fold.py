@@ -14,12 +14,27 @@ servers send after every call. What counts as an end in order:
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from typing import Any
 
 from .calls import Calls, OpenCall
-from .deltas import Call, Delta, Done, Extra, Failure, Finish, Meta, Reasoning, Refusal, Text, Usage, Warn
+from .deltas import (
+    Call,
+    Delta,
+    Done,
+    Extra,
+    Failure,
+    Finish,
+    Meta,
+    Reasoning,
+    Refusal,
+    Summary,
+    Text,
+    Usage,
+    Warn,
+)
 from .errors import EmptyResponseError, IncompleteStreamError, StreamfoldError, UpstreamError
 from .jsontext import join_surrogates, parse_object, parse_values
 from .types import FinishReason, Limits, ProtocolWarning, Reply, StreamChunk, ToolCall, WarningCode
@@ -78,6 +93,8 @@ class Fold:
             EmptyResponseError: the server is done, and there was nothing before.
             ProtocolError: a limit of the calls is exceeded.
         """
+        if self._reply is not None:  # the rest of the event that ended the answer
+            return None
         match delta:
             case Text(text):
                 self._begun = True
@@ -104,9 +121,15 @@ class Fold:
             case Refusal(text):
                 self._begun = True
                 self._refusal.add(text)
-            case Extra(name, value):
+            case Summary(calls):
                 self._begun = True
-                self._extras.setdefault(name, []).append(value)
+                self._calls.settle(calls)
+            case Extra(name, value, whole):
+                self._begun = True
+                if whole:
+                    self._extras[name] = list(value)
+                else:
+                    self._extras.setdefault(name, []).append(value)
             case Warn(code, detail):
                 self.warn(code, detail)
             case Failure():
@@ -229,12 +252,28 @@ class Fold:
             call_id = self._fresh_id(call, taken)
         seen.add(call_id)
         arguments, raw, repair = _parse_arguments(call.pieces)
+        if call.wholes and call.wholes != [raw]:
+            arguments, raw, repair = self._reconciled(call, arguments, raw, repair)
         if repair:
             self.warn("repaired_arguments", f"{call.name}: {repair}")
-        made = ToolCall(call_id, call.name, arguments, raw, call.extra)
+        made = ToolCall(join_surrogates(call_id), join_surrogates(call.name), arguments, raw, call.extra)
         if made.error:
             self.warn("invalid_arguments", f"{call.name}: the arguments are not a JSON object")
         return made
+
+    def _reconciled(
+        self, call: OpenCall, arguments: dict[str, Any], raw: str, repair: str | None
+    ) -> tuple[dict[str, Any], str, str | None]:
+        """The arguments where the server repeated them whole, and not as their pieces are: whichever is an object.
+
+        The repetition counts before the pieces, the last one first: vLLM once lost the first brace of the pieces, and
+        had the repetition right (vllm-project/vllm#42683).
+        """
+        if call.pieces or len(call.wholes) > 1:
+            self.warn("arguments_mismatch", f"{call.name}: the arguments as pieces and as a whole differ")
+        readings = [_parse_arguments([whole]) for whole in reversed(call.wholes)]
+        readings += [(arguments, raw, repair)] if call.pieces else []
+        return next((reading for reading in readings if reading[0] != _invalid(reading[1])), readings[0])
 
     def _fresh_id(self, call: OpenCall, taken: set[str]) -> str:
         # Made from the answer, not at random: a recording folds to the same ids every time.
@@ -312,8 +351,9 @@ def _parse_repeated(raw: str) -> tuple[dict[str, Any], str, str] | None:
         values = parse_values(raw)
     except ValueError:
         return None
-    full = [(value, text) for value, text in values if value != {}]
-    if len(values) < 2 or not full or not all(isinstance(value, dict) and value == full[0][0] for value, _ in full):
+    full = list(dropwhile(lambda pair: pair[0] == {}, values)) or values
+    different = {json.dumps(value, sort_keys=True) for value, _ in full}  # `==` would take true for 1
+    if len(values) < 2 or len(different) > 1 or not isinstance(full[0][0], dict):
         return None
     repair = "the arguments were repeated whole" if len(full) > 1 else "an empty object came before the arguments"
     return full[0][0], full[0][1], repair

@@ -43,7 +43,12 @@ def parse_object(text: str) -> Any:
 
 
 def parse_partial(text: str) -> bool:
-    """Whether the text is the beginning of a JSON text: cut off, rather than wrong."""
+    """Whether the text is the beginning of a JSON text: cut off, rather than wrong, or whole with more behind it."""
+    try:
+        _STRICT.raw_decode(text.lstrip())
+        return False
+    except (ValueError, RecursionError):
+        pass
     try:
         from_json(text, allow_partial=True)
     except (ValueError, TypeError):

@@ -45,7 +45,15 @@ WarningCode = Literal[
     "duplicate_id",  # two calls of one message had the same id; the later one was given a fresh one
     "invalid_arguments",  # the arguments are not a JSON object
     "repaired_arguments",  # the arguments were damaged in a known way; the detail names the repair
+    "arguments_mismatch",  # the pieces of the arguments and their repetition as a whole differ
+    "tool_choice_unmet",  # the request demanded a call, and none came
+    # the request
+    "forced_choice_dropped",  # the model takes no forced choice while it thinks; "auto" was sent
+    "option_dropped",  # the server fixes this option, and refuses to be told a value
     # the wire
+    "text_mismatch",  # the pieces of a text and its repetition as a whole differ; what was shown stays
+    "repeated_event",  # an event came twice, as when a stream is resumed; the second one is ignored
+    "missing_event",  # the numbers of the events have a gap
     "extra_choice",  # a choice other than the first one; its content is ignored
     "malformed_event",  # after the finish: an event that can't be read
     "unseparated_events",  # several payloads in one event, for want of a blank line between them

@@ -1,0 +1,528 @@
+"""How an answer ends: bugs that real servers and clients have shown, each with its bytes.
+
+The letter and number in a test's name are the entry id of the bug catalogue.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from folding import (
+    DONE,
+    assert_any_cut,
+    bytewise,
+    call,
+    calls,
+    chunk,
+    codes,
+    entry,
+    event,
+    fin,
+    fold,
+    fold_chunks,
+    fold_error,
+    text,
+)
+from streamfold import (
+    EmptyResponseError,
+    IncompleteStreamError,
+    ProtocolError,
+    Reply,
+    StreamDecoder,
+    StreamError,
+    StreamfoldError,
+    ToolCall,
+    UpstreamError,
+    Usage,
+)
+
+CALL = call(entry(0, "call_a", "f", '{"x"')) + call(entry(0, arguments=":1}"))
+MADE = ToolCall("call_a", "f", {"x": 1}, '{"x":1}')
+
+
+def test_c1_clean_end_in_the_middle_of_the_text():
+    """A body that ends in the middle of the text is an error with the text so far (pydantic/pydantic-ai#6610)."""
+    for pieces in (None, bytewise(text("Hel"))):
+        error = fold_error(text("Hel"), pieces)
+        assert type(error) is IncompleteStreamError
+        assert "ended before the answer was finished" in error.message
+        assert error.retryable
+        assert error.partial == Reply(text="Hel", id="c1", model="m")
+
+
+def test_c1_broken_connection_in_the_middle_of_the_text():
+    """A connection that breaks in the middle of the text is the same error, and says how it broke."""
+    decoder = StreamDecoder("chat")
+    chunks = decoder.feed(text("Hel"))
+    assert [made.delta for made in chunks] == ["Hel"]
+    with pytest.raises(IncompleteStreamError, match="connection reset before the answer was finished") as caught:
+        decoder.close(interrupted="connection reset")
+    assert caught.value.partial == Reply(text="Hel", id="c1", model="m")
+    with pytest.raises(StreamfoldError):
+        _ = decoder.reply
+
+
+def test_c1_an_error_is_raised_again():
+    """An error is not used up by being raised: every further call raises it."""
+    decoder = StreamDecoder("chat")
+    decoder.feed(text("Hel"))
+    for _ in range(2):
+        with pytest.raises(IncompleteStreamError):
+            decoder.close()
+    with pytest.raises(IncompleteStreamError):
+        decoder.feed(DONE)
+
+
+def test_c2_clean_end_in_the_middle_of_arguments():
+    """A body that ends in the middle of arguments hands out no call, not even a broken one."""
+    body = text("Hm. ") + call(entry(0, "call_a", "f", '{"x"'))
+    error = fold_error(body)
+    assert type(error) is IncompleteStreamError
+    assert error.partial == Reply(text="Hm. ", id="c1", model="m")
+
+
+def test_c2_every_beginning_of_an_answer():
+    """Wherever an answer is cut off, its calls are handed out only if its finish reason came through."""
+    body = text("Hm. ") + CALL + fin("tool_calls") + DONE
+    finished_at = len(body) - len(DONE) - len(b"\n\n")
+    for end in range(finished_at):
+        decoder = StreamDecoder("chat")
+        assert all(made.tool_calls is None and not made.finished for made in decoder.feed(body[:end]))
+        with pytest.raises(StreamError) as caught:
+            decoder.close()
+        assert caught.value.partial is not None
+        assert caught.value.partial.tool_calls == []
+    for end in range(finished_at, len(body) + 1):
+        assert fold(body[:end]).tool_calls == [MADE]
+
+
+def test_c3_clean_end_after_complete_arguments():
+    """Arguments that parse are no end: without a finish reason more calls may have been coming."""
+    error = fold_error(CALL)
+    assert type(error) is IncompleteStreamError
+    assert error.partial == Reply(id="c1", model="m")
+
+
+def test_c4_done_without_finish_reason():
+    """A stream that says it is done is done, for a reason unknown (Ollama, pydantic/pydantic-ai#2996)."""
+    reply = assert_any_cut(text("Hello") + DONE)
+    assert reply.text == "Hello"
+    assert (reply.finish_reason, reply.raw_finish_reason) == ("unknown", None)
+    assert codes(reply) == ["missing_finish_reason"]
+
+
+def test_c4_done_without_finish_reason_with_calls():
+    """The calls of a stream that says it is done are handed out (Kimi K2 by OpenRouter)."""
+    reply = assert_any_cut(CALL + DONE)
+    assert reply.tool_calls == [MADE]
+    assert reply.finish_reason == "unknown"
+    assert codes(reply) == ["missing_finish_reason"]
+
+
+@pytest.mark.parametrize("reason", ["", None])
+def test_c4_empty_finish_reason(reason: str | None):
+    """An empty finish reason is none."""
+    reply = assert_any_cut(text("Hello") + chunk({}, reason) + DONE)
+    assert (reply.finish_reason, reply.raw_finish_reason) == ("unknown", None)
+    error = fold_error(text("Hello") + chunk({}, reason))
+    assert type(error) is IncompleteStreamError
+
+
+@pytest.mark.parametrize(("reason", "made"), [("stop", []), ("tool_calls", [MADE])])
+def test_c5_finish_reason_without_done(reason: str, made: list[ToolCall]):
+    """A finish reason is an end, with or without `[DONE]` (Cerebras, Groq, Perplexity)."""
+    reply = assert_any_cut(text("Hello") + (CALL if made else b"") + fin(reason))
+    assert reply.text == "Hello"
+    assert reply.tool_calls == made
+    assert reply.finish_reason == reason
+    assert codes(reply) == []
+
+
+def test_c5_finish_reason_and_then_a_broken_connection():
+    """A connection that breaks after the finish reason costs nothing but a warning."""
+    decoder = StreamDecoder("chat")
+    assert decoder.feed(CALL + fin("tool_calls")) == []
+    [last] = decoder.close(interrupted="the connection was reset")
+    assert last.finished
+    assert last.tool_calls == [MADE]
+    assert codes(decoder.reply) == ["interrupted_after_finish"]
+    assert decoder.reply.warnings[0].detail == "the connection was reset"
+
+
+@pytest.mark.parametrize("missing", [b"\n", b"\n\n"])
+def test_c6_last_event_without_its_blank_line(missing: bytes):
+    """A last event is read although its blank line, or even its line end, is missing."""
+    reply = assert_any_cut((text("Hello") + chunk({"content": "!"}, "stop")).removesuffix(missing))
+    assert reply.text == "Hello!"
+    assert reply.finish_reason == "stop"
+    assert codes(reply) == []
+
+
+@pytest.mark.parametrize("missing", [b"\n", b"\n\n"])
+def test_c6_done_without_its_blank_line(missing: bytes):
+    """`[DONE]` counts although its blank line is missing (httpx-sse drops it)."""
+    reply = assert_any_cut((text("Hello") + DONE).removesuffix(missing))
+    assert reply.text == "Hello"
+    assert codes(reply) == ["missing_finish_reason"]
+
+
+def test_c6_half_an_event_at_the_end():
+    """Half a payload is not read: what it would have said is missing, so the answer is incomplete."""
+    error = fold_error(text("Hello") + chunk({"content": "!"}, "stop")[:-12])
+    assert type(error) is IncompleteStreamError
+    assert error.partial is not None
+    assert error.partial.text == "Hello"
+    assert [warning.code for warning in error.partial.warnings] == ["truncated_event"]
+
+
+@pytest.mark.parametrize("end", [-3, 20, len(b"data: {")])
+def test_c6_half_of_the_first_event(end: int):
+    """Half of the first event is more than nothing: the answer is incomplete, not empty."""
+    error = fold_error(text("Hello")[:end])
+    assert type(error) is IncompleteStreamError
+    assert error.partial is not None
+    assert error.partial.text == ""
+
+
+def test_c6_half_an_event_after_the_finish():
+    """Half a payload after the finish reason is only worth a warning."""
+    reply = fold(text("Hello") + fin("stop") + text("lost")[:-20])
+    assert reply.text == "Hello"
+    assert codes(reply) == ["truncated_event"]
+
+
+@pytest.mark.parametrize("reason", ["stop", "eos", "eos_token", "end_turn"])
+def test_c7_stop_although_there_are_calls(reason: str):
+    """Calls decide, not the word: after `stop` they are handed out (vllm-project/vllm#9209, BerriAI/litellm#12862)."""
+    reply = assert_any_cut(CALL + fin(reason) + DONE)
+    assert reply.tool_calls == [MADE]
+    assert (reply.finish_reason, reply.raw_finish_reason) == ("tool_calls", reason)
+    assert codes(reply) == []
+
+
+def test_c8_tool_calls_over_a_cut():
+    """A router's `tool_calls` over a cut does not make a call of half arguments (vllm-project/vllm#53269)."""
+    reply = assert_any_cut(
+        call(entry(0, "call_a", "f", '{"x":1}')) + call(entry(1, "call_b", "g", '{"y":')) + fin("tool_calls") + DONE
+    )
+    assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"_raw": '{"y":', "_error": "invalid_json"})]
+    assert codes(reply) == ["invalid_arguments"]
+
+
+@pytest.mark.parametrize("reason", ["tool_calls", "function_call", "tool_use"])
+def test_c9_tool_calls_without_a_call(reason: str):
+    """A finish reason that promises calls where there are none is worth a warning."""
+    chunks, reply = fold_chunks(text("Hello") + fin(reason) + DONE)
+    assert chunks[-1].tool_calls is None
+    assert reply.text == "Hello"
+    assert (reply.finish_reason, reply.raw_finish_reason) == ("tool_calls", reason)
+    assert codes(reply) == ["missing_tool_calls"]
+
+
+def test_c10_finish_sent_twice():
+    """A finish reason that is sent twice is one finish reason."""
+    reply = assert_any_cut(CALL + fin("tool_calls") + fin("tool_calls") + DONE)
+    assert reply.tool_calls == [MADE]
+    assert (reply.finish_reason, reply.raw_finish_reason) == ("tool_calls", "tool_calls")
+    assert codes(reply) == []
+
+
+def test_c10_finish_that_changes():
+    """The last reason counts: `tool_calls` after each call and `stop` at the end (Gemini by OpenRouter)."""
+    reply = assert_any_cut(
+        chunk({"tool_calls": [entry(0, "call_a", "f", "{}")]}, "tool_calls")
+        + chunk({"tool_calls": [entry(1, "call_b", "g", "{}")]}, "tool_calls")
+        + fin("stop")
+        + DONE
+    )
+    assert calls(reply) == [("call_a", "f", {}), ("call_b", "g", {})]
+    assert (reply.finish_reason, reply.raw_finish_reason) == ("tool_calls", "stop")
+    assert codes(reply) == ["late_content"]
+
+
+def test_c10_length_after_stop():
+    """The last reason counts also if it says that the answer was cut off."""
+    reply = assert_any_cut(CALL + fin("tool_calls") + fin("length") + DONE)
+    assert reply.tool_calls == []
+    assert reply.finish_reason == "length"
+    assert codes(reply) == ["calls_dropped"]
+
+
+def test_c10_empty_reason_after_a_finish():
+    """An empty reason after a finish reason takes nothing back."""
+    reply = assert_any_cut(CALL + fin("tool_calls") + fin("") + chunk({}) + DONE)
+    assert reply.tool_calls == [MADE]
+    assert reply.finish_reason == "tool_calls"
+
+
+def test_c11_late_usage():
+    """Usage after the finish reason, with or without a choice beside it, is the answer's usage."""
+    tokens = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
+    usage = Usage(3, 5, 8, raw=tokens)
+    assert assert_any_cut(text("Hi") + fin("stop") + event({"choices": [], "usage": tokens}) + DONE).usage == usage
+    assert assert_any_cut(text("Hi") + fin("stop") + event({"usage": tokens})).usage == usage
+    assert assert_any_cut(text("Hi") + fin("stop") + chunk({"content": ""}, usage=tokens) + DONE).usage == usage
+
+
+def test_c11_late_content():
+    """Text and calls between the finish reason and `[DONE]` are kept, with a warning."""
+    reply = assert_any_cut(text("Hi") + fin("stop") + text("!") + CALL + DONE)
+    assert reply.text == "Hi!"
+    assert reply.tool_calls == [MADE]
+    assert (reply.finish_reason, reply.raw_finish_reason) == ("tool_calls", "stop")
+    assert codes(reply) == ["late_content", "late_content"]
+
+
+def test_c11_anything_after_done():
+    """What comes after `[DONE]` is ignored, be it text, calls, an error or no JSON at all."""
+    after = text("!") + CALL + event({"error": {"message": "late"}}) + b"data: {\n\n" + DONE
+    reply = assert_any_cut(text("Hi") + fin("stop") + DONE + after)
+    assert reply == fold(text("Hi") + fin("stop") + DONE)
+    assert reply.text == "Hi"
+    assert reply.tool_calls == []
+
+
+DONES = [
+    b"data: [DONE]\n\ndata: [DONE]\n\n",
+    b"data: [DONE] \n\n",
+    b"data:  [DONE]\n\n",
+    b"data:[DONE]\n\n",
+    b'data: "[DONE]"\n\n',
+    b"data: [done]\n\n",
+    b"data: [DONE]\r\n\r\n",
+    b"event: done\ndata: [DONE]\n\n",
+    b"id: 7\nretry: 100\ndata: [DONE]\n\n",
+]
+
+
+@pytest.mark.parametrize("done", DONES)
+def test_c12_spellings_of_done(done: bytes):
+    """`[DONE]` ends the stream once, however it is written."""
+    reply = assert_any_cut(text("Hi") + fin("stop") + done)
+    assert (reply.text, reply.finish_reason) == ("Hi", "stop")
+    assert codes(reply) == []
+    unfinished = assert_any_cut(text("Hi") + done)
+    assert (unfinished.text, unfinished.finish_reason) == ("Hi", "unknown")
+    assert codes(unfinished) == ["missing_finish_reason"]
+
+
+@pytest.mark.parametrize("reason", [b"", fin("stop")])
+def test_c12_two_dones_without_a_blank_line(reason: bytes):
+    """Two `[DONE]` in one event are one end: there is one finished chunk."""
+    chunks, reply = fold_chunks(text("Hi") + reason + b"data: [DONE]\ndata: [DONE]\n\n")
+    assert [(made.delta, made.finished) for made in chunks] == [("Hi", False), ("", True)]
+    assert reply.text == "Hi"
+
+
+def test_c12_error_and_done_without_a_blank_line():
+    """An error and `[DONE]` in one event after the finish reason are one end: there is one finished chunk."""
+    chunks, reply = fold_chunks(
+        text("Hi") + fin("stop") + b'data: {"error":{"message":"moderation is down"}}\ndata: [DONE]\n\n'
+    )
+    assert [(made.delta, made.finished) for made in chunks] == [("Hi", False), ("", True)]
+    assert "error_after_finish" in codes(reply)
+
+
+def test_c12_done_inside_text():
+    """`[DONE]` that the model wrote is text."""
+    reply = assert_any_cut(text("[DONE]") + text("data: [DONE]\n\n") + fin("stop") + DONE)
+    assert reply.text == "[DONE]data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize("body", [b"", b"\n\n", b": ping\n\n", b": a\n\n: b\n\n\n", b"\xef\xbb\xbf", b"retry: 100\n\n"])
+def test_c13_a_stream_of_nothing(body: bytes):
+    """A body without an event is an empty response."""
+    for pieces in (None, bytewise(body)):
+        error = fold_error(body, pieces)
+        assert type(error) is EmptyResponseError
+        assert "no event" in error.message
+        assert error.retryable
+        assert error.partial == Reply()
+
+
+@pytest.mark.parametrize("before", [b"", b": ping\n\n", b"event: ping\n\n", b"data:\n\n"])
+def test_c13_done_and_nothing_else(before: bytes):
+    """`[DONE]` alone is an empty response."""
+    for pieces in (None, bytewise(before + DONE)):
+        error = fold_error(before + DONE, pieces)
+        assert type(error) is EmptyResponseError
+        assert "sent nothing" in error.message
+        assert error.retryable
+
+
+def test_c13_finish_and_nothing_else():
+    """An answer that is finished and says nothing is an answer, with a warning."""
+    reply = assert_any_cut(chunk({"role": "assistant", "content": ""}) + fin("stop") + DONE)
+    assert (reply.text, reply.tool_calls, reply.finish_reason) == ("", [], "stop")
+    assert codes(reply) == ["empty_answer"]
+
+
+@pytest.mark.parametrize("word", ["eos_and_more", "tool", "done", "recitation?"])
+def test_c14_unknown_finish_reason(word: str):
+    """A word that nobody knows is kept raw and is never taken for `stop`; calls are handed out."""
+    reply = assert_any_cut(text("Hi") + CALL + fin(word) + DONE)
+    assert reply.tool_calls == [MADE]
+    assert (reply.finish_reason, reply.raw_finish_reason) == ("unknown", word)
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("stop", "stop"),
+        ("eos", "stop"),
+        ("end_turn", "stop"),
+        ("length", "length"),
+        ("max_tokens", "length"),
+        ("content_filter", "content_filter"),
+        ("sensitive", "content_filter"),
+    ],
+)
+def test_c14_words_that_are_known(word: str, reason: str):
+    """Words of other engines are mapped to the closed set, and the raw one is kept."""
+    reply = assert_any_cut(text("Hi") + fin(word) + DONE)
+    assert (reply.text, reply.finish_reason, reply.raw_finish_reason) == ("Hi", reason, word)
+    assert codes(reply) == []
+
+
+@pytest.mark.parametrize("word", ["length", "max_tokens", "content_filter", "sensitive"])
+def test_c14_words_that_drop_calls(word: str):
+    """An answer that was cut off or filtered hands out no calls, and says which ones it dropped."""
+    reply = assert_any_cut(text("Hi") + CALL + fin(word) + DONE)
+    assert reply.text == "Hi"
+    assert reply.tool_calls == []
+    assert codes(reply) == ["calls_dropped"]
+    assert "f" in reply.warnings[0].detail.split(": ")[1]
+
+
+def test_c14_model_length():
+    """Mistral's `model_length` means that the context was full: the answer is cut off, and its calls with it."""
+    reply = assert_any_cut(CALL + fin("model_length") + DONE)
+    assert reply.tool_calls == []
+    assert (reply.finish_reason, reply.raw_finish_reason) == ("length", "model_length")
+    assert codes(reply) == ["calls_dropped"]
+
+
+@pytest.mark.parametrize(("word", "reason"), [("MAX_TOKENS", "length"), ("Length", "length"), ("STOP", "stop")])
+def test_c14_upper_case(word: str, reason: str):
+    """Gateways before Gemini hand on its words in upper case; they mean the same (QwenLM/qwen-code#9884)."""
+    reply = assert_any_cut(text("Hi") + fin(word) + DONE)
+    assert (reply.finish_reason, reply.raw_finish_reason) == (reason, word)
+
+
+@pytest.mark.parametrize("word", ["error", "network_error", "insufficient_system_resource"])
+def test_c14_finish_reason_error(word: str):
+    """A finish reason that says the provider failed is a failure, with what came before it (OpenRouter, Z.ai)."""
+    body = text("Hi") + CALL + fin(word) + DONE
+    for pieces in (None, bytewise(body)):
+        error = fold_error(body, pieces)
+        assert type(error) is UpstreamError
+        assert word in error.message
+        assert error.type == word
+        assert error.partial is not None
+        assert error.partial.text == "Hi"
+
+
+def test_c14_abort():
+    """vLLM ends an answer that its engine gave up with `abort` and `[DONE]`: a failure (vllm-project/vllm#57082)."""
+    error = fold_error(text("Hi") + CALL + fin("abort") + DONE)
+    assert type(error) is UpstreamError
+    assert "abort" in error.message
+    assert error.partial is not None
+    assert error.partial.text == "Hi"
+
+
+@pytest.mark.parametrize("reason", [{"type": "stop"}, ["stop"]])
+def test_c14_finish_reason_that_is_no_word(reason: Any):
+    """A finish reason of the wrong shape is one of our errors, with the event, and not a bare TypeError."""
+    error = fold_error(text("Hi") + chunk({}, reason) + DONE)
+    assert type(error) is ProtocolError
+    assert error.partial is not None
+    assert error.partial.text == "Hi"
+
+
+def test_c14_error_object_beside_the_finish_reason():
+    """An error in the event of the finish reason beats the reason (OpenRouter)."""
+    failed = {
+        "id": "c1",
+        "choices": [
+            {
+                "index": 0,
+                "delta": {"content": ""},
+                "finish_reason": "error",
+                "error": {"code": 502, "message": "Provider disconnected"},
+            }
+        ],
+    }
+    error = fold_error(text("Hi") + CALL + event(failed) + DONE)
+    assert type(error) is UpstreamError
+    assert (error.message, error.status_code, error.retryable) == ("Provider disconnected", 502, True)
+    top_level = chunk({}, "stop", error={"message": "overloaded", "type": "overloaded_error"})
+    error = fold_error(text("Hi") + CALL + top_level + DONE)
+    assert type(error) is UpstreamError
+    assert (error.message, error.type, error.retryable) == ("overloaded", "overloaded_error", True)
+
+
+def test_c14_error_after_the_finish_reason():
+    """An error that comes after the finish reason leaves the answer finished, with a warning."""
+    reply = assert_any_cut(
+        CALL + fin("tool_calls") + event({"error": {"message": "billing failed"}}) + text("!") + DONE
+    )
+    assert reply.tool_calls == [MADE]
+    assert reply.text == ""
+    assert [(warning.code, warning.detail) for warning in reply.warnings] == [("error_after_finish", "billing failed")]
+
+
+@pytest.mark.parametrize("after", [b"", b": ping\n\n", text("!"), DONE])
+def test_c15_the_end_is_known_at_done(after: bytes):
+    """The finished chunk comes with `[DONE]` itself, so nobody has to wait for the connection to close."""
+    decoder = StreamDecoder("chat")
+    chunks = decoder.feed(CALL + fin("tool_calls") + DONE[:-1])
+    assert chunks == []
+    assert not decoder.done
+    [last] = decoder.feed(DONE[-1:] + after)
+    assert last.finished
+    assert last.tool_calls == [MADE]
+    assert decoder.done
+    assert decoder.feed(after) == []
+    assert decoder.close() == []
+
+
+def test_c15_the_end_is_not_known_before_done():
+    """A finish reason alone does not finish the answer: usage may still come."""
+    decoder = StreamDecoder("chat")
+    assert decoder.feed(text("Hi") + fin("stop"))[-1].delta == "Hi"
+    assert not decoder.done
+    with pytest.raises(StreamfoldError, match="no reply yet"):
+        _ = decoder.reply
+
+
+def test_c_a_whole_completion_instead_of_a_stream():
+    """A whole JSON completion is read as the answer, by the same rules."""
+    completion = {
+        "id": "c1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [
+            {
+                "index": 0,
+                "message": {
+                    "role": "assistant",
+                    "content": "Hello",
+                    "tool_calls": [
+                        {"id": "call_a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}
+                    ],
+                },
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8},
+    }
+    reply = assert_any_cut(json.dumps(completion).encode())
+    assert reply.text == "Hello"
+    assert reply.tool_calls == [MADE]
+    assert (reply.finish_reason, reply.raw_finish_reason) == ("tool_calls", "stop")
+    assert reply.usage == Usage(3, 5, 8, raw=completion["usage"])
