@@ -133,14 +133,32 @@ def every_split(body: bytes) -> Iterator[list[bytes]]:
         yield [body[:at], body[at:]]
 
 
+def many_cuts(body: bytes) -> Iterator[list[bytes]]:
+    """The body byte by byte, in two pieces in every way (if it is short), and in a hundred random ways."""
+    rng = random.Random(len(body))
+    yield bytewise(body)
+    yield from every_split(body) if len(body) <= 1500 else ()
+    for _ in range(100):
+        yield random_cut(body, rng)
+
+
 def assert_any_cut(body: bytes, expected: Reply | None = None, **decoder: Any) -> Reply:
     """Folds the body whole, byte by byte, in every two pieces and in random cuts: always to the same reply."""
     whole = fold(body, **decoder)
-    rng = random.Random(len(body))
-    ways = [bytewise(body), *(random_cut(body, rng) for _ in range(100))]
-    ways += every_split(body) if len(body) <= 1500 else [[body[:at], body[at:]] for at in range(0, len(body), 17)]
-    for pieces in ways:
+    for pieces in many_cuts(body):
         assert replace(fold(body, pieces, **decoder), timing=None) == whole
     if expected is not None:
         assert whole == expected
     return whole
+
+
+def assert_any_cut_error(body: bytes, **decoder: Any) -> StreamError:
+    """Folds the body whole, byte by byte, in every two pieces and in random cuts: always into the same error."""
+    whole = fold_error(body, **decoder)
+    for pieces in many_cuts(body):
+        assert _facts(fold_error(body, pieces, **decoder)) == _facts(whole)
+    return whole
+
+
+def _facts(error: StreamError) -> tuple[Any, ...]:
+    return type(error), str(error), error.retryable, error.body, error.transcript, error.partial

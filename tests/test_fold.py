@@ -237,7 +237,7 @@ def test_cut_arguments_under_tool_calls():
 @pytest.mark.parametrize("finish", [TOOL_CALLS, STOP])
 def test_tool_choice_none(finish: Finish):
     """After the tool choice `none` calls are dropped with a warning, and the reason is `stop`."""
-    chunks, reply = run(Text("Hi"), A_CALL, finish, Done(), calls_allowed=False)
+    chunks, reply = run(Text("Hi"), A_CALL, finish, Done(), tool_choice="none")
     assert chunks[-1] == StreamChunk(finished=True, finish_reason="stop")
     assert reply.tool_calls == []
     assert reply.raw_finish_reason == finish.raw
@@ -246,7 +246,7 @@ def test_tool_choice_none(finish: Finish):
 
 def test_tool_choice_none_without_calls():
     """After the tool choice `none` an answer without calls is an answer."""
-    assert run(Text("Hi"), STOP, Done(), calls_allowed=False) == run(Text("Hi"), STOP, Done())
+    assert run(Text("Hi"), STOP, Done(), tool_choice="none") == run(Text("Hi"), STOP, Done())
 
 
 def test_tool_calls_without_calls():

@@ -273,7 +273,9 @@ async def test_c15_socket_kept_open_after_done() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "phase"), [(mute, "first_event"), (silent, "read"), (endless, "total")], ids=lambda value: str(value)
+    ("script", "phase"),
+    [(mute, "first_event"), (silent, "read"), (endless, "total")],
+    ids=["first_event", "read", "total"],
 )
 async def test_clocks(script, phase: str) -> None:
     """Each clock that runs out raises a timeout that names it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 from httpx_sse import ServerSentEvent
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from folding import bytewise, every_split
 from streamfold import Limits, ProtocolError
-from streamfold.sse import SSEDecoder, body_kind, looks_like_events
+from streamfold.sse import SSEDecoder, body_kind
 
 Facts = tuple[str, str, str, int | None]
 
@@ -317,8 +318,7 @@ def refused(pieces: Iterable[bytes], limit: int) -> bool:
     try:
         read(pieces, Limits(event_bytes=limit))
     except ProtocolError as error:
-        assert str(error) == f"one event is larger than {limit} bytes (limits.event_bytes)"
-        return True
+        return str(error) == f"one event is larger than {limit} bytes (limits.event_bytes)"
     return False
 
 
@@ -363,14 +363,14 @@ def test_small_enough_in_every_cut(body: bytes) -> None:
         assert not refused([b"data: before\n\n", *pieces], 100)
 
 
-@pytest.mark.parametrize("size", range(85, 105))
-@pytest.mark.parametrize("start", [b"data: ", b": ", b"data: x\ndata: ", b"data: x\n: "])
-@pytest.mark.parametrize("end", [b"\n\n", b""])
-def test_the_limit_itself_does_not_depend_on_the_cut(start: bytes, size: int, end: bytes) -> None:
+@pytest.mark.parametrize("start", [b"data: ", b": ", b"x: ", b"data: x\ndata: ", b"data: x\n: "])
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\n", b""])
+def test_the_limit_itself_does_not_depend_on_the_cut(start: bytes, end: bytes) -> None:
     """Round the limit, too, the size alone decides."""
-    body = start.ljust(size, b"x") + end
-    whole = refused([body], 100)
-    assert [pieces for pieces in (bytewise(body), *every_split(body)) if refused(pieces, 100) != whole] == []
+    for size in range(94, 106):
+        body = start.ljust(size, b"x") + end
+        verdicts = [refused(pieces, 100) for pieces in ([body], bytewise(body), *every_split(body))]
+        assert set(verdicts) == {verdicts[0]}
 
 
 def test_events_before_the_one_that_is_too_large() -> None:
@@ -407,23 +407,6 @@ def test_events_before_the_one_that_is_too_large() -> None:
 def test_body_kind(head: bytes, kind: str | None) -> None:
     """The first byte that is not white space says what a body is."""
     assert body_kind(head) == kind
-
-
-@pytest.mark.parametrize(
-    ("head", "like"),
-    [
-        (b"", True),
-        (b": ping\n\n: ping\n\n", True),
-        (b"event: x\nid: 1\nretry: 1\n\n", True),
-        (b"\xef\xbb\xbfdata", True),
-        (b"Bad Gateway", False),
-        (b": ping\nBad Gateway", False),
-        (b"upstream: gone", False),
-    ],
-)
-def test_looks_like_events(head: bytes, like: bool) -> None:
-    """A body without any event was an event stream if each of its lines could be a line of one."""
-    assert looks_like_events(head) is like
 
 
 # --- well-formed streams, with httpx-sse as the judge ----------------------------------------------------------------
@@ -463,18 +446,18 @@ def judged(text: str) -> list[Facts]:
     return [facts(event) for event in found if event]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(STREAMS, st.lists(st.integers(min_value=0), max_size=8))
 def test_any_cut_of_a_well_formed_stream(stream: str, cuts: list[int]) -> None:
     """A well-formed stream gives the same events in any cut."""
     body = stream.encode()
     whole = read([body])
     places = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
-    assert read([body[start:end] for start, end in zip(places, places[1:], strict=False)]) == whole
+    assert read([body[start:end] for start, end in pairwise(places)]) == whole
     assert read(bytewise(body)) == whole
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 @given(STREAMS)
 def test_httpx_sse_agrees(stream: str) -> None:
     """On every well-formed stream httpx-sse's decoder reads the same events."""

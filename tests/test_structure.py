@@ -14,8 +14,8 @@ import streamfold
 PACKAGE = Path(streamfold.__file__).parent
 
 FLOORS = {
-    **dict.fromkeys(["errors", "types", "deltas", "messages", "tools", "request", "redaction"], 0),
-    **dict.fromkeys(["jsontext", "sse", "parts", "calls", "fold", "adapters", "dialects", "decoder"], 1),
+    **dict.fromkeys(["errors", "jsontext", "types", "deltas", "messages", "tools", "request", "redaction"], 0),
+    **dict.fromkeys(["sse", "schema", "parts", "calls", "fold", "adapters", "dialects", "decoder"], 1),
     "profiles": 2,
     **dict.fromkeys(["transport", "recording", "replay_server"], 3),
     "provider": 4,

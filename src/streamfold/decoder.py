@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .adapters import Adapter, find_adapter
@@ -13,7 +14,7 @@ from .errors import IncompleteStreamError, ProtocolError, StreamError, Streamfol
 from .fold import Fold
 from .jsontext import parse_event, parse_partial
 from .parts import Parts, Resumption
-from .sse import SSEDecoder, body_kind, looks_like_events
+from .sse import SSEDecoder, body_kind, skip_blank
 from .tools import ToolLike, read_tool, read_tool_choice
 from .types import Limits, Reply, StreamChunk
 
@@ -64,7 +65,7 @@ class StreamDecoder:
         read_tools = [read_tool(tool) for tool in tools]
         self._fold = Fold(
             tool_names=[tool.name for tool in read_tools],
-            calls_allowed=read_tool_choice(tool_choice, read_tools) != "none",
+            tool_choice=read_tool_choice(tool_choice, read_tools),
             limits=self._limits,
         )
         self._parts = Parts()
@@ -137,14 +138,14 @@ class StreamDecoder:
         return chunks
 
     def _feed(self, data: bytes, chunks: list[StreamChunk]) -> None:
-        if self._kind is None or len(self._head) < _HEAD:
-            self._head += data[: _HEAD - len(self._head)] if self._kind else data
         if self._kind is None:
-            self._kind = body_kind(self._head)
-            if self._kind is None:  # white space, as some servers send to keep a connection open
-                self._head = self._head.strip(b" \t\r\n")
+            data = skip_blank(self._head + data)  # white space, as some servers send to keep a connection open
+            self._head = data[:_HEAD]
+            self._kind = body_kind(data)
+            if self._kind is None:
                 return
-            data = self._head
+        elif len(self._head) < _HEAD:
+            self._head += data[: _HEAD - len(self._head)]
         if self._kind == "events":
             for event in self._sse.feed(data):
                 self._event(event, chunks)
@@ -162,21 +163,22 @@ class StreamDecoder:
         self.events += 1
         self._transcript.append(event.data)
         try:
-            deltas = self._adapter.decode(event)
+            deltas = list(self._adapter.decode(event))
         except ValueError as exc:
             self._malformed(event, exc)
             return
         self._fold_in(deltas, chunks, event.data)
-        if self._sse.invalid_utf8:
-            self._fold.warn("invalid_utf8", "bytes that are not UTF-8 were replaced by U+FFFD")
 
     def _malformed(self, event: ServerSentEvent, cause: ValueError) -> None:
         if self._fold.has_finish_reason:
             self._fold.warn("malformed_event", f"after the finish reason: {_shown(event.data)}")
             return
-        raise ProtocolError(f"an event can't be read ({cause}): {_shown(event.data)}", body=event.data) from cause
+        body = event.data[: self._limits.error_body_bytes]
+        raise ProtocolError(f"an event can't be read ({cause}): {_shown(event.data)}", body=body) from cause
 
     def _fold_in(self, deltas: Iterable[Delta], chunks: list[StreamChunk], data: str = "") -> None:
+        if self._sse.invalid_utf8:
+            self._warn_of_utf8()
         for delta in deltas:
             if isinstance(delta, Text | Reasoning | Refusal) and (delta.whole or delta.part):
                 for new in self._parts.feed(delta):
@@ -203,27 +205,33 @@ class StreamDecoder:
         elif self._kind == "events":
             if event := self._sse.finish():
                 self._last_event(event, chunks)
-            if not self.events and not looks_like_events(self._head):
+            if not self.events and self._sse.foreign:
                 raise self._not_a_stream()
         if not self._fold.finished and (chunk := self._fold.finish(interrupted)) is not None:
             chunks.append(chunk)
 
     def _last_event(self, event: ServerSentEvent, chunks: list[StreamChunk]) -> None:
-        # Without its blank line it may be half an event. Only a payload that is whole is one.
-        try:
-            deltas = self._adapter.decode(event)
-        except ValueError:
-            self.events += 1
-            self._transcript.append(event.data)
-            self._fold.feed(Meta())  # the server has begun to speak, so that the answer is incomplete and not empty
-            self._fold.warn("truncated_event", f"the last event was cut off: {_shown(event.data)}")
-            return
+        """The event before the end of the body, without its blank line. Only a payload that is whole is one."""
         self.events += 1
         self._transcript.append(event.data)
-        self._fold_in(deltas, chunks)
+        try:
+            deltas = list(self._adapter.decode(event))
+        except ValueError:
+            self._fold.feed(Meta())  # the server has begun to speak, so that the answer is incomplete and not empty
+            self._fold.warn("truncated_event", f"the last event was cut off: {_shown(event.data)}")
+            before = event.data.rpartition("\n")[0]  # without blank lines between them, all but the last are whole
+            with suppress(ValueError):
+                deltas = list(self._adapter.decode(type(event)(event.event, before)))
+                self._fold_in(deltas, chunks, before)
+            return
+        self._fold_in(deltas, chunks, event.data)
+
+    def _warn_of_utf8(self) -> None:
+        self._fold.warn("invalid_utf8", "bytes that are not UTF-8 were replaced by U+FFFD")
 
     def _json_body(self, interrupted: str | None, chunks: list[StreamChunk]) -> None:
-        text = b"".join(self._body).decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+        raw = b"".join(self._body)
+        text = raw.decode("utf-8", "replace")
         self.events += 1
         self._transcript.append(text)
         try:
@@ -236,7 +244,13 @@ class StreamDecoder:
                 "newline-delimited JSON instead of server-sent events" if "\n{" in text else "JSON that can't be read"
             )
             raise ProtocolError(f"the answer is {what}: {_shown(text)}", body=text[:_HEAD]) from exc
-        self._fold_in(self._adapter.decode_body(body), chunks)
+        try:
+            deltas = list(self._adapter.decode_body(body))
+        except ValueError as exc:
+            raise ProtocolError(f"the answer can't be read ({exc}): {_shown(text)}", body=text[:_HEAD]) from exc
+        if text.encode("utf-8", "replace") != raw:
+            self._warn_of_utf8()
+        self._fold_in(deltas, chunks)
 
     def _not_a_stream(self) -> ProtocolError:
         start = self._head[:_HEAD].decode("utf-8", "replace")

@@ -24,6 +24,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from .jsontext import join_surrogates
+
 if TYPE_CHECKING:
     from .types import Reply, ToolCall
 
@@ -229,6 +231,9 @@ _TRANSIENT = {
     "insufficient_system_resource",
     "network_error",
 }
+_LONGEST_MESSAGE = 4000  # characters; all of it is in the error's body
+_DEEPEST_MESSAGE = 8  # objects inside objects
+
 _FINAL = {
     "invalid_request_error",
     "badrequesterror",
@@ -290,14 +295,14 @@ def error_info(body: Any, *, status: int | None = None) -> ErrorInfo:
     while isinstance(inner, list) and inner:  # Google wraps the object in a list
         inner = inner[0].get("error", inner[0]) if isinstance(inner[0], Mapping) else inner[0]
     fields = {**outer, **inner} if isinstance(inner, Mapping) else outer
-    code = fields.get("code")
+    code = fields.get("code") or outer.get("code")
     for candidate in (fields.get("status_code"), fields.get("status"), code):
         if status is None:
             status = _http_status(candidate)
     return ErrorInfo(
-        message=_message(inner) or _message(outer) or "the server gave no message",
+        message=_short(join_surrogates(_message(inner) or _message(outer) or "the server gave no message")),
         type=_word(fields.get("type")),
-        code=_word(code) if _http_status(code) is None else None,
+        code=_word(str(code) if type(code) is int else code) if _http_status(code) is None else None,
         status=status,
     )
 
@@ -329,17 +334,23 @@ _BY_STATUS: dict[int, type[APIStatusError]] = {
 }
 
 
-def _message(value: Any) -> str | None:
+def _message(value: Any, depth: int = 0) -> str | None:
+    if depth > _DEEPEST_MESSAGE:
+        return None
     match value:
         case str():
             return value.strip() or None
         case Mapping():
-            keys = ("message", "msg", "detail", "error", "error_message", "error_msg", "title", "reason")
-            return next((text for key in keys if (text := _message(value.get(key)))), None)
+            keys = ("message", "msg", "detail", "error", "error_message", "error_msg", "errors", "title", "reason")
+            return next((text for key in keys if (text := _message(value.get(key), depth + 1))), None)
         case [first, *_]:
-            return _message(first)
+            return _message(first, depth + 1)
         case _:
             return None
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "..."
 
 
 def _word(value: Any) -> str | None:
@@ -349,4 +360,4 @@ def _word(value: Any) -> str | None:
 def _http_status(value: Any) -> int | None:
     if isinstance(value, str) and value.isdecimal() and len(value) == 3:
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599 else None

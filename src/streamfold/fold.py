@@ -37,6 +37,7 @@ from .deltas import (
 )
 from .errors import EmptyResponseError, IncompleteStreamError, StreamfoldError, UpstreamError
 from .jsontext import join_surrogates, parse_object, parse_values
+from .tools import AllowedTools, NamedTool, ReadToolChoice
 from .types import FinishReason, Limits, ProtocolWarning, Reply, StreamChunk, ToolCall, WarningCode
 
 __all__ = ["Fold"]
@@ -47,17 +48,17 @@ class Fold:
 
     Args:
         tool_names: the tools that the request declared.
-        calls_allowed: False if the request forbade calls (`tool_choice="none"`); such calls are not handed out.
+        tool_choice: the tool choice of the request. After "none" no call is handed out.
 
     Attributes:
         finished: whether the finished chunk has been made.
     """
 
     def __init__(
-        self, *, tool_names: Collection[str] = (), calls_allowed: bool = True, limits: Limits | None = None
+        self, *, tool_names: Collection[str] = (), tool_choice: ReadToolChoice = "auto", limits: Limits | None = None
     ) -> None:
         self._calls = Calls(tool_names, limits)
-        self._calls_allowed = calls_allowed
+        self._tool_choice = tool_choice
         self._text = _Lane()
         self._reasoning = _Lane()
         self._refusal = _Lane()
@@ -208,12 +209,14 @@ class Fold:
         reason: FinishReason = self._finish.reason if self._finish else "unknown"
         raw = self._finish.raw if self._finish else None
         calls = self._tool_calls(reason)
-        if self._calls and not self._calls_allowed and reason == "tool_calls":
+        if self._calls and self._tool_choice == "none" and reason == "tool_calls":
             reason = "stop"
         if calls and reason == "stop":
             reason = "tool_calls"  # vLLM and others end so after a named tool choice: the calls decide, not the word
         if reason == "tool_calls" and not calls:
             self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to hand out")
+        if reason not in ("length", "content_filter"):
+            self._check_choice([call.name for call in calls])
         reply = self.partial()
         if reason == "stop" and not reply.text and not reply.refusal:
             self.warn("empty_answer", "the answer has neither text nor tool calls")
@@ -224,6 +227,13 @@ class Fold:
         self._reply = reply
         return StreamChunk(text, calls or None, True, reasoning, reason, self._usage)
 
+    def _check_choice(self, called: list[str]) -> None:
+        match self._tool_choice:
+            case NamedTool(name) if name not in called:
+                self.warn("tool_choice_unmet", f"the request demanded a call of {name}, and none came")
+            case "required" | AllowedTools(mode="required") if not called:
+                self.warn("tool_choice_unmet", "the request demanded a tool call, and none came")
+
     def _tool_calls(self, reason: FinishReason) -> list[ToolCall]:
         opened = self._calls.finish()
         named = [call for call in opened if call.name]
@@ -232,7 +242,7 @@ class Fold:
                 call.id or call.text[:80] or "(no id)" for call in opened if not call.name
             ))  # fmt: skip
         why = {"length": "the answer was cut off", "content_filter": "the answer was filtered"}.get(reason)
-        if not self._calls_allowed:
+        if self._tool_choice == "none":
             why = "the request forbade tool calls"
         if why and named:
             self.warn("calls_dropped", f"{why}: {', '.join(call.name for call in named)}")

@@ -37,7 +37,7 @@ def parse_object(text: str) -> Any:
     except (ValueError, TypeError):
         pass
     try:
-        return _without_surrogates(_STRICT.decode(text))
+        return without_surrogates(_STRICT.decode(text))
     except RecursionError as exc:
         raise ValueError("nested too deeply") from exc
 
@@ -47,6 +47,11 @@ def parse_partial(text: str) -> bool:
     try:
         _STRICT.raw_decode(text.lstrip())
         return False
+    except (ValueError, RecursionError):
+        pass
+    try:
+        json.JSONDecoder().raw_decode(text)
+        return False  # a whole value, and something after it
     except (ValueError, RecursionError):
         pass
     try:
@@ -66,7 +71,7 @@ def parse_values(text: str) -> list[tuple[Any, str]]:
                 at += 1
                 continue
             value, end = _STRICT.raw_decode(text, at)
-            found.append((_without_surrogates(value), text[at:end]))
+            found.append((without_surrogates(value), text[at:end]))
             at = end
     except RecursionError as exc:
         raise ValueError("nested too deeply") from exc
@@ -95,11 +100,11 @@ def _refuse(constant: str) -> NoReturn:
 _STRICT = json.JSONDecoder(parse_constant=_refuse)
 
 
-def _without_surrogates(value: Any) -> Any:
+def without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return join_surrogates(value)
     if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
+        return [without_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {join_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+        return {join_surrogates(key): without_surrogates(item) for key, item in value.items()}
     return value

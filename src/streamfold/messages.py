@@ -24,6 +24,7 @@ class Message:
         tool_call_id: on a tool's message, the id of the call that it answers.
         reasoning: an assistant's reasoning. `""` (it reasoned, and what is not shown) and None (it did not) differ.
         extras: what else the wire carried for this turn, by its name there.
+        partial: an assistant's last turn that the model is to continue, on the wires that can do that.
     """
 
     role: Role
@@ -34,6 +35,7 @@ class Message:
     reasoning: str | None = None
     refusal: str | None = None
     extras: Mapping[str, Any] = field(default_factory=dict)
+    partial: bool = False
 
 
 MessageLike: TypeAlias = Message | Mapping[str, Any]
@@ -51,10 +53,18 @@ def user(content: str | Sequence[Mapping[str, Any]]) -> Message:
 
 
 def assistant(
-    content: str | None = None, *, tool_calls: Iterable[ToolCall] = (), reasoning: str | None = None
+    content: str | None = None,
+    *,
+    tool_calls: Iterable[ToolCall] = (),
+    reasoning: str | None = None,
+    partial: bool = False,
 ) -> Message:
-    """A turn of the model. A `Reply` gives its own as `reply.message`."""
-    return Message("assistant", content, tuple(tool_calls), reasoning=reasoning)
+    """A turn of the model. A `Reply` gives its own as `reply.message`.
+
+    Args:
+        partial: the model is to continue this text (Kimi's partial mode); the answer does not repeat it.
+    """
+    return Message("assistant", content, tuple(tool_calls), reasoning=reasoning, partial=partial)
 
 
 def tool_result(call: ToolCall, content: Any) -> Message:

@@ -20,7 +20,7 @@ from .redaction import redact_error
 from .request import Request
 from .tools import ToolChoice, ToolLike
 from .transport import Exchange, HTTPRequest, make_client, retry_delay
-from .types import Reply, StreamChunk, Timeouts, Timing
+from .types import ProtocolWarning, Reply, StreamChunk, Timeouts, Timing
 
 __all__ = ["ChatStream", "Provider"]
 
@@ -86,7 +86,8 @@ class Provider:
         chosen = model or self.profile.model
         if not chosen:
             raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
-        request = Request.read(chosen, messages, tools, tool_choice, options)
+        asked = Request.read(chosen, messages, tools, tool_choice, options)
+        request, changes = self._adapter.prepare(asked)
         http_request = self._http_request(self._adapter.encode(request), extra_headers, timeouts)
 
         def decoder() -> StreamDecoder:
@@ -98,7 +99,7 @@ class Provider:
                 limits=self.profile.limits,
             )
 
-        return ChatStream(_Answer(self, http_request, decoder))
+        return ChatStream(_Answer(self, http_request, decoder, changes))
 
     async def chat(
         self,
@@ -229,8 +230,15 @@ class ChatStream:
 class _Answer:
     """What it takes to get one answer: attempts up to the first chunk, then the rest of that attempt."""
 
-    def __init__(self, provider: Provider, request: HTTPRequest, make_decoder: Callable[[], StreamDecoder]) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        request: HTTPRequest,
+        make_decoder: Callable[[], StreamDecoder],
+        changes: list[ProtocolWarning],
+    ) -> None:
         self._provider = provider
+        self._changes = changes  # what was asked for and not sent: the reply says so
         self._request = request
         self._make_decoder = make_decoder
         self._exchange: Exchange | None = None
@@ -254,7 +262,7 @@ class _Answer:
             while batch:
                 if batch[-1].finished:
                     timing = Timing(self._headers_at, first_chunk, self._since_began())
-                    self.reply = replace(decoder.reply, request_id=exchange.request_id, timing=timing)
+                    self.reply = self._reply_of(decoder, exchange, timing)
                 yield batch
                 batch = [] if decoder.finished else await _next_batch(exchange, decoder)
             if decoder.finished:
@@ -285,6 +293,11 @@ class _Answer:
                 raise
             await anyio.sleep(delay)
             attempt += 1
+
+    def _reply_of(self, decoder: StreamDecoder, exchange: Exchange, timing: Timing) -> Reply:
+        reply = decoder.reply
+        warnings = [*self._changes, *reply.warnings]
+        return replace(reply, request_id=exchange.request_id, timing=timing, warnings=warnings)
 
     def _since_began(self) -> float:
         return anyio.current_time() - self._began

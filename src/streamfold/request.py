@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from .errors import ConfigError
 from .messages import Message, MessageLike, Messages, user
-from .tools import NamedTool, Tool, ToolLike, read_tool, read_tool_choice
+from .tools import ReadToolChoice, Tool, ToolLike, read_tool, read_tool_choice
 
 __all__ = ["Options", "Request"]
 
@@ -23,6 +23,8 @@ class Options:
     Attributes:
         max_output_tokens: reasoning included, where the provider counts it.
         response_format: "json", a JSON schema, or a pydantic model.
+        force_by_disabling_thinking: where a model takes no forced tool choice while it thinks (Kimi), thinking is
+            switched off for this request; else the force is dropped, and the reply says so.
         extra_body: members for the JSON body that this vocabulary has no word for; they win over ours.
     """
 
@@ -34,6 +36,7 @@ class Options:
     parallel_tool_calls: bool | None = None
     reasoning_effort: Effort | None = None
     response_format: Any = None
+    force_by_disabling_thinking: bool = False
     extra_body: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -62,7 +65,7 @@ class Request:
     model: str
     messages: tuple[MessageLike, ...]
     tools: tuple[Tool, ...] = ()
-    tool_choice: Literal["auto", "none", "required"] | NamedTool = "auto"
+    tool_choice: ReadToolChoice = "auto"
     options: Options = field(default_factory=Options)
 
     @classmethod

@@ -31,6 +31,7 @@ class SSEDecoder:
 
     Attributes:
         invalid_utf8: how many events held bytes that are not UTF-8; those are replaced by U+FFFD.
+        foreign: whether there was a line that is no field of the format.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -48,6 +49,7 @@ class SSEDecoder:
         self._id = ""
         self._retry: int | None = None
         self.invalid_utf8 = 0
+        self.foreign = False
 
     def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
         """The events that `data` completes. Must be used up before the next call.
@@ -72,8 +74,8 @@ class SSEDecoder:
         self._after_cr = data.endswith(b"\r")
         rest = b"" if data.endswith((b"\r", b"\n")) else lines.pop()
         if lines and self._tail:
+            self._size -= sum(map(len, self._tail))  # counted again with the whole line
             lines[0] = b"".join((*self._tail, lines[0]))
-            self._size -= len(lines[0])
             self._tail = []
         for line in lines:
             if not line:
@@ -87,9 +89,10 @@ class SSEDecoder:
 
     def finish(self) -> ServerSentEvent | None:
         """What is left when the input has ended: an event without its blank line, whole or not."""
-        if self._tail:
-            self._line(b"".join(self._tail))
-            self._tail = []
+        last, self._tail = b"".join(self._tail), []
+        if last and not any(field.startswith(last) for field in _FIELDS):  # else the field's name is cut off
+            self._size -= len(last)
+            self._line(last)
         return self._dispatch()
 
     def _line(self, line: bytes) -> None:
@@ -113,6 +116,7 @@ class SSEDecoder:
                 self._data.append(value)
             case _:  # a comment, or a field that nobody knows
                 self._size -= len(line) + 1
+                self.foreign = self.foreign or bool(name)
 
     def _dispatch(self) -> ServerSentEvent | None:
         # Without a data line there is no event, whatever other lines there were.
@@ -140,20 +144,20 @@ class SSEDecoder:
             raise ProtocolError(f"one event is larger than {self._limit} bytes (limits.event_bytes)")
 
 
+def skip_blank(head: bytes) -> bytes:
+    """The first bytes of a body without white space and byte-order marks in front."""
+    while (rest := head.lstrip(b" \t\r\n").removeprefix(_BOM)) != head:
+        head = rest
+    return head
+
+
 def body_kind(head: bytes) -> Literal["events", "json", "markup"] | None:
     """What a 2xx body is, by its first bytes rather than by a content type that is often wrong. None: too early to say.
 
-    Anything that is neither JSON nor markup is read as events; `looks_like_events` tells afterwards whether it was.
+    Anything that is neither JSON nor markup is read as events; afterwards `SSEDecoder.foreign` tells whether it was.
     """
-    start = head.lstrip(_BOM + b" \t\r\n")[:1]
-    if not start:
+    head = skip_blank(head)
+    start = head[:1]
+    if _BOM.startswith(head):
         return None
     return {b"{": "json", b"[": "json", b"<": "markup"}.get(start, "events")  # type: ignore[return-value]
-
-
-def looks_like_events(head: bytes) -> bool:
-    """True if the first lines of a body that brought no event could at least have been part of an event stream."""
-    lines = [line for line in head.removeprefix(_BOM).splitlines() if line.strip()]
-    *whole, last = lines or [b":"]
-    cut_off = any(field.startswith(last) for field in _FIELDS)
-    return all(line.startswith(_FIELDS) for line in whole) and (cut_off or last.startswith(_FIELDS))

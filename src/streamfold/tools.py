@@ -11,7 +11,16 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["NamedTool", "Tool", "ToolChoice", "ToolLike", "read_tool", "read_tool_choice"]
+__all__ = [
+    "AllowedTools",
+    "NamedTool",
+    "ReadToolChoice",
+    "Tool",
+    "ToolChoice",
+    "ToolLike",
+    "read_tool",
+    "read_tool_choice",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +31,7 @@ class Tool:
     description: str = ""
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
     strict: bool | None = None
+    kind: str = "function"  # or the kind of a tool that the provider runs itself, on the wires that have such
 
     @classmethod
     def from_model(cls, model: type[BaseModel], *, name: str | None = None, description: str | None = None) -> Tool:
@@ -39,8 +49,17 @@ class NamedTool:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class AllowedTools:
+    """The tool choice "only these", of all that are declared; `mode` says whether one of them must be called."""
+
+    names: tuple[str, ...]
+    mode: Literal["auto", "required"] = "auto"
+
+
 ToolLike: TypeAlias = Tool | Mapping[str, Any]
-ToolChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool | Mapping[str, Any]
+ReadToolChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool | AllowedTools
+ToolChoice: TypeAlias = ReadToolChoice | Mapping[str, Any]
 
 
 def read_tool(tool: ToolLike) -> Tool:
@@ -50,7 +69,8 @@ def read_tool(tool: ToolLike) -> Tool:
     if not isinstance(tool, Mapping):
         raise ConfigError(f"a tool is a Tool or a dict, not {type(tool).__name__}: {tool!r}")
     function = tool.get("function", tool)
-    if tool.get("type", "function") != "function" or not isinstance(function, Mapping) or not function.get("name"):
+    kind = tool.get("type", "function")
+    if kind not in ("function", "builtin_function") or not isinstance(function, Mapping) or not function.get("name"):
         raise ConfigError(
             f'a tool needs the form {{"type": "function", "function": {{"name": ...}}}}, not {dict(tool)!r}'
         )
@@ -59,29 +79,46 @@ def read_tool(tool: ToolLike) -> Tool:
         description=function.get("description") or "",
         parameters=function.get("parameters") or {"type": "object", "properties": {}},
         strict=function.get("strict"),
+        kind=kind,
     )
 
 
-def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> Literal["auto", "none", "required"] | NamedTool:
+def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
     """A tool choice in any accepted spelling. Chat nests the name under "function", Responses does not: both are read.
 
     Raises:
         ConfigError: it is none of them, or names a tool that is not among `tools`.
     """
     names = [tool.name for tool in tools]
+    read: ReadToolChoice
     match choice:
         case "auto" | "none" | "required":
             return choice  # type: ignore[no-any-return]
         case None:
             return "auto"
-        case NamedTool(name):
-            pass
+        case NamedTool() | AllowedTools():
+            read = choice
         case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
-            pass
+            read = NamedTool(name)
+        case {"type": "allowed_tools", "allowed_tools": Mapping() as allowed}:
+            read = _allowed_tools(allowed)
+        case {"type": "allowed_tools"}:
+            read = _allowed_tools(choice)
         case _:
             raise ConfigError(
-                f"tool_choice is 'auto', 'none', 'required', NamedTool(name) or a function's dict, not {choice!r}"
+                f"tool_choice is 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict of either"
+                f" wire, not {choice!r}"
             )
-    if names and name not in names:
-        raise ConfigError(f"tool_choice names {name!r}, which is not among the tools: {', '.join(names)}")
-    return NamedTool(name)
+    for name in (read.name,) if isinstance(read, NamedTool) else read.names:
+        if names and name not in names:
+            raise ConfigError(f"tool_choice names {name!r}, which is not among the tools: {', '.join(names)}")
+    return read
+
+
+def _allowed_tools(choice: Mapping[str, Any]) -> AllowedTools:
+    mode, tools = choice.get("mode", "auto"), choice.get("tools")
+    if mode not in ("auto", "required") or not isinstance(tools, list) or not tools:
+        raise ConfigError(
+            f'allowed_tools needs a mode, "auto" or "required", and a list of tools, not {dict(choice)!r}'
+        )
+    return AllowedTools(tuple(read_tool(tool).name for tool in tools), mode)

@@ -66,7 +66,9 @@ async def converse() -> None:
 
 
 def configure(client: httpx.AsyncClient, choice: ToolChoice) -> Provider:
-    provider = Provider.from_config({"adapter": "chat", "base_url": "http://127.0.0.1/v1"}, http_client=client, model="m")
+    provider = Provider.from_config(
+        {"adapter": "chat", "base_url": "http://127.0.0.1/v1"}, http_client=client, model="m"
+    )
     provider.chat_stream([{"role": "user", "content": "Hello"}], tool_choice=choice)
     return provider
 

@@ -8,16 +8,17 @@ be *sent* are `ChatQuirks`.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..deltas import Call, Delta, Done, Extra, Failure, Finish, Meta, Reasoning, Refusal, Text, Usage, Warn
 from ..errors import ConfigError, error_info
-from ..jsontext import parse_event
+from ..jsontext import join_surrogates, parse_event, without_surrogates
 from ..messages import Message, MessageLike
-from ..tools import NamedTool, Tool
-from ..types import FinishReason
+from ..tools import AllowedTools, NamedTool, ReadToolChoice, Tool
+from ..types import FinishReason, ProtocolWarning
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -48,9 +49,14 @@ class ChatAdapter:
     name = "chat"
     path = "/chat/completions"
     Quirks = ChatQuirks
+    takes_partial = False
 
     def __init__(self, quirks: ChatQuirks | None = None) -> None:
         self.quirks = quirks or ChatQuirks()
+
+    def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """The request as it is: this wire takes what it is given."""
+        return request, []
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -84,6 +90,8 @@ class ChatAdapter:
     def _message(self, message: MessageLike) -> dict[str, Any]:
         if not isinstance(message, Message):
             return dict(message)
+        if message.partial and not self.takes_partial:
+            raise ConfigError("a partial assistant message can't be sent: this provider continues no text")
         out: dict[str, Any] = {"role": message.role, "content": message.content}
         if message.name:
             out["name"] = message.name
@@ -105,15 +113,22 @@ class ChatAdapter:
         return out
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
+        if tool.kind != "function":
+            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: this provider has only functions")
         function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
         if tool.strict is not None:
             function["strict"] = tool.strict
         return {"type": "function", "function": function}
 
-    def _tool_choice(self, choice: str | NamedTool) -> str | dict[str, Any]:
-        if isinstance(choice, NamedTool):
-            return {"type": "function", "function": {"name": choice.name}}
-        return choice
+    def _tool_choice(self, choice: ReadToolChoice) -> str | dict[str, Any]:
+        match choice:
+            case NamedTool(name):
+                return {"type": "function", "function": {"name": name}}
+            case AllowedTools(names, mode):
+                tools = [{"type": "function", "function": {"name": name}} for name in names]
+                return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+            case _:
+                return choice
 
     def _response_format(self, wanted: Any) -> dict[str, Any] | None:
         if wanted is None:
@@ -133,7 +148,7 @@ class ChatAdapter:
         """The facts of one event. Raises ValueError if it is not a chunk of this format."""
         data = event.data
         if not data or data.isspace():
-            return []
+            return [Failure(error_info(None))] if event.event == "error" else []
         if _is_done(data):
             return [Done()]
         out: list[Delta] = []
@@ -174,11 +189,14 @@ class ChatAdapter:
                 raise ValueError(f"a JSON object was expected, not {type(chunk).__name__}")
             out.append(Failure(error_info(chunk), chunk))
             return
-        out.append(Meta(chunk.get("id"), chunk.get("model"), chunk.get("created")))
-        usage = chunk.get("usage")
+        out.append(Meta(_text(chunk.get("id")), _text(chunk.get("model")), chunk.get("created")))
+        usage = _object(chunk.get("usage"))
         finish: str | None = None
         failure = self._failure(chunk)
-        for choice in chunk.get("choices") or ():
+        choices = chunk.get("choices") or []
+        if not isinstance(choices, list):
+            raise ValueError(f"choices must be a list, not {type(choices).__name__}")
+        for choice in choices:
             if not isinstance(choice, dict):
                 raise ValueError(f"a choice must be an object, not {choice!r}")
             if number := _index(choice.get("index")):
@@ -194,16 +212,19 @@ class ChatAdapter:
             if isinstance(delta, dict):
                 self._delta(delta, out)
             finish = choice.get("finish_reason") or finish
-            usage = usage or choice.get("usage")  # Moonshot puts it inside the choice (fixtures/kimi/usage_in_choice)
+            # Moonshot puts it inside the choice (fixtures/kimi/usage_in_choice).
+            usage = usage or _object(choice.get("usage"))
             if error := choice.get("error"):  # OpenRouter
                 failure = failure or Failure(error_info(error), error)
         if not usage and isinstance(groq := chunk.get("x_groq"), dict):
-            usage = groq.get("usage")
+            usage = _object(groq.get("usage"))
             if error := groq.get("error"):
                 failure = failure or Failure(error_info(error), chunk)
-        if usage and isinstance(usage, dict):
+        if usage:
             out.append(self._usage(usage))
-        reason = _FINISH_REASONS.get(finish, "unknown") if finish else None
+        if finish and not isinstance(finish, str):
+            raise ValueError(f"a finish reason must be a word, not {finish!r}")
+        reason = _FINISH_REASONS.get(finish.lower(), "unknown") if finish else None
         if reason == "error" and not failure:
             failure = Failure(
                 error_info({"message": f"the provider ended with finish reason {finish!r}", "type": finish})
@@ -218,8 +239,11 @@ class ChatAdapter:
             return Failure(error_info(error if isinstance(error, Mapping) else chunk), chunk)
         if chunk.get("object") == "error":  # older vLLM: the chunk is the error
             return Failure(error_info(chunk), chunk)
-        if "choices" not in chunk and any(isinstance(chunk.get(key), str) for key in ("message", "msg", "detail")):
+        if not chunk.get("choices") and any(chunk.get(key) for key in _ERROR_KEYS):
             return Failure(error_info(chunk), chunk)
+        base = chunk.get("base_resp")  # MiniMax: a status of its own beside the choices, 0 when all is well
+        if isinstance(base, dict) and base.get("status_code"):
+            return Failure(error_info({"message": base.get("status_msg"), "code": base["status_code"]}), chunk)
         return None
 
     def _delta(self, delta: dict[str, Any], out: list[Delta]) -> None:
@@ -230,10 +254,11 @@ class ChatAdapter:
                 out.append(Text(content))
             else:
                 _parts(content, out)
-        if refusal := delta.get("refusal"):
+        refusal = delta.get("refusal")
+        if refusal and isinstance(refusal, str):
             out.append(Refusal(refusal))
         entries = delta.get("tool_calls")
-        if entries:
+        if isinstance(entries, list | dict) and entries:
             for entry in [entries] if isinstance(entries, dict) else entries:
                 if isinstance(entry, dict):
                     self._call(entry, out)
@@ -242,7 +267,7 @@ class ChatAdapter:
         for name in ("annotations", "audio", "reasoning_details"):
             value = delta.get(name)
             for item in value if isinstance(value, list) else [value] if value else ():
-                out.append(Extra(name, item))
+                out.append(Extra(name, without_surrogates(item)))
 
     def _reasoning(self, delta: dict[str, Any], out: list[Delta]) -> None:
         # Servers that send two of these send the same text in both.
@@ -302,8 +327,9 @@ class ChatAdapter:
 
 
 # Beside OpenAI's own words: https://openrouter.ai/docs/api-reference/overview (error), https://docs.z.ai (sensitive,
-# network_error), https://api-docs.deepseek.com (insufficient_system_resource), and the words of engines that leak
-# through compatible fronts. A word that nobody knows is "unknown"; it is never taken for "stop".
+# network_error), https://api-docs.deepseek.com (insufficient_system_resource), Mistral (model_length), vLLM and SGLang
+# (abort), and the words of engines that leak through compatible fronts, some in capitals. A word that nobody knows is
+# "unknown"; it is never taken for "stop".
 _FINISH_REASONS: dict[str, FinishReason | Literal["error"]] = {
     "stop": "stop",
     "eos": "stop",
@@ -315,12 +341,19 @@ _FINISH_REASONS: dict[str, FinishReason | Literal["error"]] = {
     "function_call": "tool_calls",
     "length": "length",
     "max_tokens": "length",
+    "model_length": "length",
     "content_filter": "content_filter",
     "sensitive": "content_filter",
+    "safety": "content_filter",
     "error": "error",
+    "abort": "error",
     "network_error": "error",
     "insufficient_system_resource": "error",
 }
+
+
+# Where servers put the words of an error that is not under `error`, if the chunk has no choices.
+_ERROR_KEYS = ("message", "msg", "detail", "error_message", "error_msg", "errors")
 
 
 def _is_done(data: str) -> bool:
@@ -344,7 +377,7 @@ def _parts(content: Any, out: list[Delta]) -> None:
             case {"text": str(text)}:
                 out.append(Text(text))
             case dict():
-                out.append(Extra("content", part))
+                out.append(Extra("content", without_surrogates(part)))
 
 
 def _index(value: Any) -> int | None:
@@ -357,12 +390,20 @@ def _index(value: Any) -> int | None:
 
 
 def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else str(value) if isinstance(value, int) else None
+    if isinstance(value, str):
+        return join_surrogates(value) or None
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) and value else None
 
 
 def _first(numbers: dict[str, Any], *names: str) -> int | None:
     for name in names:
         value = numbers.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return int(value)
+        if isinstance(value, float) and math.isfinite(value):
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
     return None
