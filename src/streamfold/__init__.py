@@ -32,7 +32,7 @@ from .errors import (
     UpstreamError,
 )
 from .messages import Message, assistant, system, tool_result, user
-from .tools import NamedTool, Tool, ToolChoice
+from .tools import AllowedTools, NamedTool, Tool, ToolChoice
 from .types import (
     FinishReason,
     Limits,
@@ -53,6 +53,7 @@ __all__ = [
     "APIError",
     "APIStatusError",
     "APITimeoutError",
+    "AllowedTools",
     "AuthenticationError",
     "BadRequestError",
     "ChatStream",

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
     from ..deltas import Delta
     from ..request import Request
+    from ..types import ProtocolWarning
 
 __all__ = ["Adapter", "find_adapter"]
 
 # Imported when asked for.
-_BUILT_IN = {"chat": "streamfold.adapters.chat:ChatAdapter"}
+_BUILT_IN = {"chat": "streamfold.adapters.chat:ChatAdapter", "kimi": "streamfold.adapters.kimi:KimiAdapter"}
 
 
 @runtime_checkable
@@ -37,6 +38,14 @@ class Adapter(Protocol):
 
     name: str
     path: str
+
+    def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """The request as the endpoint takes it, and what was changed for that: the reply will say so.
+
+        Raises:
+            ConfigError: the endpoint would refuse it.
+        """
+        ...
 
     def encode(self, request: Request) -> dict[str, Any]:
         """The JSON body of a request for a streamed answer. Raises ConfigError for what this wire can't carry."""
