@@ -90,7 +90,8 @@ def fold_error(
     assert not any(made.finished or made.tool_calls for made in chunks)
     assert error.partial is not None
     assert error.partial.tool_calls == []
-    assert error.partial.text == "".join(made.delta for made in chunks)
+    # The text of a last event without its blank line is known only when the error is.
+    assert error.partial.text.startswith("".join(made.delta for made in chunks))
     return error
 
 
@@ -134,11 +135,12 @@ def every_split(body: bytes) -> Iterator[list[bytes]]:
 
 
 def many_cuts(body: bytes) -> Iterator[list[bytes]]:
-    """The body byte by byte, in two pieces in every way (if it is short), and in a hundred random ways."""
+    """The body byte by byte, in two pieces (in every way if it is short, else in some 300), and in random pieces."""
     rng = random.Random(len(body))
     yield bytewise(body)
-    yield from every_split(body) if len(body) <= 1500 else ()
-    for _ in range(100):
+    for at in range(0, len(body), max(1, len(body) // 300)):
+        yield [body[:at], body[at:]]
+    for _ in range(25):
         yield random_cut(body, rng)
 
 
