@@ -515,3 +515,26 @@ async def test_mistakes_are_found_before_anything_is_sent() -> None:
         with pytest.raises(ConfigError, match="nothing to answer"):
             provider.chat_stream([])
         assert server.requests == []
+
+
+async def test_aclose_while_waiting_for_a_retry() -> None:
+    """Closing ends the wait before the next attempt at once, and nothing more is sent."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(answer("503 Service Unavailable", b"{}", "retry-after: 50"))
+
+    async with serving(script) as server, server.provider(max_retries=3) as provider:
+        stream = provider.chat_stream("Hello")
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+
+                async def read() -> None:
+                    assert [chunk async for chunk in stream] == []
+
+                tasks.start_soon(read)
+                while not server.requests:
+                    await anyio.sleep(0.005)
+                await anyio.sleep(0.05)
+                await stream.aclose()
+        assert len(server.requests) == 1

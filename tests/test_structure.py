@@ -15,10 +15,10 @@ PACKAGE = Path(streamfold.__file__).parent
 
 FLOORS = {
     **dict.fromkeys(["errors", "jsontext", "types", "deltas", "messages", "tools", "request", "redaction"], 0),
-    **dict.fromkeys(["sse", "schema", "parts", "calls", "fold", "adapters", "dialects", "decoder"], 1),
+    **dict.fromkeys(["sse", "schema", "parts", "arguments", "calls", "fold", "adapters", "dialects", "decoder"], 1),
     "profiles": 2,
     **dict.fromkeys(["transport", "recording", "replay_server"], 3),
-    "provider": 4,
+    **dict.fromkeys(["stream", "provider"], 4),
     "cli": 5,
 }
 MODULES = sorted(
@@ -69,7 +69,7 @@ def test_lower_floors_are_pure(module: str) -> None:
     assert not [node for node in ast.walk(_tree(module)) if isinstance(node, ast.Await | ast.AsyncFunctionDef)]
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if _floor(name) != 3 and name != "provider"])
+@pytest.mark.parametrize("module", [name for name in MODULES if _floor(name) != 3 and name not in ("provider", "stream")])
 def test_httpx_lives_on_one_floor(module: str) -> None:
     """httpx is the transports' business; the provider names it only in its signature."""
     assert "httpx" not in _imports(module)

@@ -14,11 +14,10 @@ servers send after every call. What counts as an end in order:
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection
-from itertools import dropwhile, pairwise
 from typing import Any
 
+from .arguments import read_arguments
 from .calls import Calls, OpenCall
 from .deltas import (
     Call,
@@ -36,7 +35,7 @@ from .deltas import (
     Warn,
 )
 from .errors import EmptyResponseError, IncompleteStreamError, StreamfoldError, UpstreamError
-from .jsontext import join_surrogates, parse_object, parse_values
+from .jsontext import join_surrogates
 from .tools import AllowedTools, NamedTool, ReadToolChoice
 from .types import FinishReason, Limits, ProtocolWarning, Reply, StreamChunk, ToolCall, WarningCode
 
@@ -74,6 +73,11 @@ class Fold:
     @property
     def finished(self) -> bool:
         return self._reply is not None
+
+    @property
+    def text(self) -> str:
+        """The visible text so far."""
+        return self._text.text
 
     @property
     def has_finish_reason(self) -> bool:
@@ -261,29 +265,15 @@ class Fold:
         if not call_id or call_id in seen:
             call_id = self._fresh_id(call, taken)
         seen.add(call_id)
-        arguments, raw, repair = _parse_arguments(call.pieces)
-        if call.wholes and call.wholes != [raw]:
-            arguments, raw, repair = self._reconciled(call, arguments, raw, repair)
-        if repair:
-            self.warn("repaired_arguments", f"{call.name}: {repair}")
-        made = ToolCall(join_surrogates(call_id), join_surrogates(call.name), arguments, raw, call.extra)
+        read = read_arguments(call.pieces, call.wholes)
+        if read.differ:
+            self.warn("arguments_mismatch", f"{call.name}: the arguments as pieces and as a whole differ")
+        if read.repair:
+            self.warn("repaired_arguments", f"{call.name}: {read.repair}")
+        made = ToolCall(join_surrogates(call_id), join_surrogates(call.name), read.value, read.raw, call.extra)
         if made.error:
             self.warn("invalid_arguments", f"{call.name}: the arguments are not a JSON object")
         return made
-
-    def _reconciled(
-        self, call: OpenCall, arguments: dict[str, Any], raw: str, repair: str | None
-    ) -> tuple[dict[str, Any], str, str | None]:
-        """The arguments where the server repeated them whole, and not as their pieces are: whichever is an object.
-
-        The repetition counts before the pieces, the last one first: vLLM once lost the first brace of the pieces, and
-        had the repetition right (vllm-project/vllm#42683).
-        """
-        if call.pieces or len(call.wholes) > 1:
-            self.warn("arguments_mismatch", f"{call.name}: the arguments as pieces and as a whole differ")
-        readings = [_parse_arguments([whole]) for whole in reversed(call.wholes)]
-        readings += [(arguments, raw, repair)] if call.pieces else []
-        return next((reading for reading in readings if reading[0] != _invalid(reading[1])), readings[0])
 
     def _fresh_id(self, call: OpenCall, taken: set[str]) -> str:
         # Made from the answer, not at random: a recording folds to the same ids every time.
@@ -328,63 +318,3 @@ class _Lane:
         if rest:
             self._pieces.append(rest)
         return rest
-
-
-def _parse_arguments(pieces: list[str]) -> tuple[dict[str, Any], str, str | None]:
-    """The arguments as an object, the text that was parsed, and the name of the repair if one was needed.
-
-    The repairs are few, each for damage that is known from the field and leaves no doubt about what was meant. Nothing
-    else is guessed: no quote is added, no brace closed.
-    """
-    raw = join_surrogates("".join(pieces))
-    if not raw.strip():
-        return {}, raw, None
-    try:
-        value = parse_object(raw)
-    except ValueError:
-        return _parse_repeated(raw) or _parse_cumulative(pieces) or (_invalid(raw), raw, None)
-    if isinstance(value, dict):
-        return value, raw, None
-    if value is None:
-        return {}, raw, None
-    if isinstance(value, str):
-        # The object was encoded twice (vllm-project/vllm#54964).
-        inner = _object_or_none(value)
-        if inner is not None:
-            return inner, value, "the object was encoded twice"
-    return _invalid(raw), raw, None
-
-
-def _parse_repeated(raw: str) -> tuple[dict[str, Any], str, str] | None:
-    """One object after others that say nothing else: empty ones (Bedrock opens with `{}`), or itself (a summary)."""
-    try:
-        values = parse_values(raw)
-    except ValueError:
-        return None
-    full = list(dropwhile(lambda pair: pair[0] == {}, values)) or values
-    different = {json.dumps(value, sort_keys=True) for value, _ in full}  # `==` would take true for 1
-    if len(values) < 2 or len(different) > 1 or not isinstance(full[0][0], dict):
-        return None
-    repair = "the arguments were repeated whole" if len(full) > 1 else "an empty object came before the arguments"
-    return full[0][0], full[0][1], repair
-
-
-def _parse_cumulative(pieces: list[str]) -> tuple[dict[str, Any], str, str] | None:
-    """Snapshots in place of pieces: each begins with the one before it (lobehub/lobehub#13506)."""
-    texts = [piece for piece in pieces if piece]
-    if len(texts) < 2 or not all(after.startswith(before) for before, after in pairwise(texts)):
-        return None
-    value = _object_or_none(texts[-1])
-    return None if value is None else (value, texts[-1], "each piece of the arguments repeated the ones before it")
-
-
-def _object_or_none(text: str) -> dict[str, Any] | None:
-    try:
-        value = parse_object(text)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _invalid(raw: str) -> dict[str, Any]:
-    return {"_raw": raw, "_error": "invalid_json"}

@@ -1,26 +1,23 @@
-"""Providers and their streams: the join of the pure path and the network."""
+"""Providers: the join of configuration, the pure path and the network."""
 
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-import anyio
 import httpx
 
 from .decoder import StreamDecoder
-from .errors import APIConnectionError, APIError, APITimeoutError, ConfigError, IncompleteStreamError, StreamfoldError
+from .errors import ConfigError
 from .messages import Messages
 from .profiles import Profile, read_profile
-from .redaction import redact_error
 from .request import Request
+from .stream import Answer, ChatStream, Plan
 from .tools import ToolChoice, ToolLike
-from .transport import Exchange, HTTPRequest, make_client, retry_delay
-from .types import ProtocolWarning, Reply, StreamChunk, Timeouts, Timing
+from .transport import HTTPRequest, make_client
+from .types import Reply, Timeouts
 
 __all__ = ["ChatStream", "Provider"]
 
@@ -99,7 +96,16 @@ class Provider:
                 limits=self.profile.limits,
             )
 
-        return ChatStream(_Answer(self, http_request, decoder, changes))
+        plan = Plan(
+            provider=self.name,
+            request=http_request,
+            client=self._http_client,
+            decoder=decoder,
+            max_retries=self.profile.max_retries,
+            changes=changes,
+            secrets=self._secrets(),
+        )
+        return ChatStream(Answer(plan))
 
     async def chat(
         self,
@@ -157,188 +163,12 @@ class Provider:
             limits=self.profile.limits,
         )
 
-    def http_client(self) -> httpx.AsyncClient:
+    def _http_client(self) -> httpx.AsyncClient:
         """The client that requests go through, made when it is first needed."""
         if self._client is None:
             self._client = make_client(self.profile.transport)
         return self._client
 
-    def secrets(self) -> list[str]:
+    def _secrets(self) -> list[str]:
         """What must never be shown, should a server echo it."""
         return [key] if (key := self.profile.key()) else []
-
-
-class ChatStream:
-    """The chunks of one answer: an async iterator, and a context manager that closes the connection when it is left.
-
-    A bare `async for` is fine too: the connection is closed at the end of the answer, and when the stream is abandoned,
-    as soon as Python lets go of it.
-    """
-
-    def __init__(self, answer: _Answer) -> None:
-        self._answer = answer
-        # The generator must not know this object: when the caller drops it, the generator goes too, and the event
-        # loop's hook for abandoned generators runs its `finally`.
-        self._batches = answer.batches()
-        self._ready: deque[StreamChunk] = deque()
-        self._closed = False
-        self._reading = False
-
-    @property
-    def reply(self) -> Reply:
-        """The whole answer. Raises StreamfoldError before the finished chunk was handed out."""
-        if self._answer.reply is None or self._ready:
-            raise StreamfoldError("there is no reply yet: read the stream to its finished chunk first")
-        return self._answer.reply
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> StreamChunk:
-        while not self._ready:
-            if self._closed:
-                raise StopAsyncIteration
-            if self._reading:
-                raise StreamfoldError("another task is reading this stream: one stream has one reader")
-            self._reading = True
-            try:
-                self._ready.extend(await anext(self._batches))
-            finally:
-                self._reading = False
-        return self._ready.popleft()
-
-    async def aclose(self) -> None:
-        """Closes the connection; it is closed when this returns. From any task, as often as one likes.
-
-        A task that waits for a chunk sees the iteration end.
-        """
-        self._closed = True
-        self._ready.clear()
-        await self._answer.aclose()
-        if not self._reading:
-            await self._batches.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class _Answer:
-    """What it takes to get one answer: attempts up to the first chunk, then the rest of that attempt."""
-
-    def __init__(
-        self,
-        provider: Provider,
-        request: HTTPRequest,
-        make_decoder: Callable[[], StreamDecoder],
-        changes: list[ProtocolWarning],
-    ) -> None:
-        self._provider = provider
-        self._changes = changes  # what was asked for and not sent: the reply says so
-        self._request = request
-        self._make_decoder = make_decoder
-        self._exchange: Exchange | None = None
-        self._closed = False
-        self._began = 0.0
-        self._headers_at: float | None = None
-        self.reply: Reply | None = None
-
-    async def aclose(self) -> None:
-        self._closed = True
-        if self._exchange is not None:
-            await self._exchange.aclose()
-
-    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
-        """The chunks of the answer; those of one network read come together."""
-        self._began = anyio.current_time()
-        exchange: Exchange | None = None
-        try:
-            exchange, decoder, batch = await self._begin()
-            first_chunk = self._since_began()
-            while batch:
-                if batch[-1].finished:
-                    timing = Timing(self._headers_at, first_chunk, self._since_began())
-                    self.reply = self._reply_of(decoder, exchange, timing)
-                yield batch
-                batch = [] if decoder.finished else await _next_batch(exchange, decoder)
-            if decoder.finished:
-                await exchange.drain()
-        except APIError as error:
-            raise self._signed(error)  # noqa: B904 - the same error, with the provider's name
-        finally:
-            if exchange is not None:
-                await exchange.aclose()
-
-    async def _begin(self) -> tuple[Exchange, StreamDecoder, list[StreamChunk]]:
-        """Sends the request until an attempt brings a chunk: nothing has been shown, so nothing can be shown twice."""
-        attempt = 0
-        while True:
-            exchange = self._exchange = Exchange(self._provider.http_client(), self._request)
-            decoder = self._make_decoder()
-            try:
-                await exchange.open()
-                self._headers_at = self._since_began()
-                return exchange, decoder, await _next_batch(exchange, decoder)
-            except APIError as error:
-                await exchange.aclose()
-                delay = retry_delay(error, attempt)
-                if delay is None or attempt >= self._provider.profile.max_retries:
-                    raise
-            except BaseException:
-                await exchange.aclose()
-                raise
-            await anyio.sleep(delay)
-            attempt += 1
-
-    def _reply_of(self, decoder: StreamDecoder, exchange: Exchange, timing: Timing) -> Reply:
-        reply = decoder.reply
-        warnings = [*self._changes, *reply.warnings]
-        return replace(reply, request_id=exchange.request_id, timing=timing, warnings=warnings)
-
-    def _since_began(self) -> float:
-        return anyio.current_time() - self._began
-
-    def _signed(self, error: APIError) -> APIError:
-        error.provider = self._provider.name
-        if self._exchange is not None:
-            error.request_id = error.request_id or self._exchange.request_id
-        redact_error(error, self._provider.secrets())
-        return error
-
-
-async def _next_batch(exchange: Exchange, decoder: StreamDecoder) -> list[StreamChunk]:
-    """Reads until there are chunks. None at all: the stream was closed on our side.
-
-    Raises:
-        APIError: the connection broke, a clock ran out, or the answer went wrong.
-    """
-    events = decoder.events
-    while not decoder.done:
-        try:
-            data = await exchange.read()
-        except APIConnectionError as error:
-            return _broken_off(decoder, error)
-        if data is None:
-            return [] if exchange.closed else decoder.close()
-        chunks = decoder.feed(data)
-        if decoder.events != events:
-            events = decoder.events
-            exchange.event_came()
-        if chunks:
-            return chunks
-    return decoder.close()
-
-
-def _broken_off(decoder: StreamDecoder, error: APIConnectionError) -> list[StreamChunk]:
-    """What is left of an answer whose connection broke: the finished chunk if it was finished, else an error."""
-    try:
-        return decoder.close(interrupted=error.message)
-    except IncompleteStreamError as incomplete:
-        if isinstance(error, APITimeoutError):
-            error.partial = incomplete.partial
-            raise error from error.__cause__
-        raise incomplete from error

@@ -91,6 +91,13 @@ class Exchange:
         self.closed = False
         self.request_id: str | None = None
 
+    async def wait(self, seconds: float) -> None:
+        """Sleeps before the request is sent; `aclose` ends it."""
+        if seconds:
+            with anyio.CancelScope() as self._scope:
+                await anyio.sleep(seconds)
+            self._scope = None
+
     async def open(self) -> None:
         """Sends the request and reads the head of the answer.
 
@@ -98,6 +105,8 @@ class Exchange:
             APIStatusError: the status is not 2xx.
             APITimeoutError, APIConnectionError: no answer came.
         """
+        if self.closed:
+            return
         self._clocks.start(anyio.current_time())
         request = self._client.build_request(
             "POST",

@@ -1,0 +1,106 @@
+"""The text of a call's arguments to their value: parsed once, when the stream has ended in order.
+
+The value is a JSON object, or it is nothing that can be run: `{"_raw": text, "_error": "invalid_json"}`. The repairs
+are few, each for damage that is known from the field and leaves no doubt about what was meant; the reply says which
+was made. Nothing else is guessed: no quote is added, no brace closed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import dropwhile, pairwise
+from typing import Any
+
+from .jsontext import join_surrogates, parse_object, parse_values
+
+__all__ = ["Arguments", "read_arguments"]
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Arguments as they were read.
+
+    Attributes:
+        raw: the text that was parsed.
+        repair: what had to be mended; None if nothing.
+        differ: the pieces and their repetition as a whole say different things.
+    """
+
+    value: dict[str, Any]
+    raw: str
+    repair: str | None = None
+    differ: bool = False
+
+    @property
+    def valid(self) -> bool:
+        """Whether the text was an object."""
+        return self.value != _invalid(self.raw)
+
+
+def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = ()) -> Arguments:
+    """The arguments of a call from its pieces, and from the wordings in which the server repeated them whole.
+
+    Where they differ, the first that is an object counts, the repetitions before the pieces and the last one first:
+    vLLM once lost the first brace of the pieces, and had the repetition right (vllm-project/vllm#42683).
+    """
+    joined = join_surrogates("".join(pieces))
+    if not wholes or list(wholes) == [joined]:
+        return _read(joined, pieces)
+    readings = [_read(join_surrogates(whole), [whole]) for whole in reversed(wholes)]
+    if pieces:
+        readings.append(_read(joined, pieces))
+    chosen = next((reading for reading in readings if reading.valid), readings[0])
+    return replace(chosen, differ=len(readings) > 1)
+
+
+def _read(raw: str, pieces: Sequence[str]) -> Arguments:
+    if not raw.strip():
+        return Arguments({}, raw)
+    try:
+        value = parse_object(raw)
+    except ValueError:
+        return _repeated(raw) or _cumulative(pieces) or Arguments(_invalid(raw), raw)
+    if isinstance(value, dict):
+        return Arguments(value, raw)
+    if value is None:
+        return Arguments({}, raw)
+    if isinstance(value, str) and (inner := _object_or_none(value)) is not None:  # vllm-project/vllm#54964
+        return Arguments(inner, value, "the object was encoded twice")
+    return Arguments(_invalid(raw), raw)
+
+
+def _repeated(raw: str) -> Arguments | None:
+    """One object after others that say nothing else: empty ones (Bedrock opens with `{}`), or itself (a summary)."""
+    try:
+        values = parse_values(raw)
+    except ValueError:
+        return None
+    full = list(dropwhile(lambda pair: pair[0] == {}, values)) or values
+    different = {json.dumps(value, sort_keys=True) for value, _ in full}  # `==` would take true for 1
+    if len(values) < 2 or len(different) > 1 or not isinstance(full[0][0], dict):
+        return None
+    repair = "the arguments were repeated whole" if len(full) > 1 else "an empty object came before the arguments"
+    return Arguments(full[0][0], full[0][1], repair)
+
+
+def _cumulative(pieces: Sequence[str]) -> Arguments | None:
+    """Snapshots in place of pieces: each begins with the one before it (lobehub/lobehub#13506)."""
+    texts = [piece for piece in pieces if piece]
+    if len(texts) < 2 or not all(after.startswith(before) for before, after in pairwise(texts)):
+        return None
+    value = _object_or_none(texts[-1])
+    return value if value is None else Arguments(value, texts[-1], "each piece of the arguments repeated those before")
+
+
+def _object_or_none(text: str) -> dict[str, Any] | None:
+    try:
+        value = parse_object(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _invalid(raw: str) -> dict[str, Any]:
+    return {"_raw": raw, "_error": "invalid_json"}

@@ -1,0 +1,215 @@
+"""One answer over the network: attempts until it begins, then its chunks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import anyio
+
+from .decoder import StreamDecoder
+from .errors import APIConnectionError, APIError, APITimeoutError, IncompleteStreamError, StreamfoldError
+from .redaction import redact_error
+from .transport import Exchange, HTTPRequest, retry_delay
+from .types import ProtocolWarning, Reply, StreamChunk, Timing
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Answer", "ChatStream", "Plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that it takes to get one answer.
+
+    Attributes:
+        provider: what errors call it.
+        client: gives the client to send with.
+        decoder: makes a fresh decoder for each attempt.
+        max_retries: how often a request is sent again that failed before its first chunk.
+        changes: what was asked for and is not sent: the reply will say so.
+        secrets: what must never be shown, should the server echo it.
+    """
+
+    provider: str
+    request: HTTPRequest
+    client: Callable[[], httpx.AsyncClient]
+    decoder: Callable[[], StreamDecoder]
+    max_retries: int
+    changes: Sequence[ProtocolWarning] = ()
+    secrets: Sequence[str] = field(default=(), repr=False)
+
+
+class ChatStream:
+    """The chunks of one answer: an async iterator, and a context manager that closes the connection when it is left.
+
+    A bare `async for` is fine too: the connection is closed at the end of the answer, and when the stream is abandoned,
+    as soon as Python lets go of it.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        # The generator must not know this object: when the caller drops it, the generator goes too, and the event
+        # loop's hook for abandoned generators runs its `finally`.
+        self._batches = answer.batches()
+        self._ready: deque[StreamChunk] = deque()
+        self._closed = False
+        self._reading = False
+
+    @property
+    def reply(self) -> Reply:
+        """The whole answer. Raises StreamfoldError before the finished chunk was handed out."""
+        if self._answer.reply is None or self._ready:
+            raise StreamfoldError("there is no reply yet: read the stream to its finished chunk first")
+        return self._answer.reply
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> StreamChunk:
+        while not self._ready:
+            if self._closed:
+                raise StopAsyncIteration
+            if self._reading:
+                raise StreamfoldError("another task is reading this stream: one stream has one reader")
+            self._reading = True
+            try:
+                self._ready.extend(await anext(self._batches))
+            finally:
+                self._reading = False
+        return self._ready.popleft()
+
+    async def aclose(self) -> None:
+        """Closes the connection; it is closed when this returns. From any task, as often as one likes.
+
+        A task that waits for a chunk sees the iteration end.
+        """
+        self._closed = True
+        self._ready.clear()
+        await self._answer.aclose()
+        if not self._reading:
+            await self._batches.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class Answer:
+    """One answer being got: attempts up to its first chunk, then the rest of that attempt.
+
+    Attributes:
+        reply: the whole answer, once its last chunks have been handed out.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._exchange: Exchange | None = None
+        self._began = 0.0
+        self._headers_at: float | None = None
+        self.reply: Reply | None = None
+
+    async def aclose(self) -> None:
+        """Closes the connection; whoever waits for it finds it closed."""
+        if self._exchange is not None:
+            await self._exchange.aclose()
+
+    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+        """The chunks of the answer; those of one network read come together."""
+        self._began = anyio.current_time()
+        try:
+            decoder, batch = await self._begin()
+            first_chunk = self._since_began()
+            while batch:
+                if batch[-1].finished:
+                    self.reply = self._reply(decoder, Timing(self._headers_at, first_chunk, self._since_began()))
+                yield batch
+                batch = [] if decoder.finished else await _next_batch(self._current, decoder)
+            if decoder.finished:
+                await self._current.drain()
+        except APIError as error:
+            raise self._signed(error)  # noqa: B904 - the same error, with the provider's name
+        finally:
+            await self.aclose()
+
+    async def _begin(self) -> tuple[StreamDecoder, list[StreamChunk]]:
+        """Sends the request until an attempt brings a chunk: nothing has been shown, so nothing can be shown twice."""
+        attempt, delay = 0, 0.0
+        while True:
+            exchange = self._exchange = Exchange(self._plan.client(), self._plan.request)
+            decoder = self._plan.decoder()
+            await exchange.wait(delay)
+            try:
+                await exchange.open()
+                self._headers_at = self._since_began()
+                return decoder, await _next_batch(exchange, decoder)
+            except APIError as error:
+                wanted = retry_delay(error, attempt)
+                if wanted is None or attempt >= self._plan.max_retries:
+                    raise
+                delay = wanted
+            await exchange.aclose()
+            attempt += 1
+
+    @property
+    def _current(self) -> Exchange:
+        if self._exchange is None:
+            raise StreamfoldError("nothing was sent yet")
+        return self._exchange
+
+    def _reply(self, decoder: StreamDecoder, timing: Timing) -> Reply:
+        reply = decoder.reply
+        warnings = [*self._plan.changes, *reply.warnings]
+        return replace(reply, request_id=self._current.request_id, timing=timing, warnings=warnings)
+
+    def _since_began(self) -> float:
+        return anyio.current_time() - self._began
+
+    def _signed(self, error: APIError) -> APIError:
+        error.provider = self._plan.provider
+        if self._exchange is not None:
+            error.request_id = error.request_id or self._exchange.request_id
+        redact_error(error, self._plan.secrets)
+        return error
+
+
+async def _next_batch(exchange: Exchange, decoder: StreamDecoder) -> list[StreamChunk]:
+    """Reads until there are chunks. None at all: the stream was closed on our side.
+
+    Raises:
+        APIError: the connection broke, a clock ran out, or the answer went wrong.
+    """
+    events = decoder.events
+    while not decoder.done:
+        try:
+            data = await exchange.read()
+        except APIConnectionError as error:
+            return _broken_off(decoder, error)
+        if data is None:
+            return [] if exchange.closed else decoder.close()
+        chunks = decoder.feed(data)
+        if decoder.events != events:
+            events = decoder.events
+            exchange.event_came()
+        if chunks:
+            return chunks
+    return decoder.close()
+
+
+def _broken_off(decoder: StreamDecoder, error: APIConnectionError) -> list[StreamChunk]:
+    """What is left of an answer whose connection broke: the finished chunk if it was finished, else an error."""
+    try:
+        return decoder.close(interrupted=error.message)
+    except IncompleteStreamError as incomplete:
+        if isinstance(error, APITimeoutError):
+            error.partial = incomplete.partial
+            raise error from error.__cause__
+        raise incomplete from error
