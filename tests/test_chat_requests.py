@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
 
-from streamfold import ConfigError, Message, NamedTool, Tool, ToolCall, assistant, system, tool_result, user
+from streamfold import ConfigError, Message, NamedTool, Tool, ToolCall, assistant, system, tool, tool_result, user
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.request import Request
 
@@ -160,6 +160,32 @@ def test_tool_from_model() -> None:
     assert made.parameters == {
         "type": "object", "properties": {"name": {"title": "Name", "type": "string"}}, "required": ["name"],
     }  # fmt: skip
+
+
+def test_tool_from_function() -> None:
+    """Types and defaults are the schema, the docstring is the description."""
+
+    async def get_weather(city: str, days: int = 1, *, units: Literal["C", "F"] = "C") -> str:
+        """The weather in a city.
+
+        For some days.
+        """
+        return f"{city} {days} {units}"
+
+    made = tool(get_weather)
+    assert (made.name, made.description) == ("get_weather", "The weather in a city.\n\nFor some days.")
+    assert made.parameters == {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "city": {"title": "City", "type": "string"},
+            "days": {"default": 1, "title": "Days", "type": "integer"},
+            "units": {"default": "C", "enum": ["C", "F"], "title": "Units", "type": "string"},
+        },
+        "required": ["city"],
+    }
+    with pytest.raises(ConfigError, match="can't be given by name"):
+        tool(lambda *args: args)
 
 
 def test_callers_objects_are_left_alone() -> None:

@@ -32,7 +32,7 @@ from .errors import (
     UpstreamError,
 )
 from .messages import Message, assistant, system, tool_result, user
-from .tools import AllowedTools, NamedTool, Tool, ToolChoice
+from .tools import AllowedTools, NamedTool, Tool, ToolChoice, tool
 from .types import (
     FinishReason,
     Limits,
@@ -87,6 +87,7 @@ __all__ = [
     "Usage",
     "assistant",
     "system",
+    "tool",
     "tool_result",
     "user",
 ]

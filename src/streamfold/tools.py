@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from inspect import Parameter, getdoc, signature
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_type_hints
 
 from .errors import ConfigError
 
@@ -20,6 +21,7 @@ __all__ = [
     "ToolLike",
     "read_tool",
     "read_tool_choice",
+    "tool",
 ]
 
 
@@ -40,6 +42,27 @@ class Tool:
         schema.pop("title", None)
         found = schema.pop("description", "")
         return cls(name or model.__name__, found if description is None else description, schema)
+
+
+def tool(function: Callable[..., Any]) -> Tool:
+    """A tool from a typed function: its name, its docstring as the description, its parameters as the arguments.
+
+    A parameter without a default is required; a parameter without a type takes anything.
+
+    Raises:
+        ConfigError: a parameter can't be told by name (`*args`, `**kwargs`, positional only).
+    """
+    from pydantic import ConfigDict, create_model
+
+    fields: dict[str, Any] = {}
+    hints = get_type_hints(function, include_extras=True)
+    for parameter in signature(function).parameters.values():
+        if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
+            raise ConfigError(f"{function.__name__}: the parameter {parameter} can't be given by name, as models do")
+        default = ... if parameter.default is Parameter.empty else parameter.default
+        fields[parameter.name] = (hints.get(parameter.name, Any), default)
+    model = create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+    return Tool.from_model(model, description=getdoc(function) or "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from streamfold import (
     Usage,
     assistant,
     system,
+    tool,
     tool_result,
     user,
 )
@@ -36,8 +37,14 @@ class Weather(BaseModel):
     city: str
 
 
+def get_time(zone: str) -> str:
+    return zone
+
+
 async def stream(provider: Provider) -> None:
-    chat = provider.chat_stream("Hello", [Tool.from_model(Weather)], tool_choice=NamedTool("Weather"), temperature=0.5)
+    chat = provider.chat_stream(
+        "Hello", [Tool.from_model(Weather), tool(get_time)], tool_choice=NamedTool("Weather"), temperature=0.5
+    )
     assert_type(chat, ChatStream)
     async with chat as stream:
         async for chunk in stream:
