@@ -88,6 +88,17 @@ def test_a_known_item_counts_before_the_index():
     ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
 
 
+@pytest.mark.parametrize("heads", [("fc_0", "fc_1"), ("fc", "fc")], ids=["ids of their own", "one id for both"])
+def test_an_index_counts_where_items_say_nothing(heads):
+    """One item's id on the pieces of every call, or on two heads, tells nothing: the index does."""
+    assert sort(
+        Call(0, "a", "f", item=heads[0]),
+        Call(1, "b", "g", item=heads[1]),
+        Call(0, arguments='{"x":1}', item="fc"),
+        Call(1, arguments='{"y":2}', item="fc"),
+    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
+
+
 def test_an_index_counts_where_items_are_drawn_anew():
     """GitHub's Copilot gives an item another id in each event: the index holds."""
     assert sort(

@@ -39,29 +39,33 @@ class Arguments:
         return self.value != _invalid(self.raw)
 
 
-def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = ()) -> Arguments:
+def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair: bool = True) -> Arguments:
     """The arguments of a call from its pieces, and from the wordings in which the server repeated them whole.
 
     Where they differ, the first that is an object counts, the repetitions before the pieces and the last one first:
     vLLM once lost the first brace of the pieces, and had the repetition right (vllm-project/vllm#42683).
+
+    Args:
+        repair: whether damage that servers do is mended. What the model wrote into its text no server has touched.
     """
     joined = join_surrogates("".join(pieces))
     if not wholes or list(wholes) == [joined]:
         return _read(joined, pieces)
-    readings = [_read(join_surrogates(whole), [whole]) for whole in reversed(wholes)]
+    readings = [_read(join_surrogates(whole), [whole], repair=repair) for whole in reversed(wholes)]
     if pieces:
         readings.append(_read(joined, pieces))
     chosen = next((reading for reading in readings if reading.valid), readings[0])
     return replace(chosen, differ=len(readings) > 1)
 
 
-def _read(raw: str, pieces: Sequence[str]) -> Arguments:
+def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> Arguments:
     if not raw.strip():
         return Arguments({}, raw)
     try:
         value = parse_object(raw)
     except ValueError:
-        return _repeated(raw) or _cumulative(pieces) or Arguments(_invalid(raw), raw)
+        mended = (_repeated(raw) or _cumulative(pieces)) if repair else None
+        return mended or Arguments(_invalid(raw), raw)
     if isinstance(value, dict):
         return Arguments(value, raw)
     if value is None:

@@ -50,6 +50,7 @@ class OpenCall:
         pieces: the arguments' text so far, in the pieces in which it came.
         wholes: the arguments' text as the server repeated it whole, each wording once, the last three.
         size: characters in the pieces.
+        markup: the model wrote it into its text.
     """
 
     number: int
@@ -59,6 +60,7 @@ class OpenCall:
     pieces: list[str] = field(default_factory=list)
     wholes: list[str] = field(default_factory=list)
     size: int = 0
+    markup: bool = False
     extra: dict[str, Any] | None = None
 
     @property
@@ -79,7 +81,7 @@ class Calls:
         self._limits = limits or Limits()
         self._opened: list[OpenCall] = []
         self._by_index: dict[int, OpenCall] = {}
-        self._by_item: dict[str, OpenCall] = {}
+        self._by_item: dict[str, OpenCall | None] = {}  # None: two calls have it, so that it tells nothing
 
     def __bool__(self) -> bool:
         return bool(self._opened)
@@ -123,8 +125,9 @@ class Calls:
     def _add(self, call: OpenCall, part: Call) -> None:
         if part.index is not None:
             self._by_index[part.index] = call  # also for a tail under another index than its head
-        if part.item:
-            self._by_item[part.item] = call
+        if part.item and (part.id or part.name):  # what a tail says counts less than where its head was
+            self._by_item[part.item] = call if self._by_item.get(part.item, call) is call else None
+        call.markup = call.markup or part.markup
         if part.id and not call.id:
             call.id = part.id
         if part.name:

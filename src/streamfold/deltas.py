@@ -39,11 +39,13 @@ class Part(NamedTuple):
         output: the position of the item among those of the answer, if the server sent it.
         item: the id of the item, if the server sent it.
         number: the position of the part inside the item.
+        told: how a reasoning is told, where a server may tell the same one twice: as a summary, and in full.
     """
 
     output: int | None = None
     item: str | None = None
     number: int = 0
+    told: str = ""
 
 
 @dataclass(slots=True)
@@ -84,6 +86,7 @@ class Call:
         whole: `arguments` is all of the text, and says more than the pieces that came before.
         extra: other members of the entry that the provider wants back.
         item: the id of the item that is the call, on the wire that has such ids beside the call's own.
+        markup: the model wrote the call into its text, where calls have no ids.
     """
 
     index: int | None = None
@@ -93,6 +96,7 @@ class Call:
     whole: bool = False
     extra: dict[str, Any] | None = None
     item: str | None = None
+    markup: bool = False
 
 
 @dataclass(slots=True)
@@ -116,9 +120,9 @@ class Extra:
 
 @dataclass(slots=True)
 class Sequence:
-    """The number of the event, on the wire that numbers them. First of the event's deltas."""
+    """The number of the event, on the wire that numbers them, or None if it has none. First of the event's deltas."""
 
-    number: int
+    number: int | None
 
 
 @dataclass(slots=True)

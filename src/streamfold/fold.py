@@ -222,7 +222,7 @@ class Fold:
         if reason not in ("length", "content_filter"):
             self._check_choice([call.name for call in calls])
         reply = self.partial()
-        if reason == "stop" and not reply.text and not reply.refusal:
+        if reason == "stop" and not (reply.text or reply.refusal or reply.extras):
             self.warn("empty_answer", "the answer has neither text nor tool calls")
         reply.tool_calls = calls
         reply.finish_reason = reason
@@ -258,14 +258,14 @@ class Fold:
 
     def _tool_call(self, call: OpenCall, seen: set[str], taken: set[str]) -> ToolCall:
         call_id = call.id
-        if not call_id:
+        if not call_id and not call.markup:
             self.warn("missing_id", f"{call.name} came without an id")
-        elif call_id in seen:
+        elif call_id and call_id in seen:
             self.warn("duplicate_id", f"{call_id!r} stands for two calls; the call of {call.name} was given a fresh id")
         if not call_id or call_id in seen:
             call_id = self._fresh_id(call, taken)
         seen.add(call_id)
-        read = read_arguments(call.pieces, call.wholes)
+        read = read_arguments(call.pieces, call.wholes, repair=not call.markup)
         if read.differ:
             self.warn("arguments_mismatch", f"{call.name}: the arguments as pieces and as a whole differ")
         if read.repair:

@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 from .deltas import Delta, Part, Reasoning, Refusal, Sequence, Text, Warn
+from .jsontext import join_surrogates
 
 __all__ = ["Parts", "Resumption"]
 
@@ -19,13 +20,15 @@ PartedDelta = Text | Reasoning | Refusal
 
 @dataclass(slots=True, eq=False)
 class _Shown:
-    """What has been shown of one part."""
+    """What has been shown of one part, and whether its whole has come."""
 
     pieces: list[str] = field(default_factory=list)
+    ended: bool = False
 
     @property
     def text(self) -> str:
-        return "".join(self.pieces)
+        # Joined as `fold.py` joins it: the halves of a character may have come in two pieces (fixtures/aimock).
+        return join_surrogates("".join(self.pieces))
 
 
 class Parts:
@@ -34,67 +37,106 @@ class Parts:
     def __init__(self) -> None:
         self._parts: dict[Hashable, _Shown] = {}
         self._all: dict[type[PartedDelta], _Shown] = {}
+        self._last: dict[type[PartedDelta], _Shown] = {}
+        self._nameless: dict[type[PartedDelta], _Shown] = {}
+        self._told: dict[Hashable, str] = {}
 
     def feed(self, delta: PartedDelta) -> list[Delta]:
-        """What is to be shown for this delta: itself, the part of it that is new, a warning, or nothing."""
-        whole_answer = self._all.setdefault(type(delta), _Shown())
-        shown = self._find(type(delta), delta.part) if delta.part else whole_answer
-        out: list[Delta] = []
-        if delta.whole:
-            before = shown.text
-            if not delta.text.startswith(before):
-                return [
-                    Warn(
-                        "text_mismatch", f"the pieces of a text and its whole differ: {_difference(before, delta.text)}"
-                    )
-                ]
-            if delta.text == before:
-                return []
-            if before:
-                out.append(Warn("text_mismatch", "the end of a text came only with its whole"))
-            delta = replace(delta, text=delta.text[len(before) :], whole=False)
-        shown.pieces.append(delta.text)
-        if shown is not whole_answer:
-            whole_answer.pieces.append(delta.text)
-        return [*out, delta]
+        """What is to be shown for this delta: itself, the part of it that is new, a warning, or nothing.
 
-    def _find(self, kind: type[PartedDelta], part: Part) -> _Shown:
+        The whole of the answer is compared first, because it needs no names of parts. If it is what was shown, wholes
+        of parts after it say nothing more; else they tell which parts were not shown at all.
+        """
+        kind, part = type(delta), delta.part
+        answer = self._all.setdefault(kind, _Shown())
+        if part and delta.whole and answer.ended:
+            return []
+        if part and part.told and delta.text and self._is_retold(part):
+            return []
+        shown = self._find(kind, part, delta.whole) if part else answer
+        if not delta.whole:
+            return self._show(delta, shown, answer)
+        before, whole = shown.text, join_surrogates(delta.text)
+        shown.ended = whole.startswith(before) or part is not None
+        if whole == before:
+            return []
+        new = replace(delta, text=whole[len(before) :], whole=False)
+        if not before:
+            return self._show(new, shown, answer)
+        if whole.startswith(before) and shown in (answer, self._last.get(kind)):
+            late = Warn("text_mismatch", "the end of a text came only with its whole")
+            return [late, *self._show(new, shown, answer)]
+        return [Warn("text_mismatch", f"the pieces of a text and its whole differ: {_difference(before, whole)}")]
+
+    def _show(self, delta: PartedDelta, shown: _Shown, answer: _Shown) -> list[Delta]:
+        shown.pieces.append(delta.text)
+        if shown is not answer:
+            answer.pieces.append(delta.text)
+            self._last[type(delta)] = shown
+        return [delta]
+
+    def _find(self, kind: type[PartedDelta], part: Part, whole: bool) -> _Shown:
         """The part by the position of its item, else by the item's id.
 
         Both are known to fail: GitHub's Copilot draws another id for each event, llama.cpp sends no position, and
-        transformers repeats a whole item at another position.
+        transformers repeats a whole item at another position. Pieces that have neither belong to one part until a
+        whole ends it; if that whole says where it belongs, they belonged there.
         """
-        output, item, number = part
+        output, item, number, _ = part
         keys: list[Hashable] = []
         if output is not None:
             keys.append((kind, "output", output, number))
         if item:
             keys.append((kind, "item", item, number))
-        found = next((self._parts[key] for key in keys if key in self._parts), None) or _Shown()
+        found = next((self._parts[key] for key in keys if key in self._parts), None)
+        if found is None and (whole or not keys):
+            found = self._nameless.pop(kind, None)
+            if found and found.ended and not whole:
+                found = None
+        found = found or _Shown()
         for key in keys:
             self._parts[key] = found
+        if not keys:
+            self._nameless[kind] = found
         return found
+
+    def _is_retold(self, part: Part) -> bool:
+        """Whether this is the reasoning of an item once more, told in another way than the one that is shown."""
+        keys: list[Hashable] = [("output", part.output)] if part.output is not None else []
+        keys += [("item", part.item)] if part.item else []
+        told = next((self._told[key] for key in keys if key in self._told), part.told)
+        for key in keys:
+            self._told.setdefault(key, told)
+        return told != part.told
 
 
 class Resumption:
     """Tells an event that was sent again, as when a stream is resumed, from the next one.
 
-    A number that does not rise proves nothing by itself: some gateways number at random. Only an event that is the same
-    to the byte as an earlier one of its number is taken for a repetition.
+    A number that does not rise proves nothing by itself: some gateways number at random, or give every event the same
+    number. Only an event that is the same to the byte as an earlier one of its number is taken for a repetition. A gap
+    is one where every event has a number: the litellm proxy puts them on some (fixtures/litellm).
     """
 
     def __init__(self) -> None:
         self._last: int | None = None
         self._seen: dict[int, int] = {}
+        self._constant = False  # all events have the same number, which says nothing
+        self._partial = False
 
     def feed(self, sequence: Sequence, data: str) -> Warn | None:
         """A warning `repeated_event` if the event is to be skipped, `missing_event` if others are missing before it."""
         number, last, fingerprint = sequence.number, self._last, hash(data)
-        if self._seen.get(number) == fingerprint:
+        if number is None:
+            self._partial = True
+            return None
+        if len(self._seen) == 1 and self._seen.get(number, fingerprint) != fingerprint:
+            self._constant = True
+        if self._seen.get(number) == fingerprint and not self._constant:
             return Warn("repeated_event", "events came again and were skipped")
         self._seen[number] = fingerprint
         self._last = number if last is None else max(last, number)
-        if last is not None and number > last + 1:
+        if last is not None and number > last + 1 and not self._partial:
             return Warn("missing_event", f"events {last + 1} to {number - 1} are missing")
         return None
 

@@ -144,8 +144,10 @@ def read_profile(spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | N
         name = written.pop("profile", None)
         base = _from_catalogue(name) if name else {}
         where = f"provider {written.get('name') or name or 'custom'!r}"
+    written.update({key: value for key, value in (overrides or {}).items() if value is not None})
+    if written.get("adapter", base.get("adapter", "chat")) != base.get("adapter", "chat"):
+        base.pop("quirks", None)  # they are of the adapter that the catalogue names
     values = {**base, **written}
-    values.update({key: value for key, value in (overrides or {}).items() if value is not None})
     return _validated(values, where)
 
 

@@ -89,6 +89,8 @@ def read_messages(messages: Messages) -> tuple[MessageLike, ...]:
     if not read:
         raise ConfigError("messages is empty: there is nothing to answer")
     for position, message in enumerate(read):
-        if not isinstance(message, Message) and not (isinstance(message, Mapping) and message.get("role")):
+        # Items of the Responses API that are no messages have a type instead.
+        is_dict = isinstance(message, Mapping) and (message.get("role") or message.get("type"))
+        if not isinstance(message, Message) and not is_dict:
             raise ConfigError(f"messages[{position}] is neither a Message nor a dict with a role: {message!r}")
     return read

@@ -37,6 +37,7 @@ WarningCode = Literal[
     "error_after_finish",  # an error was reported when the answer was already finished
     "truncated_event",  # the last event was cut in two; it held nothing that was needed
     "late_content",  # text or calls came after a finish reason
+    "leaked_markup",  # the text has tool calls in it that a dialect would have read; the detail names it
     "empty_answer",  # finished in order, with neither text nor calls
     # tool calls
     "calls_dropped",  # calls were in the stream and are not handed out; the detail says which and why
@@ -47,6 +48,8 @@ WarningCode = Literal[
     "repaired_arguments",  # the arguments were damaged in a known way; the detail names the repair
     "arguments_mismatch",  # the pieces of the arguments and their repetition as a whole differ
     "tool_choice_unmet",  # the request demanded a call, and none came
+    "unfinished_markup",  # the answer ended inside a tool call that the model wrote into its text
+    "markup_dropped",  # tool calls that the model wrote into its text are not handed out; the detail says why
     # the request
     "forced_choice_dropped",  # the model takes no forced choice while it thinks; "auto" was sent
     "option_dropped",  # the server fixes this option, and refuses to be told a value

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["Adapter", "find_adapter"]
 
 # Imported when asked for.
-_BUILT_IN = {"chat": "streamfold.adapters.chat:ChatAdapter", "kimi": "streamfold.adapters.kimi:KimiAdapter"}
+_BUILT_IN = {
+    "chat": "streamfold.adapters.chat:ChatAdapter",
+    "kimi": "streamfold.adapters.kimi:KimiAdapter",
+    "responses": "streamfold.adapters.responses:ResponsesAdapter",
+}
 
 
 @runtime_checkable

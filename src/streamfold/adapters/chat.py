@@ -8,17 +8,17 @@ be *sent* are `ChatQuirks`.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..deltas import Call, Delta, Done, Extra, Failure, Finish, Meta, Reasoning, Refusal, Text, Usage, Warn
 from ..errors import ConfigError, error_info
-from ..jsontext import join_surrogates, parse_event, without_surrogates
+from ..jsontext import parse_event
 from ..messages import Message, MessageLike
 from ..tools import AllowedTools, NamedTool, ReadToolChoice, Tool
 from ..types import FinishReason, ProtocolWarning
+from .values import ERROR_KEYS, count, index, is_done, keep, word
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -89,6 +89,8 @@ class ChatAdapter:
 
     def _message(self, message: MessageLike) -> dict[str, Any]:
         if not isinstance(message, Message):
+            if not message.get("role"):
+                raise ConfigError(f"an item of the Responses API can't be sent to this provider: {dict(message)!r}")
             return dict(message)
         if message.partial and not self.takes_partial:
             raise ConfigError("a partial assistant message can't be sent: this provider continues no text")
@@ -149,7 +151,7 @@ class ChatAdapter:
         data = event.data
         if not data or data.isspace():
             return [Failure(error_info(None))] if event.event == "error" else []
-        if _is_done(data):
+        if is_done(data):
             return [Done()]
         out: list[Delta] = []
         for payload in self._payloads(data, out, failed=event.event == "error"):
@@ -179,7 +181,7 @@ class ChatAdapter:
                 raise
         # Zhipu's older servers put no blank line between events, so that their payloads arrive as lines of one event.
         # Pretty-printed JSON parsed above; here each line must be a payload of its own.
-        payloads = [Done() if _is_done(line) else parse_event(line) for line in data.split("\n") if line.strip()]
+        payloads = [Done() if is_done(line) else parse_event(line) for line in data.split("\n") if line.strip()]
         out.append(Warn("unseparated_events", "several payloads came without a blank line between them"))
         yield from payloads
 
@@ -189,7 +191,7 @@ class ChatAdapter:
                 raise ValueError(f"a JSON object was expected, not {type(chunk).__name__}")
             out.append(Failure(error_info(chunk), chunk))
             return
-        out.append(Meta(_text(chunk.get("id")), _text(chunk.get("model")), chunk.get("created")))
+        out.append(Meta(word(chunk.get("id")), word(chunk.get("model")), chunk.get("created")))
         usage = _object(chunk.get("usage"))
         finish: str | None = None
         failure = self._failure(chunk)
@@ -199,7 +201,7 @@ class ChatAdapter:
         for choice in choices:
             if not isinstance(choice, dict):
                 raise ValueError(f"a choice must be an object, not {choice!r}")
-            if number := _index(choice.get("index")):
+            if number := index(choice.get("index")):
                 out.append(
                     Warn("extra_choice", f"choice {number} was sent and is ignored: one stream carries one answer")
                 )
@@ -239,7 +241,7 @@ class ChatAdapter:
             return Failure(error_info(error if isinstance(error, Mapping) else chunk), chunk)
         if chunk.get("object") == "error":  # older vLLM: the chunk is the error
             return Failure(error_info(chunk), chunk)
-        if not chunk.get("choices") and any(chunk.get(key) for key in _ERROR_KEYS):
+        if not chunk.get("choices") and any(chunk.get(key) for key in ERROR_KEYS):
             return Failure(error_info(chunk), chunk)
         base = chunk.get("base_resp")  # MiniMax: a status of its own beside the choices, 0 when all is well
         if isinstance(base, dict) and base.get("status_code"):
@@ -267,7 +269,7 @@ class ChatAdapter:
         for name in ("annotations", "audio", "reasoning_details"):
             value = delta.get(name)
             for item in value if isinstance(value, list) else [value] if value else ():
-                out.append(Extra(name, without_surrogates(item)))
+                out.append(Extra(name, keep(item)))
 
     def _reasoning(self, delta: dict[str, Any], out: list[Delta]) -> None:
         # Servers that send two of these send the same text in both.
@@ -300,9 +302,9 @@ class ChatAdapter:
         )  # Gemini refuses the next turn without it: ai.google.dev, thought signatures
         out.append(
             Call(
-                _index(entry.get("index")),
-                _text(entry.get("id")),
-                _text(function.get("name")),
+                index(entry.get("index")),
+                word(entry.get("id")),
+                word(function.get("name")),
                 arguments or "",
                 extra={"extra_content": signature} if signature else None,
             )
@@ -312,14 +314,14 @@ class ChatAdapter:
         prompt = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
         completion = usage.get("completion_tokens_details") or usage.get("output_tokens_details") or {}
         return Usage(
-            input_tokens=_first(usage, "prompt_tokens", "input_tokens"),
-            output_tokens=_first(usage, "completion_tokens", "output_tokens"),
-            total_tokens=_first(usage, "total_tokens"),
+            input_tokens=count(usage, "prompt_tokens", "input_tokens"),
+            output_tokens=count(usage, "completion_tokens", "output_tokens"),
+            total_tokens=count(usage, "total_tokens"),
             # In the details (OpenAI), on top (Moonshot), or under a name of its own (DeepSeek).
-            cached_tokens=_first(
+            cached_tokens=count(
                 {**usage, **(prompt if isinstance(prompt, dict) else {})}, "cached_tokens", "prompt_cache_hit_tokens"
             ),
-            reasoning_tokens=_first(
+            reasoning_tokens=count(
                 {**usage, **(completion if isinstance(completion, dict) else {})}, "reasoning_tokens"
             ),
             raw=usage,
@@ -352,15 +354,6 @@ _FINISH_REASONS: dict[str, FinishReason | Literal["error"]] = {
 }
 
 
-# Where servers put the words of an error that is not under `error`, if the chunk has no choices.
-_ERROR_KEYS = ("message", "msg", "detail", "error_message", "error_msg", "errors")
-
-
-def _is_done(data: str) -> bool:
-    # `[DONE]`, and as seen on other wires `[done]`, `"[DONE]"`, with blanks around.
-    return data[0] != "{" and data.strip().strip('"').upper() == "[DONE]"
-
-
 def _parts(content: Any, out: list[Delta]) -> None:
     """Content as a list of parts: Mistral's reasoning models, with the reasoning among them."""
     for part in content if isinstance(content, list) else [content]:
@@ -377,33 +370,8 @@ def _parts(content: Any, out: list[Delta]) -> None:
             case {"text": str(text)}:
                 out.append(Text(text))
             case dict():
-                out.append(Extra("content", without_surrogates(part)))
-
-
-def _index(value: Any) -> int | None:
-    """The number of a call or choice. A string or a float is read; a negative one, or anything else, is none."""
-    if isinstance(value, str):
-        value = int(value) if value.isdecimal() else None
-    elif isinstance(value, float):
-        value = int(value) if value.is_integer() else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, str):
-        return join_surrogates(value) or None
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+                out.append(Extra("content", keep(part)))
 
 
 def _object(value: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and value else None
-
-
-def _first(numbers: dict[str, Any], *names: str) -> int | None:
-    for name in names:
-        value = numbers.get(name)
-        if isinstance(value, float) and math.isfinite(value):
-            value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    return None

@@ -1,0 +1,178 @@
+"""Events of the Responses API to deltas. Nearly everything is said twice: `parts.py` and `calls.py` compare.
+
+https://platform.openai.com/docs/api-reference/responses-streaming lists the events. Those that are not named here say
+nothing that is not repeated elsewhere: the progress of hosted tools, and items and parts that begin and are empty yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...deltas import Call, Delta, Done, Extra, Failure, Part, Reasoning, Refusal, Sequence, Text
+from ...errors import ErrorInfo, error_info
+from ...jsontext import parse_event, parse_object
+from ..values import ERROR_KEYS, index, is_done, keep, word
+from .output import (
+    UNFINISHED,
+    arguments_text,
+    as_object,
+    function_call,
+    item_done,
+    part_text,
+    response_meta,
+    said_text,
+    whole_response,
+)
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+__all__ = ["EventReader"]
+
+
+class _TextEvent(NamedTuple):
+    """An event that has a text: what kind of text, under which members, and whether it is all of its part."""
+
+    kind: type[Text] | type[Reasoning] | type[Refusal]
+    member: str
+    number: str = "content_index"
+    whole: bool = False
+    told: str = ""
+
+
+_TEXTS = {
+    "output_text.delta": _TextEvent(Text, "delta"),
+    "output_text.done": _TextEvent(Text, "text", whole=True),
+    "refusal.delta": _TextEvent(Refusal, "delta"),
+    "refusal.done": _TextEvent(Refusal, "refusal", whole=True),
+    "reasoning_summary_text.delta": _TextEvent(Reasoning, "delta", "summary_index", told="summary"),
+    "reasoning_summary_text.done": _TextEvent(Reasoning, "text", "summary_index", whole=True, told="summary"),
+    "reasoning_text.delta": _TextEvent(Reasoning, "delta", told="text"),
+    "reasoning_text.done": _TextEvent(Reasoning, "text", whole=True, told="text"),
+    # Not OpenAI's: gateways that follow https://www.openresponses.org
+    "reasoning.delta": _TextEvent(Reasoning, "delta", told="other"),
+    "reasoning.done": _TextEvent(Reasoning, "text", whole=True, told="other"),
+}
+_LAST = ("completed", "incomplete", "failed", "cancelled", "done")  # the last two are not OpenAI's, but gateways'
+
+
+class EventReader:
+    """The half of the adapter that reads answers."""
+
+    def decode(self, event: ServerSentEvent) -> list[Delta]:
+        """The facts of one event. Raises ValueError if it is not an event of this format."""
+        data, failed = event.data, event.event == "error"
+        if not data or data.isspace():
+            return [Failure(error_info(None))] if failed else []
+        if is_done(data):  # not OpenAI's: OpenRouter and the litellm proxy send it (fixtures/litellm)
+            return [Done()]
+        try:
+            payload = parse_event(data)
+        except ValueError:
+            if not failed:
+                raise
+            payload = data  # `event: error` with plain words
+        if not isinstance(payload, dict):
+            if not failed and not isinstance(payload, list):
+                raise ValueError(f"a JSON object was expected, not {type(payload).__name__}")
+            return [Failure(error_info(payload), payload)]
+        out: list[Delta] = [Sequence(index(payload.get("sequence_number")))]
+        # The `event:` line only repeats the type, where it is sent at all; where the two differ, the type is right.
+        kind = payload.get("type")
+        if isinstance(kind, str) and kind.startswith("response.") and not kind.endswith("error"):
+            self._event(kind[9:], payload, out)
+        elif failed or _is_error(payload):
+            out.append(_failure(payload))
+        elif not kind and payload.get("object") == "response":
+            whole_response(payload, "", out)
+        elif not kind and "choices" in payload:
+            raise ValueError("this is Chat Completions, the adapter 'chat'")
+        return out
+
+    def decode_body(self, body: Any) -> list[Delta]:
+        """The facts of a whole response, or of an error, that came as plain JSON. Raises ValueError for neither."""
+        if isinstance(body, dict) and (body.get("object") == "response" or isinstance(body.get("output"), list)):
+            out: list[Delta] = []
+            whole_response(body, "", out)
+            if body.get("status") in UNFINISHED:  # it goes on in the background
+                out.append(Failure(ErrorInfo(f"the response is not finished: its status is {body['status']}"), body))
+            return out if isinstance(out[-1], Done) else [*out, Done()]
+        if isinstance(body, dict) and "choices" in body and not _is_error(body):
+            raise ValueError("this is Chat Completions, the adapter 'chat'")
+        return [_failure(body)]
+
+    def _event(self, name: str, payload: dict[str, Any], out: list[Delta]) -> None:
+        if (read := _TEXTS.get(name)) is not None:
+            if said := said_text(payload.get(read.member)):
+                out.append(read.kind(said, _place(payload, read.number, read.told), read.whole))
+            return
+        item, response = as_object(payload.get("item")), as_object(payload.get("response"))
+        match name:
+            case "function_call_arguments.delta":
+                out.append(_arguments(payload, "delta", out))
+            case "function_call_arguments.done":
+                out.append(_arguments(payload, "arguments", out))
+            case "output_item.added" if item.get("type") == "function_call":
+                out.append(_begun(item, index(payload.get("output_index")), out))
+            case "output_item.done" if item:
+                item_done(item, index(payload.get("output_index")), out)
+            case "content_part.done" | "reasoning_summary_part.done":
+                place = _place(payload, "content_index" if name == "content_part.done" else "summary_index")
+                text = part_text(as_object(payload.get("part")), place)
+                out += [text] if text else []
+            case "output_text.annotation.added" if payload.get("annotation"):
+                out.append(Extra("annotations", keep(payload["annotation"])))
+            case "audio.delta":
+                out.append(Extra("audio", {"data": keep(payload.get("delta"))}))
+            case "audio.transcript.delta":
+                out.append(Extra("audio", {"transcript": keep(payload.get("delta"))}))
+            case "created" | "queued" | "in_progress":
+                out.append(response_meta(response))
+            case _ if name in _LAST:
+                whole_response(response or payload, name, out)
+
+
+def _place(payload: dict[str, Any], number: str, told: str = "") -> Part:
+    """Where a text belongs. llama.cpp sends the item's id and no position (fixtures/llamacpp)."""
+    return Part(index(payload.get("output_index")), word(payload.get("item_id")), index(payload.get(number)) or 0, told)
+
+
+def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
+    """A call that begins. Some servers have arguments here: all of them, which come again, or their first piece.
+
+    Others have an empty object that is still to be filled. It must never be taken for all of the arguments.
+    """
+    if item.get("arguments") in ("{}", {}):
+        item = {**item, "arguments": ""}
+    call = function_call(item, output, out)
+    try:
+        call.whole = not call.arguments or isinstance(parse_object(call.arguments), dict)
+    except ValueError:
+        call.whole = False
+    return call
+
+
+def _arguments(payload: dict[str, Any], member: str, out: list[Delta]) -> Call:
+    return Call(
+        index(payload.get("output_index")),
+        word(payload.get("call_id")),  # not OpenAI's: DeepSeek instead of the item's id (lidge-jun/opencodex#1361)
+        word(payload.get("name")),  # OpenRouter and transformers, when the arguments are done
+        arguments_text(payload.get(member), out),
+        whole=member == "arguments",
+        item=word(payload.get("item_id")),
+    )
+
+
+def _is_error(payload: dict[str, Any]) -> bool:
+    kind = payload.get("type")
+    if payload.get("error") or (isinstance(kind, str) and kind.endswith("error")):
+        return True
+    return not kind and any(payload.get(key) for key in ERROR_KEYS)
+
+
+def _failure(payload: Any) -> Failure:
+    """An error as an event, flat as OpenAI documents it or under `error` as it sends it, or as a body."""
+    told = payload
+    if isinstance(payload, dict) and payload.get("type") in ("error", "response.error"):  # the type of the event
+        told = {name: value for name, value in payload.items() if name != "type"}
+    return Failure(error_info(told), payload)

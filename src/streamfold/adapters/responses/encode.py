@@ -1,0 +1,159 @@
+"""Requests of the Responses API: the conversation as a flat list of items, sent whole each time.
+
+https://platform.openai.com/docs/api-reference/responses/create is the format. By default nothing is left with the
+provider: `store` is false, and reasoning comes back encrypted, to be sent again with the next request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ConfigError
+from ...messages import MessageLike
+from ...tools import AllowedTools, NamedTool, ReadToolChoice, Tool
+from .items import is_item, message_items, read_message
+
+if TYPE_CHECKING:
+    from ...request import Options, Request
+
+__all__ = ["RequestWriter", "ResponsesQuirks"]
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesQuirks:
+    """What differs between servers in the request.
+
+    Attributes:
+        store: sent as `store`. None leaves it out: OpenAI then keeps the response for 30 days.
+        encrypted_reasoning: whether encrypted reasoning is asked for when nothing is stored. Never of OpenAI's models
+            that do not reason, which answer "Encrypted content is not supported with this model".
+        system_as_instructions: the system messages that open the conversation become `instructions`, for servers that
+            want them there. Otherwise they are input items like all others, because so each keeps its role and its
+            place, and because OpenAI does not carry `instructions` over to the next response of a stored conversation.
+    """
+
+    store: bool | None = False
+    encrypted_reasoning: bool = True
+    system_as_instructions: bool = False
+
+
+# Each of them lets the provider go on with what it has kept.
+_NEED_STORE = ("previous_response_id", "conversation", "background")
+
+
+_NEVER_REASONS = re.compile(r"(?:.*/)?(?:gpt-3|gpt-4|chatgpt-4o)")
+
+
+class RequestWriter:
+    """The half of the adapter that writes requests."""
+
+    quirks: ResponsesQuirks
+
+    def encode(self, request: Request) -> dict[str, Any]:
+        """The JSON body for a streamed answer. Raises ConfigError for what this wire can't carry."""
+        options = request.options
+        for name in ("stop", "seed"):
+            if getattr(options, name) is not None:
+                raise ConfigError(f"the Responses API has no {name!r}: leave the option out, or use the adapter 'chat'")
+        store = self._store(options)
+        instructions, messages = self._instructions(request.messages)
+        body: dict[str, Any] = {
+            "model": request.model,
+            "input": [item for at, message in messages for item in self._message(message, at, store is not False)],
+            "stream": True,
+        }
+        if request.tools:
+            body["tools"] = [self._tool(tool) for tool in request.tools]
+            body["tool_choice"] = self._tool_choice(request.tool_choice)
+        said = {
+            "instructions": instructions,
+            "temperature": options.temperature,
+            "top_p": options.top_p,
+            "max_output_tokens": options.max_output_tokens,
+            "parallel_tool_calls": options.parallel_tool_calls,
+            "reasoning": {"effort": options.reasoning_effort} if options.reasoning_effort else None,
+            "text": self._text(options.response_format),
+            "store": store,
+            "include": ["reasoning.encrypted_content"] if store is False and self._encrypts(request.model) else None,
+        }
+        body.update({name: value for name, value in said.items() if value is not None})
+        for name, value in options.extra_body.items():
+            # `{"reasoning": {"summary": "auto"}}` is no reason to drop the effort.
+            mix = name in ("reasoning", "text") and name in body and isinstance(value, Mapping)
+            body[name] = {**body[name], **value} if mix else value
+        return body
+
+    def _encrypts(self, model: str) -> bool:
+        return self.quirks.encrypted_reasoning and not _NEVER_REASONS.match(model)
+
+    def _store(self, options: Options) -> bool | None:
+        if "store" in options.extra_body:
+            wanted: bool | None = options.extra_body["store"]
+            return wanted
+        return None if any(options.extra_body.get(name) for name in _NEED_STORE) else self.quirks.store
+
+    def _instructions(self, messages: Sequence[MessageLike]) -> tuple[str | None, list[tuple[int, MessageLike]]]:
+        """What goes into `instructions`, and the other messages, each with its position."""
+        numbered = list(enumerate(messages))
+        if not self.quirks.system_as_instructions:
+            return None, numbered
+        texts = list(_opening_texts(numbered))
+        return "\n\n".join(texts) or None, numbered[len(texts) :]
+
+    def _message(self, message: MessageLike, position: int, stored: bool) -> Iterator[dict[str, Any]]:
+        if is_item(message):
+            yield {"type": "message", **message}  # type: ignore[dict-item]
+        else:
+            yield from message_items(read_message(message, position), position, stored=stored)
+
+    def _tool(self, tool: Tool) -> dict[str, Any]:
+        if tool.kind != "function":
+            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it in extra_body['tools']")
+        return {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+            # Left out it is not false here: the API makes a strict schema of any, in which all that was optional is
+            # required (https://platform.openai.com/docs/guides/function-calling#strict-mode).
+            "strict": bool(tool.strict),
+        }
+
+    def _tool_choice(self, choice: ReadToolChoice) -> str | dict[str, Any]:
+        match choice:
+            case NamedTool(name):
+                return {"type": "function", "name": name}  # flat; nested as in Chat Completions it is refused
+            case AllowedTools(names, mode):
+                return {
+                    "type": "allowed_tools",
+                    "mode": mode,
+                    "tools": [{"type": "function", "name": name} for name in names],
+                }
+            case _:
+                return choice
+
+    def _text(self, wanted: Any) -> dict[str, Any] | None:
+        if wanted is None:
+            return None
+        if wanted == "json":
+            return {"format": {"type": "json_object"}}
+        if hasattr(wanted, "model_json_schema"):
+            return {
+                "format": {"type": "json_schema", "name": wanted.__name__, "schema": wanted.model_json_schema()},
+            }
+        if isinstance(wanted, Mapping):
+            return {"format": {"type": "json_schema", "name": "answer", "schema": dict(wanted)}}
+        raise ConfigError(f'response_format is "json", a JSON schema or a pydantic model, not {wanted!r}')
+
+
+def _opening_texts(messages: list[tuple[int, MessageLike]]) -> Iterator[str]:
+    for at, message in messages:
+        if is_item(message):
+            return
+        read = read_message(message, at)
+        if read.role not in ("system", "developer") or not isinstance(read.content, str):
+            return
+        yield read.content

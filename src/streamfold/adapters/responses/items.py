@@ -1,0 +1,181 @@
+"""Messages to input items: a turn becomes as many items as it has facts, or the very items that it came as."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ...errors import ConfigError
+from ...messages import Message, MessageLike
+from ...types import ToolCall
+from .output import CALL_EXTRAS
+
+__all__ = ["is_item", "message_items", "read_message"]
+
+# What OpenAI sends in an item and refuses in the input: "Unknown parameter: 'input[1].status'" (BerriAI/litellm#13420,
+# can1357/oh-my-pi#10415), and a member that no input item has in https://github.com/openai/openai-python.
+_OUTPUT_ONLY = {"reasoning": ("status", "created_by"), "compaction": ("status", "created_by")}
+
+
+def is_item(message: MessageLike) -> bool:
+    """Whether it is an item of this API already: chat messages have no `type`, and no `phase`."""
+    return isinstance(message, Mapping) and ("type" in message or "phase" in message)
+
+
+def read_message(message: MessageLike, position: int) -> Message:
+    """A message in either spelling. Raises ConfigError for what can't be an item, naming the message."""
+    read = message if isinstance(message, Message) else _from_dict(message, position)
+    where = f"messages[{position}]"
+    if read.role not in ("system", "developer", "user", "assistant", "tool"):
+        raise ConfigError(f"{where} has the role {read.role!r}, which the Responses API does not know")
+    if read.role == "tool" and not read.tool_call_id:
+        raise ConfigError(f"{where} has no tool_call_id: the Responses API can't tell which call it answers")
+    if read.name and read.role != "tool":  # a tool's result says by its id whose it is
+        raise ConfigError(f"{where} has a name, {read.name!r}, which the Responses API can't carry")
+    if read.partial:
+        raise ConfigError("a partial assistant message can't be sent: this provider continues no text")
+    return read
+
+
+def message_items(message: Message, position: int, *, stored: bool) -> Iterator[dict[str, Any]]:
+    """The items of a message. `stored`: the provider may look up items by their ids."""
+    if message.role == "tool":
+        yield {"type": "function_call_output", "call_id": message.tool_call_id, "output": _content(message, position)}
+        return
+    if message.role != "assistant":
+        yield {"type": "message", "role": message.role, "content": _content(message, position)}
+        return
+    came_as = _as_it_came(message, stored=stored)
+    if came_as is not None:
+        yield from came_as
+        return
+    if parts := list(_output_parts(message, position)):
+        made = {"type": "message", "role": "assistant", "status": "completed", "content": parts}
+        # OpenRouter refuses an assistant's message without id and status (its documentation of multi-turn
+        # conversations); OpenAI takes any id that begins with msg_, where it has nothing stored to look it up in.
+        yield made if stored else {**made, "id": f"msg_{position}"}
+    for call in message.tool_calls:
+        yield _function_call({}, call)
+
+
+def _function_call(item: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
+    extra = call.extra or {}
+    return {
+        **item,
+        "type": "function_call",
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": call.raw_arguments or "{}",  # a text that is to be parsed; none at all does not parse
+        **{name: extra[name] for name in CALL_EXTRAS if name in extra},
+    }
+
+
+def _as_it_came(message: Message, *, stored: bool) -> list[dict[str, Any]] | None:
+    """The items of the answer that this message is, unless it has been changed since.
+
+    Their order matters: a reasoning item belongs to the item after it, and "was provided without its required following
+    item" is the answer to any other (openai/codex#1240). Calls count as the message has them, and with them whether
+    the items still are this message: those of a cut answer are not handed out, and must not go back unanswered.
+    """
+    items = message.extras.get("output")
+    if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
+        return None
+    called = [item.get("call_id") for item in items if item.get("type") == "function_call"]
+    if called != [call.id for call in message.tool_calls] or _text(items) != (message.content or ""):
+        return None
+    calls = iter(message.tool_calls)
+    sent = ((item, _as_input(item, stored=stored)) for item in items)
+    return [
+        _function_call(wire, next(calls)) if item.get("type") == "function_call" else wire
+        for item, wire in sent
+        if wire is not None
+    ]
+
+
+def _as_input(item: Mapping[str, Any], *, stored: bool) -> dict[str, Any] | None:
+    refused = _OUTPUT_ONLY.get(str(item.get("type")), ("created_by",))
+    sent = {name: value for name, value in item.items() if name not in refused}
+    if item.get("type") != "reasoning" or stored or item.get("encrypted_content") or item.get("content"):
+        return sent
+    # There is nothing in it but perhaps a summary, and OpenAI looks for the rest by the id, in vain: "Items are not
+    # persisted when `store` is set to false" (vercel/ai#7543). Without the id the summary can be read; an item that
+    # says nothing at all is refused by llama.cpp too (ggml-org/llama.cpp#29159).
+    sent.pop("id", None)
+    return sent if sent.get("summary") else None
+
+
+def _text(items: Iterable[Mapping[str, Any]]) -> str:
+    contents = [item.get("content") for item in items if item.get("type") == "message"]
+    parts = [part for content in contents if isinstance(content, list) for part in content if isinstance(part, Mapping)]
+    return "".join(text for part in parts if isinstance(text := part.get("text"), str))
+
+
+def _output_parts(message: Message, position: int) -> Iterator[dict[str, Any]]:
+    content = message.content
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+    for read in _parts(parts, position):
+        if read.get("type") == "input_text":  # the model's own words have another type: "Invalid value: 'input_text'"
+            read = {**read, "type": "output_text", "annotations": []}
+        if read.get("text") != "":
+            yield read
+    if message.refusal:
+        yield {"type": "refusal", "refusal": message.refusal}
+
+
+def _content(message: Message, position: int) -> str | list[dict[str, Any]]:
+    if message.content is None or isinstance(message.content, str):
+        return message.content or ""
+    return _parts(message.content, position)
+
+
+def _parts(parts: Any, position: int) -> list[dict[str, Any]]:
+    if not isinstance(parts, list | tuple):
+        raise ConfigError(f"messages[{position}] has a content that is neither a text nor a list of parts: {parts!r}")
+    return [_part(part, position) for part in parts]
+
+
+def _part(part: Any, position: int) -> dict[str, Any]:
+    """A content part in the spelling of this API; one that is in it already stays as it is."""
+    if not isinstance(part, Mapping):
+        raise ConfigError(f"messages[{position}] has a content part that is not a dict: {part!r}")
+    kind = part.get("type")
+    if kind == "text":
+        return {**part, "type": "input_text"}
+    inner = part.get(kind) if kind in ("image_url", "file") else None
+    rest = {name: value for name, value in part.items() if name != kind}
+    match inner:
+        case str() if kind == "image_url":
+            return {**rest, "type": "input_image", "image_url": inner, "detail": "auto"}
+        case Mapping() if kind == "image_url":
+            image = {"image_url": inner.get("url"), "detail": inner.get("detail") or "auto"}
+            return {**rest, "type": "input_image", **image}
+        case Mapping():
+            return {**rest, "type": "input_file", **inner}
+    return dict(part)
+
+
+def _from_dict(message: Mapping[str, Any], position: int) -> Message:
+    if message.get("function_call"):
+        raise ConfigError(f"messages[{position}] has a function_call without an id: write it as tool_calls")
+    calls = message.get("tool_calls") or ()
+    if not isinstance(calls, list | tuple):
+        raise ConfigError(f"messages[{position}] has tool_calls that are no list: {calls!r}")
+    return Message(
+        message.get("role"),  # type: ignore[arg-type]  # checked by read_message
+        message.get("content"),
+        tuple(_from_entry(entry, position) for entry in calls),
+        message.get("tool_call_id"),
+        message.get("name"),
+        refusal=message.get("refusal"),
+        partial=bool(message.get("partial")),
+    )
+
+
+def _from_entry(entry: Any, position: int) -> ToolCall:
+    match entry:
+        case {"id": str(call_id), "function": {"name": str(name), **function}}:
+            arguments = function.get("arguments") or ""
+            raw = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            return ToolCall(call_id, name, {}, raw)
+    raise ConfigError(f"messages[{position}] has a tool call without id or function name: {entry!r}")

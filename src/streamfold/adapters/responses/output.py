@@ -1,0 +1,205 @@
+"""Output items to deltas, one by one as they are done, and all of them in the response that ends the stream."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ...deltas import (
+    Call,
+    Delta,
+    Done,
+    Extra,
+    Failure,
+    Finish,
+    Meta,
+    Part,
+    Reasoning,
+    Refusal,
+    Summary,
+    Text,
+    Usage,
+    Warn,
+)
+from ...errors import ErrorInfo, error_info
+from ...types import FinishReason
+from ..values import count, keep, word
+
+__all__ = [
+    "CALL_EXTRAS",
+    "UNFINISHED",
+    "arguments_text",
+    "as_object",
+    "function_call",
+    "item_done",
+    "part_text",
+    "response_meta",
+    "said_text",
+    "whole_response",
+]
+
+CALL_EXTRAS = ("namespace", "caller")  # members of a call that its provider wants back
+UNFINISHED = ("queued", "in_progress")
+_ENDS = ("failed", "cancelled", "incomplete", "completed")  # the worst first
+
+
+def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> None:
+    """The facts of an item that is done. Whatever it is, it is kept as it came: the provider may want it back."""
+    if item.get("type") == "function_call":
+        out.append(function_call(item, output, out))
+    texts = item_texts(item, output)
+    if item.get("type") == "reasoning" and not texts:
+        out.append(Reasoning(""))  # it reasoned, and what is not shown
+    out += [*texts, Extra("output", keep(item))]
+
+
+def item_texts(item: dict[str, Any], output: int | None) -> list[Text | Reasoning | Refusal]:
+    """The texts of an item: a message's parts; of reasoning the summary's, if it has one, else the full text's."""
+    place = Part(output, word(item.get("id")))
+    match item.get("type"):
+        case "message":
+            content = item.get("content")
+            parts = [{"text": content}] if isinstance(content, str) else _list(content)
+        case "reasoning":
+            parts = _list(item.get("summary"))
+            told = "summary" if any(said_text(part) for part in parts) else "text"
+            parts = parts if told == "summary" else _list(item.get("content"))
+            texts = [(number, said_text(part)) for number, part in enumerate(parts)]
+            return [
+                Reasoning(text, place._replace(number=number, told=told), whole=True) for number, text in texts if text
+            ]
+        case _:
+            return []
+    numbered = [(as_object(part), place._replace(number=number)) for number, part in enumerate(parts)]
+    return [text for part, where in numbered if (text := part_text(part, where)) is not None]
+
+
+def part_text(part: dict[str, Any], place: Part) -> Text | Reasoning | Refusal | None:
+    """All of a part's text, if it is one that has text."""
+    match part:
+        case {"type": "refusal", "refusal": str(text)} if text:
+            return Refusal(text, place, whole=True)
+        case {"type": "reasoning_text", "text": str(text)} if text:
+            return Reasoning(text, place._replace(told="text"), whole=True)
+        case {"type": "summary_text", "text": str(text)} if text:
+            return Reasoning(text, place._replace(told="summary"), whole=True)
+        case {"text": str(text)} if text:
+            return Text(text, place, whole=True)
+    return None
+
+
+def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
+    """A function call as an item: its `call_id` is the call's id, its `id` the item's. Warnings go to `out`."""
+    wanted_back = {name: keep(item[name]) for name in CALL_EXTRAS if item.get(name)}
+    return Call(
+        output,
+        word(item.get("call_id")),
+        word(item.get("name")),
+        arguments_text(item.get("arguments"), out),
+        whole=True,
+        extra=wanted_back or None,
+        item=word(item.get("id")),
+    )
+
+
+def arguments_text(arguments: Any, out: list[Delta]) -> str:
+    """The arguments' text, also where a server sends the object. Raises ValueError if it is too deep to be one."""
+    if isinstance(arguments, str):
+        return arguments
+    if arguments is None:
+        return ""
+    out.append(Warn("repaired_arguments", "the arguments came as an object instead of its text"))
+    try:
+        return json.dumps(arguments, ensure_ascii=False)
+    except RecursionError as exc:
+        raise ValueError("nested too deeply") from exc
+
+
+def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> None:
+    """The facts of a response at its end: everything once more, the usage, and how it ended.
+
+    Args:
+        said: the end by the name of the event; `""` if no event says it.
+    """
+    out.append(response_meta(response))
+    items = [item for item in _list(response.get("output")) if isinstance(item, dict)]
+    if items:  # where the list is left empty, the items that came before are all there is
+        _whole_output(items, out)
+    if usage := as_object(response.get("usage")):
+        out.append(_usage(usage))
+    if end := _end(response, said, items):
+        out += [end, Done()]
+
+
+def response_meta(response: dict[str, Any]) -> Meta:
+    """Who is speaking."""
+    created = response.get("created_at")
+    created = created if isinstance(created, int | float | str) else None
+    return Meta(word(response.get("id")), word(response.get("model")), created)
+
+
+def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
+    texts = [text for output, item in enumerate(items) for text in item_texts(item, output)]
+    for kind in (Reasoning, Text, Refusal):
+        if joined := "".join(text.text for text in texts if isinstance(text, kind)):
+            out.append(kind(joined, whole=True))
+        elif kind is Reasoning and any(item.get("type") == "reasoning" for item in items):
+            out.append(Reasoning(""))
+    out += texts
+    parts = [as_object(part) for item in items if item.get("type") == "message" for part in _list(item.get("content"))]
+    if annotations := [annotation for part in parts for annotation in _list(part.get("annotations"))]:
+        out.append(Extra("annotations", keep(annotations), whole=True))
+    out.append(Extra("output", keep(items), whole=True))
+    calls = [
+        function_call(item, output, out) for output, item in enumerate(items) if item.get("type") == "function_call"
+    ]
+    if calls:
+        out.append(Summary(calls))
+
+
+def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Finish | Failure | None:
+    """How the answer ended: the worst that is said of it, since aimock names every event "completed"."""
+    status = word(response.get("status"))
+    word_for_it = next((end for end in _ENDS if end in (said, status)), status)
+    reason = word(as_object(response.get("incomplete_details")).get("reason"))
+    error = response.get("error")
+    if error or word_for_it == "failed":
+        told = {"error": error or "the response failed, and the server does not say why"}
+        return Failure(error_info(told), error)
+    if word_for_it == "cancelled":
+        return Failure(ErrorInfo("the response was cancelled", type="cancelled"))
+    cut = any(item.get("status") == "incomplete" and item.get("type") in ("message", "function_call") for item in items)
+    if reason or cut or word_for_it == "incomplete":
+        # There are more reasons than two (`max_messages`, `steered`), and after none of them are the calls all there.
+        finish: FinishReason = "content_filter" if reason == "content_filter" else "length"
+        return Finish(finish, reason or word_for_it or "incomplete")
+    if word_for_it == "completed" or said:
+        return Finish("stop", "completed")
+    return Finish("unknown", status) if status and status not in UNFINISHED else None
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    return Usage(
+        input_tokens=count(usage, "input_tokens"),
+        output_tokens=count(usage, "output_tokens"),
+        total_tokens=count(usage, "total_tokens"),
+        cached_tokens=count(as_object(usage.get("input_tokens_details")), "cached_tokens"),
+        reasoning_tokens=count(as_object(usage.get("output_tokens_details")), "reasoning_tokens"),
+        raw=usage,
+    )
+
+
+def said_text(value: Any) -> str:
+    """A text, or that of an object; `""` if it is neither."""
+    if isinstance(value, dict):
+        value = value.get("text")
+    return value if isinstance(value, str) else ""
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
