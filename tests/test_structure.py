@@ -69,7 +69,9 @@ def test_lower_floors_are_pure(module: str) -> None:
     assert not [node for node in ast.walk(_tree(module)) if isinstance(node, ast.Await | ast.AsyncFunctionDef)]
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if _floor(name) != 3 and name not in ("provider", "stream")])
+@pytest.mark.parametrize(
+    "module", [name for name in MODULES if _floor(name) != 3 and name not in ("provider", "stream")]
+)
 def test_httpx_lives_on_one_floor(module: str) -> None:
     """httpx is the transports' business; the provider names it only in its signature."""
     assert "httpx" not in _imports(module)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .adapters import Adapter, find_adapter
-from .deltas import Meta, Reasoning, Refusal, Sequence, Text
-from .dialects import Dialect, find_dialect
+from .deltas import Done, Failure, Finish, Meta, Reasoning, Refusal, Sequence, Text
+from .dialects import Dialect, DialectContext, describe_leak, find_dialect
 from .errors import IncompleteStreamError, ProtocolError, StreamError, StreamfoldError
 from .fold import Fold
 from .jsontext import parse_event, parse_partial
@@ -60,14 +60,14 @@ class StreamDecoder:
         limits: Limits | None = None,
     ) -> None:
         self._adapter = find_adapter(adapter)() if isinstance(adapter, str) else adapter
-        self._dialect = find_dialect(dialect) if isinstance(dialect, str) else dialect
         self._limits = limits or Limits()
-        read_tools = [read_tool(tool) for tool in tools]
-        self._fold = Fold(
-            tool_names=[tool.name for tool in read_tools],
-            tool_choice=read_tool_choice(tool_choice, read_tools),
-            limits=self._limits,
-        )
+        read_tools = tuple(read_tool(tool) for tool in tools)
+        choice = read_tool_choice(tool_choice, read_tools)
+        self._reads_calls = dialect not in (None, "think") and choice != "none"
+        if isinstance(dialect, str):
+            dialect = find_dialect(dialect, DialectContext(read_tools, choice, start_in_reasoning))
+        self._dialect = dialect
+        self._fold = Fold(tool_names=[tool.name for tool in read_tools], tool_choice=choice, limits=self._limits)
         self._parts = Parts()
         self._numbers = Resumption()
         self._sse = SSEDecoder(self._limits)
@@ -77,6 +77,7 @@ class StreamDecoder:
         self._body_size = 0
         self._transcript: deque[str] = deque(maxlen=_TRANSCRIPT)
         self.events = 0
+        self._finish_reason: Finish | None = None
         self._error: StreamError | None = None
         self._closed = False
 
@@ -112,6 +113,7 @@ class StreamDecoder:
                 self._feed(data, chunks)
             except StreamError as error:
                 self._error = error
+                self._fold_many((held for held in self._held_back() if isinstance(held, Text | Reasoning)), chunks)
         return chunks
 
     def close(self, *, interrupted: str | None = None) -> list[StreamChunk]:
@@ -170,7 +172,7 @@ class StreamDecoder:
         self._fold_in(deltas, chunks, event.data)
 
     def _malformed(self, event: ServerSentEvent, cause: ValueError) -> None:
-        if self._fold.has_finish_reason:
+        if self._fold.has_finish_reason or self._finish_reason:
             self._fold.warn("malformed_event", f"after the finish reason: {_shown(event.data)}")
             return
         body = event.data[: self._limits.error_body_bytes]
@@ -193,9 +195,31 @@ class StreamDecoder:
                 self._fold_one(delta, chunks)
 
     def _fold_one(self, delta: Delta, chunks: list[StreamChunk]) -> None:
-        for read in (delta,) if self._dialect is None else self._dialect.feed(delta):
-            if (chunk := self._fold.feed(read)) is not None:
+        if isinstance(delta, Finish) and self._dialect is not None:
+            self._finish_reason = delta  # what the dialect holds back came before it
+            return
+        if isinstance(delta, Done | Failure):
+            self._end_of_text(chunks)
+        self._fold_many((delta,) if self._dialect is None else self._dialect.feed(delta), chunks)
+
+    def _fold_many(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
+        for delta in deltas:
+            if (chunk := self._fold.feed(delta)) is not None:
                 chunks.append(chunk)
+
+    def _end_of_text(self, chunks: list[StreamChunk]) -> None:
+        """Before the answer ends: what the dialect held back, and whether the text shows what one should have read."""
+        self._fold_many(self._held_back(), chunks)
+        if not self._reads_calls and (leaked := describe_leak(self._fold.text)):
+            self._fold.warn("leaked_markup", leaked)
+
+    def _held_back(self) -> Iterator[Delta]:
+        dialect, self._dialect = self._dialect, None
+        if dialect is not None:
+            yield from dialect.finish()
+        if self._finish_reason is not None:
+            finish_reason, self._finish_reason = self._finish_reason, None
+            yield finish_reason
 
     def _finish(self, interrupted: str | None, chunks: list[StreamChunk]) -> None:
         if self._kind == "json":
@@ -207,8 +231,10 @@ class StreamDecoder:
                 self._last_event(event, chunks)
             if not self.events and self._sse.foreign:
                 raise self._not_a_stream()
-        if not self._fold.finished and (chunk := self._fold.finish(interrupted)) is not None:
-            chunks.append(chunk)
+        if not self._fold.finished:
+            self._end_of_text(chunks)
+            if (chunk := self._fold.finish(interrupted)) is not None:
+                chunks.append(chunk)
 
     def _last_event(self, event: ServerSentEvent, chunks: list[StreamChunk]) -> None:
         """The event before the end of the body, without its blank line. Only a payload that is whole is one."""

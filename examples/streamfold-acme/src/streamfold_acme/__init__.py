@@ -1,0 +1,83 @@
+"""Acme's imaginary wire format, and the way in which Acme's imaginary model writes tool calls into its text.
+
+An event is `{"say": "text"}`, `{"end": "stop"}` or `{"oops": "message"}`. A call is a line `>> name {"argument": 1}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from httpx_sse import ServerSentEvent
+
+from streamfold.deltas import Call, Delta, Done, Failure, Finish, Text
+from streamfold.dialects import DialectContext
+from streamfold.errors import error_info
+from streamfold.request import Request
+from streamfold.types import ProtocolWarning
+
+__all__ = ["AcmeAdapter", "AcmeDialect"]
+
+
+class AcmeAdapter:
+    """A wire format is a stateless value: a request to a body, an event to its facts."""
+
+    name = "acme"
+    path = "/talk"
+
+    def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        return request, []
+
+    def encode(self, request: Request) -> dict[str, Any]:
+        words = [str(message.get("content")) for message in request.messages if isinstance(message, dict)]
+        return {"model": request.model, "words": words}
+
+    def decode(self, event: ServerSentEvent) -> Iterator[Delta]:
+        said = json.loads(event.data)
+        if "say" in said:
+            yield Text(said["say"])
+        if "oops" in said:
+            yield Failure(error_info(said["oops"]))
+        if "end" in said:
+            yield Finish("stop", said["end"])
+            yield Done()
+
+    def decode_body(self, body: Any) -> Iterator[Delta]:
+        raise ValueError("Acme never sends a plain body")
+
+
+class AcmeDialect:
+    """A dialect is a filter: what may still become a call is held back, the rest goes through at once."""
+
+    marker = ">> "
+
+    def __init__(self, context: DialectContext) -> None:
+        self._reads = bool(context.tools) and context.tool_choice != "none"
+        self._line = ""  # the beginning of a line that may be a call
+        self._is_text = False  # the rest of this line can't be one
+        self._calls: list[Delta] = []
+
+    def feed(self, delta: Delta) -> Iterator[Delta]:
+        if not isinstance(delta, Text) or not self._reads:
+            yield delta
+            return
+        for piece in delta.text.splitlines(keepends=True):
+            self._line += piece
+            yield from self._take(ended=piece.endswith("\n"))
+
+    def finish(self) -> Iterator[Delta]:
+        yield from self._take(ended=True)
+        yield from self._calls
+
+    def _take(self, *, ended: bool) -> Iterator[Delta]:
+        is_call = self._line.startswith(self.marker) and not self._is_text
+        if not ended and not self._is_text and (is_call or self.marker.startswith(self._line)):
+            return
+        line, self._line = self._line, ""
+        self._is_text = not ended
+        if is_call:
+            name, _, arguments = line.removeprefix(self.marker).strip().partition(" ")
+            self._calls.append(Call(len(self._calls), None, name, arguments, whole=True))
+        elif line:
+            yield Text(line)

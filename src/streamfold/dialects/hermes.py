@@ -1,0 +1,55 @@
+"""Hermes, Qwen2.5, Qwen3 and many fine-tunes: a JSON object between `<tool_call>` and `</tool_call>`.
+
+The tags are ordinary characters, and models quote them. A tag is one only in front of an object; while a model reasons
+it never is, because there it is most often talking about what it might do.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .entries import read_entry
+from .reader import Family, Reader, Verdict
+from .scanner import NOT_SPACE, Reading, drop, markers
+
+__all__ = ["Hermes"]
+
+BEGIN, END = "<tool_call>", "</tool_call>"
+
+
+class Hermes(Family):
+    """Calls between tags."""
+
+    openers = (BEGIN,)
+    followers = (END,)  # some models close a call twice
+
+    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+        if marker == END:
+            text.event()
+            return Verdict.TAKEN
+        first = yield from text.span(NOT_SPACE, drop)
+        if not first:
+            return text.unfinished("a tool call")
+        if first != "{":
+            return Verdict.DECLINED
+        body, end = yield from text.body(markers(END, BEGIN))
+        if end == BEGIN:
+            text.unread(end)
+        try:
+            entry = read_entry(body)
+        except ValueError:
+            return self._broken(text, body, end)
+        return text.call(entry.name, entry.arguments or "") if entry else Verdict.TEXT
+
+    def _broken(self, text: Reader, body: str, end: str) -> Verdict:
+        if not end:
+            return text.unfinished("a tool call")
+        if end == BEGIN:
+            text.dropped(f"an unfinished call: {body[:80]!r}")
+            text.event()
+            return Verdict.TAKEN
+        name = _NAME.match(body)
+        return text.call(name[1], body) if name and name[1] in self.tools else Verdict.TEXT
+
+
+_NAME = re.compile(r'\{\s*"name"\s*:\s*"([^"\\]+)"')

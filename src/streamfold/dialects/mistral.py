@@ -1,0 +1,46 @@
+"""Mistral: `[TOOL_CALLS]`, then an array of calls (older models) or a name and an object (since 2025)."""
+
+from __future__ import annotations
+
+import re
+
+from .entries import read_entries
+from .reader import Family, Reader, Verdict
+from .scanner import NOT_SPACE, Reading, drop, markers
+
+__all__ = ["Mistral"]
+
+CALL_ID, ARGS = "[CALL_ID]", "[ARGS]"
+
+
+class Mistral(Family):
+    """Both forms; the first character behind the marker says which."""
+
+    openers = ("[TOOL_CALLS]",)
+
+    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+        yield from text.span(NOT_SPACE, drop)
+        if not (yield from text.expect(markers("["))):
+            return (yield from self._named(text))
+        begun = ["["]
+        first = yield from text.span(NOT_SPACE, begun.append)
+        if first and first not in "{]":
+            return Verdict.DECLINED
+        return (yield from read_entries(text, ("arguments",), "".join(begun)))
+
+    def _named(self, text: Reader) -> Reading[Verdict]:
+        name: list[str] = []
+        call_id: list[str] = []
+        yield from text.span(_NO_NAME, name.append)
+        part = yield from text.expect(markers(CALL_ID, ARGS))
+        if part == CALL_ID:
+            yield from text.span(_NO_ID, call_id.append)
+            yield from text.expect(markers(ARGS))
+        if not text.cut and (yield from text.span(NOT_SPACE, drop)) == "{" and name:
+            value, closed = yield from text.value(quotes="\"'")
+            return text.call("".join(name), value, "".join(call_id)) if closed else text.unfinished("a tool call")
+        return text.unfinished("a tool call") if text.broke_off() else Verdict.DECLINED
+
+
+_NO_NAME = re.compile(r"[^\w.\-]")
+_NO_ID = re.compile(r"\W")
