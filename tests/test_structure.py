@@ -15,7 +15,10 @@ PACKAGE = Path(streamfold.__file__).parent
 
 FLOORS = {
     **dict.fromkeys(["errors", "jsontext", "types", "deltas", "messages", "tools", "request", "redaction"], 0),
-    **dict.fromkeys(["sse", "schema", "parts", "arguments", "calls", "fold", "adapters", "dialects", "decoder"], 1),
+    **dict.fromkeys(
+        ["sse", "schema", "parts", "arguments", "body", "pipeline", "calls", "fold", "adapters", "dialects", "decoder"],
+        1,
+    ),
     "profiles": 2,
     **dict.fromkeys(["transport", "recording", "replay_server"], 3),
     **dict.fromkeys(["stream", "provider"], 4),

@@ -1,0 +1,83 @@
+"""Answers that are no event stream although one was asked for: a whole JSON answer, a web page, plain text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .errors import IncompleteStreamError, ProtocolError
+from .jsontext import parse_event, parse_partial
+from .types import Limits
+
+__all__ = ["HEAD", "PlainBody", "not_a_stream", "shown"]
+
+HEAD = 512  # bytes that are enough to show what a body is
+
+
+class PlainBody:
+    """Collects a body that is no event stream.
+
+    Args:
+        kind: "json", which may be a whole answer, or "markup", which is none.
+    """
+
+    def __init__(self, kind: str, limits: Limits) -> None:
+        self.kind = kind
+        self._limit = limits.event_bytes
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    @property
+    def raw(self) -> bytes:
+        return b"".join(self._pieces)
+
+    @property
+    def text(self) -> str:
+        return self.raw.decode("utf-8", "replace")
+
+    @property
+    def is_utf8(self) -> bool:
+        return self.text.encode("utf-8", "replace") == self.raw
+
+    def feed(self, data: bytes) -> None:
+        """Adds a piece. Raises ProtocolError as soon as it is clear that no answer will come of it."""
+        self._pieces.append(data)
+        self._size += len(data)
+        if self.kind == "markup" and self._size >= HEAD:
+            raise not_a_stream(self.raw, "a web page")
+        if self._size > self._limit:
+            raise ProtocolError(f"the body is larger than {self._limit} bytes (limits.event_bytes)")
+
+    def finish(self, interrupted: str | None) -> Any:
+        """The JSON value of the whole body.
+
+        Raises:
+            IncompleteStreamError: it was cut off.
+            ProtocolError: it is not JSON, or more than one value.
+        """
+        if self.kind == "markup":
+            raise not_a_stream(self.raw, "a web page")
+        text = self.text
+        try:
+            return parse_event(text)
+        except ValueError as exc:
+            if interrupted or parse_partial(text):
+                how = interrupted or "the body ended"
+                raise IncompleteStreamError(f"{how} in the middle of a JSON answer", retryable=True) from exc
+            lines = "\n{" in text
+            what = "newline-delimited JSON instead of server-sent events" if lines else "JSON that can't be read"
+            raise ProtocolError(f"the answer is {what}: {shown(text)}", body=text[:HEAD]) from exc
+
+
+def not_a_stream(head: bytes, what: str) -> ProtocolError:
+    """The error for a body that is something else; `head` is its beginning."""
+    start = head[:HEAD].decode("utf-8", "replace")
+    return ProtocolError(
+        f"the answer is {what} instead of server-sent events; is the base URL right? It begins: {shown(start)}",
+        body=start,
+    )
+
+
+def shown(text: str) -> str:
+    """The beginning of a text, for a message."""
+    text = " ".join(text.split())
+    return repr(text if len(text) <= 200 else text[:200] + "...")

@@ -1,0 +1,84 @@
+"""What stands between an adapter and the fold: repetitions out, the dialect's filter, and the order at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from .deltas import Delta, Done, Failure, Finish, Reasoning, Refusal, Sequence, Text
+from .dialects import Dialect, describe_leak
+from .fold import Fold
+from .parts import Parts, Resumption
+from .types import StreamChunk
+
+__all__ = ["Pipeline"]
+
+
+class Pipeline:
+    """Takes the deltas of events, and folds what is new in them into chunks.
+
+    Args:
+        dialect: reads calls and reasoning in the text.
+        watch_for_leaks: whether a text that shows calls which nobody read is worth a warning.
+    """
+
+    def __init__(self, fold: Fold, dialect: Dialect | None = None, *, watch_for_leaks: bool = True) -> None:
+        self._fold = fold
+        self._dialect = dialect
+        self._watch_for_leaks = watch_for_leaks
+        self._parts = Parts()
+        self._numbers = Resumption()
+        self._finish: Finish | None = None  # kept until the dialect has given what came before it
+
+    @property
+    def has_finish_reason(self) -> bool:
+        return self._finish is not None or self._fold.has_finish_reason
+
+    def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
+        """Adds the chunks of one event to `chunks`. `data` is its payload, by which a repetition is known.
+
+        Raises:
+            StreamError: the event ends the answer with an error.
+        """
+        for delta in deltas:
+            if isinstance(delta, Text | Reasoning | Refusal) and (delta.whole or delta.part):
+                for new in self._parts.feed(delta):
+                    self._filter(new, chunks)
+            elif isinstance(delta, Sequence):
+                warning = self._numbers.feed(delta, data)
+                if warning:
+                    self._fold.warn(warning.code, warning.detail)
+                if warning and warning.code == "repeated_event":
+                    return
+            else:
+                self._filter(delta, chunks)
+
+    def end(self, chunks: list[StreamChunk]) -> None:
+        """The text has ended: what the dialect held back, and whether the text shows what one should have read."""
+        self._fold_all(self._held_back(), chunks)
+        if self._watch_for_leaks and (leak := describe_leak(self._fold.text)):
+            self._fold.warn("leaked_markup", leak)
+
+    def give_up(self, chunks: list[StreamChunk]) -> None:
+        """The answer ends with an error: only the text that was held back is still worth something."""
+        self._fold_all((held for held in self._held_back() if isinstance(held, Text | Reasoning)), chunks)
+
+    def _filter(self, delta: Delta, chunks: list[StreamChunk]) -> None:
+        if isinstance(delta, Finish) and self._dialect is not None:
+            self._finish = delta
+            return
+        if isinstance(delta, Done | Failure):
+            self.end(chunks)
+        self._fold_all((delta,) if self._dialect is None else self._dialect.feed(delta), chunks)
+
+    def _fold_all(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
+        for delta in deltas:
+            if (chunk := self._fold.feed(delta)) is not None:
+                chunks.append(chunk)
+
+    def _held_back(self) -> Iterator[Delta]:
+        dialect, self._dialect = self._dialect, None
+        if dialect is not None:
+            yield from dialect.finish()
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            yield finish
