@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import json
+import zlib
 
 import anyio
 import httpx
@@ -286,7 +288,7 @@ async def test_clocks(script, phase: str) -> None:
         await server.all_closed()
 
 
-async def test_comments_are_no_events() -> None:
+async def test_l4_comments_are_no_events() -> None:
     """A server that sends only comments is stalled, although bytes come (anomalyco/opencode#43519)."""
 
     async def script(peer: Connection) -> None:
@@ -331,7 +333,7 @@ async def test_connection_refused() -> None:
         ("529 Overloaded", b'{"error":"overloaded"}', ServerError, "overloaded", True),
     ],
 )  # fmt: skip
-async def test_status_errors(status: str, body: bytes, kind: type, message: str, retryable: bool) -> None:
+async def test_e7_status_errors(status: str, body: bytes, kind: type, message: str, retryable: bool) -> None:
     """A status that is not 2xx becomes its error, with the server's message, its id and its advice."""
 
     async def script(peer: Connection) -> None:
@@ -348,7 +350,7 @@ async def test_status_errors(status: str, body: bytes, kind: type, message: str,
         await server.all_closed()
 
 
-async def test_endless_error_body_is_cut() -> None:
+async def test_e8_endless_error_body_is_cut() -> None:
     """The body of an error status may never end: what is read of it is limited."""
 
     async def script(peer: Connection) -> None:
@@ -364,7 +366,7 @@ async def test_endless_error_body_is_cut() -> None:
         await server.all_closed()
 
 
-async def test_redirects_are_not_followed() -> None:
+async def test_n7_redirects_are_not_followed() -> None:
     """A redirect would carry the key to another host: it is refused, and said."""
 
     async def script(peer: Connection) -> None:
@@ -417,7 +419,7 @@ async def test_d20_login_page() -> None:
             await provider.chat("Hello")
 
 
-async def test_failed_attempts_are_repeated_before_the_first_chunk() -> None:
+async def test_l3_failed_attempts_are_repeated_before_the_first_chunk() -> None:
     """An error before anything was shown is retried, also one that comes inside a 200 (BerriAI/litellm#26067)."""
     answers = [
         answer("503 Service Unavailable", b"{}", "retry-after: 0"),
@@ -436,7 +438,7 @@ async def test_failed_attempts_are_repeated_before_the_first_chunk() -> None:
         assert len(server.requests) == 3
 
 
-async def test_nothing_is_repeated_after_the_first_chunk() -> None:
+async def test_l1_nothing_is_repeated_after_the_first_chunk() -> None:
     """Text that was shown is never shown again: the error comes through."""
 
     async def script(peer: Connection) -> None:
@@ -538,3 +540,52 @@ async def test_aclose_while_waiting_for_a_retry() -> None:
                 await anyio.sleep(0.05)
                 await stream.aclose()
         assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_d21_compressed_streams_are_read_although_not_asked_for(encoding: str) -> None:
+    """Compression is asked off, because proxies hold compressed streams back; one that comes all the same is read."""
+    plain = text("Grüße") + fin("stop") + DONE
+    body = gzip.compress(plain) if encoding == "gzip" else zlib.compress(plain)
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(answer("200 OK", body, f"Content-Encoding: {encoding}"))
+
+    async with serving(script) as server, server.provider() as provider:
+        assert (await provider.chat("Hello")).text == "Grüße"
+        assert b"accept-encoding: identity" in server.requests[0].lower()
+
+
+async def test_compressed_nonsense_is_an_error_of_ours() -> None:
+    """A body that is not what its encoding says breaks off like any other."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(answer("200 OK", b"not gzip at all", "Content-Encoding: gzip"))
+
+    async with serving(script) as server, server.provider() as provider:
+        with pytest.raises(IncompleteStreamError):
+            await provider.chat("Hello")
+
+
+async def test_d24_headers_of_the_caller_are_left_alone() -> None:
+    """What the caller passes in is not changed."""
+    mine = {"X-Mine": "1"}
+    async with serving(replying(text("Hi"), fin("stop"), DONE)) as server, server.provider() as provider:
+        await provider.chat("Hello", extra_headers=mine)
+    assert mine == {"X-Mine": "1"}
+
+
+async def test_e10_exceptions_of_the_consumer_come_through() -> None:
+    """What goes wrong in the caller's loop is neither swallowed nor taken for an error of the stream."""
+
+    async def consume(provider: Provider) -> None:
+        async with provider.chat_stream("Hello") as stream:
+            async for _ in stream:
+                raise KeyError("mine")
+
+    async with serving(endless) as server, server.provider() as provider:
+        with pytest.raises(KeyError, match="mine"):
+            await consume(provider)
+        await server.all_closed()
