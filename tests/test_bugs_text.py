@@ -201,3 +201,219 @@ def test_g10_text_in_the_chunk_of_a_fragment() -> None:
     reply = assert_any_cut(body)
     assert reply.text == "ab"
     assert calls(reply) == [("a", "f", {"x": 1})]
+
+
+# --- reasoning and calls that the model writes into its text ----------------------------------------------------------
+
+SEARCH = [{"type": "function", "function": {"name": "search"}}]
+STOP = fin("stop") + DONE
+
+
+def pieces(*texts: str) -> bytes:
+    """A body whose text comes in these pieces."""
+    return b"".join(map(text, texts)) + STOP
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        ("<thi", "nk>abc</thi", "nk>ok"),
+        ("<think>", "abc", "</think>", "ok"),
+        ("<think>abc</think>ok",),
+        tuple("<think>abc</think>ok"),
+        ("", "<", "think>a", "", "bc<", "/think", ">o", "k"),
+    ],
+)
+def test_g4_think_tags_in_pieces(cut: tuple[str, ...]) -> None:
+    """Reasoning between tags is reasoning, and nothing of a tag is shown, wherever the server has cut it."""
+    reply = assert_any_cut(pieces(*cut), dialect="think")
+    assert (reply.reasoning, reply.text, reply.finish_reason) == ("abc", "ok", "stop")
+    assert (reply.message.reasoning, reply.message.content) == ("abc", "ok")
+    assert codes(reply) == []
+    chunks, _ = fold_chunks(pieces(*cut), dialect="think")
+    assert not any("<" in made.delta + made.reasoning for made in chunks)
+
+
+@pytest.mark.parametrize(
+    ("said", "reasoning", "shown"),
+    [
+        ("a <", "", "a <"),
+        ("a <b> </c> <", "", "a <b> </c> <"),
+        ("<thin", "", "<thin"),
+        ("<thinking>", "", "<thinking>"),
+        ("<think>a < b</thin", "a < b</thin", ""),
+        ("<think>a</think>b <", "a", "b <"),
+        ("<think>a<</think><", "a<", "<"),
+        ("<<think>", "", "<<think>"),
+    ],
+)
+def test_g4_what_only_looked_like_a_tag(said: str, reasoning: str, shown: str) -> None:
+    """What was held back because it might become a tag is given out at the end, where nothing can come any more."""
+    for cut in ((said,), tuple(said)):
+        reply = assert_any_cut(pieces(*cut), dialect="think")
+        assert (reply.reasoning, reply.text) == (reasoning, shown)
+
+
+def test_g4_what_was_held_back_when_the_stream_broke() -> None:
+    """The partial answer of a stream that breaks off has the characters that were held back, too."""
+    error = assert_any_cut_error(text("<think>a</think>b <"), dialect="think")
+    assert error.partial is not None
+    assert (error.partial.reasoning, error.partial.text) == ("a", "b <")
+    error = assert_any_cut_error(text("<think>a</th"), dialect="think")
+    assert error.partial is not None
+    assert (error.partial.reasoning, error.partial.text) == ("a</th", "")
+
+
+@pytest.mark.parametrize("cut", [("abc</think>ok",), ("abc</th", "ink>ok"), tuple("abc</think>ok")])
+def test_g5_the_prompt_has_opened_the_tag(cut: tuple[str, ...]) -> None:
+    """Where the template opens the reasoning, the answer begins inside it, if the caller says so."""
+    reply = assert_any_cut(pieces(*cut), dialect="think", start_in_reasoning=True)
+    assert (reply.reasoning, reply.text, codes(reply)) == ("abc", "ok", [])
+
+
+def test_g5_the_model_opens_the_tag_again() -> None:
+    """The tag that the model repeats although the prompt has it is no part of the reasoning."""
+    reply = assert_any_cut(pieces("<think>abc</think>ok"), dialect="think", start_in_reasoning=True)
+    assert (reply.reasoning, reply.text) == ("abc", "ok")
+
+
+def test_g5_a_closing_tag_that_nothing_opened() -> None:
+    """What was shown stays shown: nobody guesses that it was reasoning, and the tag alone is taken out."""
+    reply = assert_any_cut(pieces("abc</thi", "nk>ok"), dialect="think")
+    assert (reply.reasoning, reply.text) == ("", "abcok")
+    chunks, _ = fold_chunks(pieces("abc</thi", "nk>ok"), dialect="think")
+    assert [made.delta for made in chunks] == ["abc", "ok", ""]
+
+
+def test_g5_a_closing_tag_behind_reasoning_of_its_own_field() -> None:
+    """A server that splits reasoning off and leaves the closing tag in the text has it taken out."""
+    reply = assert_any_cut(chunk({"reasoning_content": "hm"}) + pieces("</thi", "nk>", "ok"), dialect="think")
+    assert (reply.reasoning, reply.text) == ("hm", "ok")
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["opened", "opened by the prompt"])
+def test_g6_reasoning_that_never_ends(inside: bool) -> None:
+    """Reasoning without an end is all there was, and the reply says that there is no answer."""
+    said = "still going" if inside else "<think>still going"
+    for cut in ((said,), tuple(said)):
+        reply = assert_any_cut(pieces(*cut), dialect="think", start_in_reasoning=inside)
+        assert (reply.reasoning, reply.text, reply.finish_reason) == ("still going", "", "stop")
+        assert codes(reply) == ["empty_answer"]
+
+
+def test_g6_reasoning_that_used_up_the_output() -> None:
+    """With "length" the finish reason says it all."""
+    reply = assert_any_cut(text("<think>still ") + text("going") + fin("length") + DONE, dialect="think")
+    assert (reply.reasoning, reply.text, reply.finish_reason, codes(reply)) == ("still going", "", "length", [])
+
+
+def test_g6_reasoning_that_never_ends_and_a_call() -> None:
+    """A call of the server's own is an answer, whatever became of the reasoning."""
+    body = text("<think>hm") + call(entry(0, "a", "search", '{"q":1}')) + fin("tool_calls") + DONE
+    reply = assert_any_cut(body, dialect="think", tools=SEARCH)
+    assert (reply.reasoning, reply.text, calls(reply)) == ("hm", "", [("a", "search", {"q": 1})])
+    assert codes(reply) == []
+
+
+def test_g6_reasoning_in_a_stream_that_broke() -> None:
+    """Cut off inside the reasoning, the stream is incomplete, and the reasoning is in the partial answer."""
+    error = assert_any_cut_error(text("<think>still ") + text("going"), dialect="think")
+    assert type(error) is IncompleteStreamError
+    assert error.partial is not None
+    assert (error.partial.reasoning, error.partial.text) == ("still going", "")
+
+
+KIMI = (
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.search:0<|tool_call_argument_begin|>"
+    '{"q": "x"}<|tool_call_end|><|tool_calls_section_end|>'
+)
+HERMES = '<tool_call>\n{"name": "search", "arguments": {"q": "x"}}\n</tool_call>'
+MARKUP = {
+    "kimi": KIMI,
+    "hermes": HERMES,
+    "qwen3coder": "<tool_call>\n<function=search>\n<parameter=q>\nx\n</parameter>\n</function>\n</tool_call>",
+    "glm": "<tool_call>search\n<arg_key>q</arg_key>\n<arg_value>x</arg_value>\n</tool_call>",
+    "deepseek": '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>search<｜tool▁sep｜>{"q": "x"}<｜tool▁call▁end｜>'
+    "<｜tool▁calls▁end｜>",
+    "mistral": '[TOOL_CALLS]search[ARGS]{"q": "x"}',
+    "llama3": '<|python_tag|>{"name": "search", "parameters": {"q": "x"}}',
+}
+UNREAD = {
+    "kimi-k3": "<|open|>tools<|sep|>",
+    "deepseek-dsml": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="search">',
+    "minimax": '<minimax:tool_call>\n<invoke name="search">',
+}
+
+
+@pytest.mark.parametrize("name", MARKUP)
+def test_g11_markup_that_leaks(name: str) -> None:
+    """Calls that the server left in the text stay there, unharmed, and the reply names the dialect for them."""
+    said = f"Sure. {MARKUP[name]}"
+    for cut in ((said,), tuple(said)):
+        reply = assert_any_cut(pieces(*cut), tools=SEARCH)
+        assert (reply.text, reply.tool_calls, reply.finish_reason) == (said, [], "stop")
+        assert [(warning.code, warning.detail) for warning in reply.warnings] == [
+            ("leaked_markup", f"the text has tool calls in it that the dialect {name!r} would read")
+        ]
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_g11_markup_that_no_dialect_reads(name: str) -> None:
+    """Languages that are not read are noticed all the same."""
+    reply = assert_any_cut(pieces("Sure. ", UNREAD[name]), tools=SEARCH)
+    assert (reply.text, reply.tool_calls) == (f"Sure. {UNREAD[name]}", [])
+    assert [(warning.code, warning.detail) for warning in reply.warnings] == [
+        ("leaked_markup", f"the text has tool calls in it, as {name} writes them, which no dialect reads")
+    ]
+
+
+def test_g11_reasoning_that_leaks() -> None:
+    """Reasoning at the head of the text is noticed as well."""
+    reply = assert_any_cut(pieces("<think>hm</think>", "ok"))
+    assert (reply.text, reply.reasoning) == ("<think>hm</think>ok", "")
+    assert [(warning.code, warning.detail) for warning in reply.warnings] == [
+        ("leaked_markup", "the text has reasoning in it that the dialect 'think' would read")
+    ]
+
+
+@pytest.mark.parametrize("name", MARKUP)
+def test_g11_the_dialect_reads_it(name: str) -> None:
+    """With the dialect the same bytes are a call, of which no part was shown."""
+    said = MARKUP[name] if name == "llama3" else f"Sure. {MARKUP[name]}"
+    for cut in ((said,), tuple(said)):
+        reply = assert_any_cut(pieces(*cut), dialect=name, tools=SEARCH)
+        assert (reply.text, reply.finish_reason) == (said.removesuffix(MARKUP[name]), "tool_calls")
+        assert [(made.name, made.arguments) for made in reply.tool_calls] == [("search", {"q": "x"})]
+        assert codes(reply) == []
+
+
+@pytest.mark.parametrize(
+    ("dialect", "said", "leak"),
+    [
+        ("kimi", UNREAD["kimi-k3"], "kimi-k3"),
+        ("kimi", HERMES, "hermes"),
+        ("hermes", KIMI, "kimi"),
+        ("deepseek", UNREAD["deepseek-dsml"], "deepseek-dsml"),
+        ("hermes+kimi", MARKUP["mistral"], "mistral"),
+        ("think", KIMI, "kimi"),
+    ],
+)
+def test_g11_the_dialect_reads_another_language(dialect: str, said: str, leak: str) -> None:
+    """A leak is reported where a dialect is set too, if it is not the one that reads it: so a wrong one is found."""
+    reply = assert_any_cut(pieces("Sure. ", said), dialect=dialect, tools=SEARCH)
+    assert (reply.text, reply.tool_calls) == (f"Sure. {said}", [])
+    assert [warning.code for warning in reply.warnings if leak in warning.detail] == ["leaked_markup"]
+
+
+def test_g11_calls_where_no_tools_were_declared() -> None:
+    """Without tools a dialect reads no calls; a model that writes some all the same is reported."""
+    reply = assert_any_cut(pieces("Sure. ", KIMI), dialect="kimi")
+    assert (reply.text, reply.tool_calls) == (f"Sure. {KIMI}", [])
+    assert codes(reply) == ["leaked_markup"]
+
+
+@pytest.mark.parametrize("said", ["<tool_call> is a tag.", "Use <think> and [1].", "a <|tool_x b", "[TOOL_CALL] ok"])
+def test_g11_talk_about_markup_is_no_leak(said: str) -> None:
+    """Text that only mentions a marker is text, without a warning."""
+    reply = assert_any_cut(pieces(said), tools=SEARCH)
+    assert (reply.text, codes(reply)) == (said, [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from .deltas import Delta, Done, Failure, Finish, Reasoning, Refusal, Sequence, Text
 from .dialects import Dialect, describe_leak
@@ -18,13 +18,14 @@ class Pipeline:
 
     Args:
         dialect: reads calls and reasoning in the text.
-        watch_for_leaks: whether a text that shows calls which nobody read is worth a warning.
+        read: the names of the dialects that read calls in this answer. Markup of any other that shows in the text is
+            worth a warning.
     """
 
-    def __init__(self, fold: Fold, dialect: Dialect | None = None, *, watch_for_leaks: bool = True) -> None:
+    def __init__(self, fold: Fold, dialect: Dialect | None = None, *, read: Collection[str] = ()) -> None:
         self._fold = fold
         self._dialect = dialect
-        self._watch_for_leaks = watch_for_leaks
+        self._read = read
         self._parts = Parts()
         self._numbers = Resumption()
         self._finish: Finish | None = None  # kept until the dialect has given what came before it
@@ -55,7 +56,7 @@ class Pipeline:
     def end(self, chunks: list[StreamChunk]) -> None:
         """The text has ended: what the dialect held back, and whether the text shows what one should have read."""
         self._fold_all(self._held_back(), chunks)
-        if self._watch_for_leaks and (leak := describe_leak(self._fold.text)):
+        if leak := describe_leak(self._fold.text, self._read):
             self._fold.warn("leaked_markup", leak)
 
     def give_up(self, chunks: list[StreamChunk]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..errors import ConfigError
@@ -18,10 +17,11 @@ if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
     from ..deltas import Delta
+    from ..history import HistoryRules
     from ..request import Request
     from ..types import ProtocolWarning
 
-__all__ = ["Adapter", "find_adapter"]
+__all__ = ["Adapter", "StatesRules", "find_adapter"]
 
 # Imported when asked for.
 _BUILT_IN = {
@@ -68,12 +68,23 @@ class Adapter(Protocol):
         ...
 
 
+@runtime_checkable
+class StatesRules(Protocol):
+    """An adapter that knows what its endpoint demands of a conversation."""
+
+    def history_rules(self, request: Request) -> HistoryRules:
+        """The rules for this request. They are checked before `prepare` is asked."""
+        ...
+
+
 def find_adapter(name: str) -> type[Adapter]:
     """The class of an adapter by its name. Raises ConfigError with the names there are."""
     if target := _BUILT_IN.get(name):
         module, _, attribute = target.partition(":")
         built_in: type[Adapter] = getattr(import_module(module), attribute)
         return built_in
+    from importlib.metadata import entry_points  # slow to import, and mostly not needed
+
     others = {entry.name: entry for entry in entry_points(group="streamfold.adapters")}
     if name in others:
         loaded: type[Adapter] = others[name].load()

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..deltas import Call, Delta, Done, Extra, Failure, Finish, Meta, Reasoning, Refusal, Text, Usage, Warn
 from ..errors import ConfigError, error_info
+from ..history import HistoryRules
 from ..jsontext import parse_event
-from ..messages import Message, MessageLike
+from ..messages import Content, Message, MessageLike, result_content
+from ..request import read_response_format
 from ..tools import AllowedTools, NamedTool, ReadToolChoice, Tool
 from ..types import FinishReason, ProtocolWarning
+from .chatcontent import chat_part, only_users_hold_media, results_without_media
+from .prepare import Rules, prepare, schema_passes
 from .values import ERROR_KEYS, count, index, is_done, keep, word
 
 if TYPE_CHECKING:
@@ -37,10 +41,30 @@ class ChatQuirks:
             compatible servers ignore the new one.
         stream_usage: whether `stream_options.include_usage` may be sent. Without it OpenAI sends no usage; a few
             servers refuse the member, others send usage unasked.
+        reasoning_field: what reasoning is called in the history that is sent back; None: it stays out, because many
+            servers refuse a member that they do not know.
+        reasoning_required: a turn with calls is refused without that member, so that it is sent at least empty. So does
+            DeepSeek while it thinks (https://api-docs.deepseek.com/guides/thinking_mode).
+        result_images: whether a tool's message may hold images. OpenAI takes them from users alone, so that they are
+            sent in a user's message after the results.
+        response_format: how an answer that fits a schema is asked for: by the schema; by JSON mode and an instruction,
+            for servers that know no more (DeepSeek); or by a tool that the model must call, for those that have tools
+            and no JSON mode. Its arguments are then the text of the answer, and come at the end in one piece.
+        strict_output: a `response_format` that is a pydantic model is sent in the subset of OpenAI's strict mode, which
+            makes it sure to fit. Not for all: Groq, for one, answers a 400 for the models that have no such mode.
+        inline_refs: the server takes no `$ref` in a schema.
+        unsupported_keywords: keywords that the server refuses in a schema.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     stream_usage: bool = True
+    response_format: Literal["json_schema", "json_object", "tool"] = "json_schema"
+    strict_output: bool = False
+    inline_refs: bool = False
+    unsupported_keywords: tuple[str, ...] = ()
+    reasoning_field: Literal["reasoning_content", "reasoning"] | None = None
+    reasoning_required: bool = False
+    result_images: bool = False
 
 
 class ChatAdapter:
@@ -54,9 +78,29 @@ class ChatAdapter:
     def __init__(self, quirks: ChatQuirks | None = None) -> None:
         self.quirks = quirks or ChatQuirks()
 
+    def history_rules(self, request: Request) -> HistoryRules:
+        """What this wire demands of a conversation."""
+        return HistoryRules(wants_reasoning=self.quirks.reasoning_required)
+
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
-        """The request as it is: this wire takes what it is given."""
-        return request, []
+        """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
+        moved: list[ProtocolWarning] = []
+        if not self.quirks.result_images:
+            messages, moved = results_without_media(request.messages)
+            if moved:  # what can't be sent is told with the positions that the caller knows
+                self._messages(request)
+            request = replace(request, messages=messages)
+        request, changes = prepare(request, self._rules())
+        return request, moved + changes
+
+    def _rules(self) -> Rules:
+        quirks = self.quirks
+        return Rules(
+            response_format=quirks.response_format,
+            strict_tools=True,
+            strict_output=quirks.strict_output,
+            passes=schema_passes(inline=quirks.inline_refs, unsupported=quirks.unsupported_keywords),
+        )
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -65,7 +109,7 @@ class ChatAdapter:
         options = request.options
         body: dict[str, Any] = {
             "model": request.model,
-            "messages": [self._message(message) for message in request.messages],
+            "messages": self._messages(request),
             "stream": True,
         }
         if self.quirks.stream_usage:
@@ -87,14 +131,23 @@ class ChatAdapter:
         body.update(options.extra_body)
         return body
 
-    def _message(self, message: MessageLike) -> dict[str, Any]:
+    def _messages(self, request: Request) -> list[dict[str, Any]]:
+        return [self._message(message, f"messages[{at}]", request) for at, message in enumerate(request.messages)]
+
+    def _message(self, message: MessageLike, where: str, request: Request) -> dict[str, Any]:
         if not isinstance(message, Message):
             if not message.get("role"):
                 raise ConfigError(f"an item of the Responses API can't be sent to this provider: {dict(message)!r}")
-            return dict(message)
+            return self._dict_message(message, where)
         if message.partial and not self.takes_partial:
             raise ConfigError("a partial assistant message can't be sent: this provider continues no text")
-        out: dict[str, Any] = {"role": message.role, "content": message.content}
+        only_users_hold_media(message, where)
+        out: dict[str, Any] = {"role": message.role, "content": self._content(result_content(message), where)}
+        field, reasoning = self.quirks.reasoning_field, message.reasoning
+        if reasoning is None and message.tool_calls and self.quirks.reasoning_required:
+            reasoning = ""
+        if field and reasoning is not None and message.role == "assistant":
+            out[field] = reasoning
         if message.name:
             out["name"] = message.name
         if message.tool_call_id is not None:
@@ -108,11 +161,26 @@ class ChatAdapter:
                     "type": "function",
                     # Servers parse this text for their chat template, and no text at all does not parse.
                     "function": {"name": call.name, "arguments": call.raw_arguments or "{}"},
-                    **(call.extra or {}),
+                    # Gemini refuses a call without its signature, and others an unknown member.
+                    **((request.came_from_here(message) and call.extra) or {}),
                 }
                 for call in message.tool_calls
             ]
         return out
+
+    def _dict_message(self, message: Mapping[str, Any], where: str) -> dict[str, Any]:
+        out, content = dict(message), message.get("content")
+        if isinstance(content, list | tuple):
+            out["content"] = self._content(tuple(content), where)
+        return out
+
+    def _content(self, content: Content, where: str) -> str | list[dict[str, Any]] | None:
+        if not isinstance(content, tuple):
+            return content
+        return [self._part(part, f"{where}.content[{at}]") for at, part in enumerate(content)]
+
+    def _part(self, part: Any, where: str) -> dict[str, Any]:
+        return chat_part(part, where)
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
         if tool.kind != "function":
@@ -133,16 +201,13 @@ class ChatAdapter:
                 return choice
 
     def _response_format(self, wanted: Any) -> dict[str, Any] | None:
-        if wanted is None:
+        read = read_response_format(wanted)
+        if read is None:
             return None
-        if wanted == "json":
+        if read.schema is None:
             return {"type": "json_object"}
-        if hasattr(wanted, "model_json_schema"):
-            schema = wanted.model_json_schema()
-            return {"type": "json_schema", "json_schema": {"name": wanted.__name__, "schema": schema}}
-        if isinstance(wanted, Mapping):
-            return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(wanted)}}
-        raise ConfigError(f'response_format is "json", a JSON schema or a pydantic model, not {wanted!r}')
+        strict = {} if read.strict is None else {"strict": read.strict}
+        return {"type": "json_schema", "json_schema": {"name": read.name, "schema": dict(read.schema), **strict}}
 
     # --- answers --------------------------------------------------------------------------------------------------
 

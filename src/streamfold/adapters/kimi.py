@@ -11,12 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..content import AudioPart, FilePart
 from ..errors import ConfigError
+from ..history import HistoryRules
 from ..messages import Message, MessageLike
-from ..schema import moonshot_problems
+from ..schema import moonshot, moonshot_problems
 from ..tools import AllowedTools, NamedTool, Tool
 from ..types import ProtocolWarning
 from .chat import ChatAdapter, ChatQuirks
+from .prepare import Rules
 
 if TYPE_CHECKING:
     from ..request import Request
@@ -31,9 +34,13 @@ class KimiQuirks(ChatQuirks):
     Attributes:
         hosted: Moonshot's own API, with its limits on names, schemas and sampling; else an engine of somebody's own.
         max_tokens_field: the hosted API calls the old name deprecated, the engines know only that one.
+        reasoning_field: Kimi wants its reasoning back.
+        result_images: Kimi takes the images of results in the results, as MoonshotAI/kimi-cli sends them.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
+    reasoning_field: Literal["reasoning_content", "reasoning"] | None = "reasoning_content"
+    result_images: bool = True
     hosted: bool = True
 
 
@@ -79,14 +86,32 @@ class KimiAdapter(ChatAdapter):
 
     # --- what the request asks for, and what can be had --------------------------------------------------------------
 
+    def history_rules(self, request: Request) -> HistoryRules:
+        """What Kimi demands of a conversation: ids are numbered anew in any case, and the rest is stricter."""
+        # "role 'developer' is not allowed" (earendil-works/pi#8109)
+        roles = HistoryRules().roles - {"developer", "function"} if self.hosted else HistoryRules().roles
+        thinks = self.hosted and self._thinks(request)
+        return HistoryRules(roles, unique_ids=None, empty_turn="refused", wants_reasoning=thinks)
+
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The request as the endpoint takes it, and what was changed. Raises ConfigError for what it would refuse."""
         if self.hosted:
             self._check_tools(request.tools)
             self._check_options(request)
+        request, changes = super().prepare(request)
         request, warnings = self._forced_choice(self._allowed_tools(request))
         request, dropped = self._pinned_sampling(request)
-        return request, warnings + dropped
+        return request, changes + warnings + dropped
+
+    def _rules(self) -> Rules:
+        rules = super()._rules()
+        if not self.hosted:
+            return rules
+        # `strict` is on by default there, and holds the model to Moonshot's flavour, not to OpenAI's.
+        passes = (*rules.passes, moonshot)
+        return replace(
+            rules, tool_name=_NAME, strict_tools=False, strict_output=False, passes=passes, problems=moonshot_problems
+        )
 
     def _check_tools(self, tools: tuple[Tool, ...]) -> None:
         if len(tools) > 128:
@@ -95,15 +120,6 @@ class KimiAdapter(ChatAdapter):
         for tool in tools:
             if names.count(tool.name) > 1:
                 raise ConfigError(f"two tools are called {tool.name!r}: Kimi refuses that")
-            if tool.kind != "function":
-                continue
-            if not _NAME.fullmatch(tool.name):
-                raise ConfigError(
-                    f"Kimi refuses the tool name {tool.name!r}: it takes 3 to 64 letters, digits, '_' and '-', and no"
-                    " digit or '-' first"
-                )
-            if problems := moonshot_problems(tool.parameters):
-                raise ConfigError(f"Kimi refuses the schema of {tool.name!r}: {'; '.join(problems)}")
 
     def _check_options(self, request: Request) -> None:
         options = request.options
@@ -188,13 +204,10 @@ class KimiAdapter(ChatAdapter):
             return {"chat_template_kwargs": {"thinking": effort != "none"}}
         return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
 
-    def _message(self, message: MessageLike) -> dict[str, Any]:
-        out = super()._message(message)
-        if isinstance(message, Message) and message.role == "assistant":
-            if message.reasoning is not None:  # `""` counts as present, and is not the same as absent
-                out["reasoning_content"] = message.reasoning
-            if message.partial:
-                out["partial"] = True  # the answer goes on after this text, and does not repeat it
+    def _message(self, message: MessageLike, where: str, request: Request) -> dict[str, Any]:
+        out = super()._message(message, where, request)
+        if isinstance(message, Message) and message.partial and message.role == "assistant":
+            out["partial"] = True  # the answer goes on after this text, and does not repeat it
         content = out.get("content")
         if out.get("role") == "assistant":
             if isinstance(content, list):  # an empty text among the parts is refused: "text content is empty"
@@ -206,17 +219,24 @@ class KimiAdapter(ChatAdapter):
                 out["content"] = None
         return out
 
+    def _part(self, part: Any, where: str) -> dict[str, Any]:
+        if isinstance(part, FilePart | AudioPart):
+            kind = "a file" if isinstance(part, FilePart) else "audio"
+            raise ConfigError(f"{where} is {kind}, which Kimi does not take in a message: it takes text and images")
+        out = super()._part(part, where)
+        image = out.get("image_url")
+        url = str(image.get("url") if isinstance(image, Mapping) else image or "")
+        if self.hosted and url.lower().startswith(("http://", "https://")):
+            # "unsupported image url" (OpenHands/software-agent-sdk#3155); it never fetches anything.
+            raise ConfigError(
+                f"{where} is an image by URL, which Kimi does not fetch: pass the bytes, or the ms:// URL of an upload"
+            )
+        return out
+
     def _tool(self, tool: Tool) -> dict[str, Any]:
         if tool.kind == "builtin_function":  # `$web_search`: run by the server, declared by its name alone
             return {"type": tool.kind, "function": {"name": tool.name}}
         return super()._tool(tool)
-
-    def _response_format(self, wanted: Any) -> dict[str, Any] | None:
-        made = super()._response_format(wanted)
-        if made and "json_schema" in made:
-            schema = {name: value for name, value in made["json_schema"]["schema"].items() if name != "$schema"}
-            made = {**made, "json_schema": {**made["json_schema"], "schema": schema}}
-        return made
 
 
 def _model(name: str) -> _Model:

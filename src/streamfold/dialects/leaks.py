@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import cache
 
 __all__ = ["describe_leak", "leaked_markup"]
@@ -24,8 +25,8 @@ _LEAKS = {
 _UNREAD = ("kimi_k3", "deepseek_dsml", "minimax")
 
 
-def leaked_markup(text: str) -> str | None:
-    """Which dialect would read markup that stands in a text; None if none does.
+def leaked_markup(text: str, read: Collection[str] = ()) -> str | None:
+    """Which dialect would read markup that stands in a text; None if none does, or one of those that did `read` it.
 
     A sign, not a proof: somebody may have asked the model how tool calls are written. `kimi-k3`, `deepseek-dsml` and
     `minimax` are languages that no dialect reads.
@@ -33,14 +34,16 @@ def leaked_markup(text: str) -> str | None:
     >>> leaked_markup('Sure. <tool_call>{"name": "search", "arguments": {}}</tool_call>')
     'hermes'
     """
-    if (found := _any_leak().search(text)) and found.lastgroup:
-        return found.lastgroup.replace("_", "-")
-    return "think" if text.lstrip().startswith(("<think>", "◁think▷")) else None
+    for found in _any_leak().finditer(text):
+        name = (found.lastgroup or "").replace("_", "-")
+        if name not in read:
+            return name
+    return "think" if not read and text.lstrip().startswith(("<think>", "◁think▷")) else None
 
 
-def describe_leak(text: str) -> str | None:
+def describe_leak(text: str, read: Collection[str] = ()) -> str | None:
     """The same as a sentence for a warning."""
-    name = leaked_markup(text)
+    name = leaked_markup(text, read)
     if name is None:
         return None
     what = "reasoning" if name == "think" else "tool calls"

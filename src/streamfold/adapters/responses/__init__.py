@@ -7,8 +7,12 @@ may be *sent* are `ResponsesQuirks`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ...history import HistoryRules
 from ...request import Request
 from ...types import ProtocolWarning
+from ..prepare import Rules, prepare
 from .decode import EventReader
 from .encode import RequestWriter, ResponsesQuirks
 
@@ -25,6 +29,19 @@ class ResponsesAdapter(RequestWriter, EventReader):
     def __init__(self, quirks: ResponsesQuirks | None = None) -> None:
         self.quirks = quirks or ResponsesQuirks()
 
+    def history_rules(self, request: Request) -> HistoryRules:
+        """What this API demands of a conversation: a flat list, in which ids alone say what belongs together."""
+        # "Duplicate function_call_output for call_id" (NousResearch/hermes-agent#111443)
+        kept = [request.options.extra_body.get(name) for name in ("previous_response_id", "conversation")]
+        kept += [item.get("type") == "item_reference" for item in request.messages if isinstance(item, Mapping)]
+        return HistoryRules(
+            HistoryRules().roles - {"function"},
+            results_follow=False,
+            unique_ids="conversation",
+            empty_turn="left_out",
+            knows_more=any(kept),
+        )
+
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
-        """The request as it is: this wire takes what it is given."""
-        return request, []
+        """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
+        return prepare(request, Rules(strict_tools=True, strict_output=self.quirks.strict_output))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
 from ...messages import MessageLike
+from ...request import read_response_format
 from ...tools import AllowedTools, NamedTool, ReadToolChoice, Tool
 from .items import is_item, message_items, read_message
 
@@ -33,11 +34,14 @@ class ResponsesQuirks:
         system_as_instructions: the system messages that open the conversation become `instructions`, for servers that
             want them there. Otherwise they are input items like all others, because so each keeps its role and its
             place, and because OpenAI does not carry `instructions` over to the next response of a stored conversation.
+        strict_output: a `response_format` that is a pydantic model is sent in the subset of OpenAI's strict mode, which
+            makes it sure to fit.
     """
 
     store: bool | None = False
     encrypted_reasoning: bool = True
     system_as_instructions: bool = False
+    strict_output: bool = True
 
 
 # Each of them lets the provider go on with what it has kept.
@@ -62,7 +66,9 @@ class RequestWriter:
         instructions, messages = self._instructions(request.messages)
         body: dict[str, Any] = {
             "model": request.model,
-            "input": [item for at, message in messages for item in self._message(message, at, store is not False)],
+            "input": [
+                item for at, message in messages for item in self._message(message, at, request, store is not False)
+            ],
             "stream": True,
         }
         if request.tools:
@@ -103,11 +109,12 @@ class RequestWriter:
         texts = list(_opening_texts(numbered))
         return "\n\n".join(texts) or None, numbered[len(texts) :]
 
-    def _message(self, message: MessageLike, position: int, stored: bool) -> Iterator[dict[str, Any]]:
+    def _message(self, message: MessageLike, position: int, request: Request, stored: bool) -> Iterator[dict[str, Any]]:
         if is_item(message):
             yield {"type": "message", **message}  # type: ignore[dict-item]
         else:
-            yield from message_items(read_message(message, position), position, stored=stored)
+            read = read_message(message, position)
+            yield from message_items(read, position, stored=stored, came_from_here=request.came_from_here(read))
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
         if tool.kind != "function":
@@ -136,17 +143,13 @@ class RequestWriter:
                 return choice
 
     def _text(self, wanted: Any) -> dict[str, Any] | None:
-        if wanted is None:
+        read = read_response_format(wanted)
+        if read is None:
             return None
-        if wanted == "json":
+        if read.schema is None:
             return {"format": {"type": "json_object"}}
-        if hasattr(wanted, "model_json_schema"):
-            return {
-                "format": {"type": "json_schema", "name": wanted.__name__, "schema": wanted.model_json_schema()},
-            }
-        if isinstance(wanted, Mapping):
-            return {"format": {"type": "json_schema", "name": "answer", "schema": dict(wanted)}}
-        raise ConfigError(f'response_format is "json", a JSON schema or a pydantic model, not {wanted!r}')
+        strict = {} if read.strict is None else {"strict": read.strict}
+        return {"format": {"type": "json_schema", "name": read.name, "schema": dict(read.schema), **strict}}
 
 
 def _opening_texts(messages: list[tuple[int, MessageLike]]) -> Iterator[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from ...content import AudioPart, FilePart, ImagePart, TextPart
 from ...errors import ConfigError
-from ...messages import Message, MessageLike
+from ...messages import Message, MessageLike, result_content
 from ...types import ToolCall
 from .output import CALL_EXTRAS
 
@@ -25,10 +27,10 @@ def is_item(message: MessageLike) -> bool:
 
 def read_message(message: MessageLike, position: int) -> Message:
     """A message in either spelling. Raises ConfigError for what can't be an item, naming the message."""
-    read = message if isinstance(message, Message) else _from_dict(message, position)
     where = f"messages[{position}]"
-    if read.role not in ("system", "developer", "user", "assistant", "tool"):
-        raise ConfigError(f"{where} has the role {read.role!r}, which the Responses API does not know")
+    if not isinstance(message, Message) and message.get("role") == "function":
+        raise ConfigError(f"{where} has the role 'function', which the Responses API does not know")
+    read = message if isinstance(message, Message) else _from_dict(message, position)
     if read.role == "tool" and not read.tool_call_id:
         raise ConfigError(f"{where} has no tool_call_id: the Responses API can't tell which call it answers")
     if read.name and read.role != "tool":  # a tool's result says by its id whose it is
@@ -38,15 +40,23 @@ def read_message(message: MessageLike, position: int) -> Message:
     return read
 
 
-def message_items(message: Message, position: int, *, stored: bool) -> Iterator[dict[str, Any]]:
-    """The items of a message. `stored`: the provider may look up items by their ids."""
+def message_items(
+    message: Message, position: int, *, stored: bool, came_from_here: bool = True
+) -> Iterator[dict[str, Any]]:
+    """The items of a message.
+
+    Args:
+        stored: the provider may look up items by their ids.
+        came_from_here: the provider made the message, and can read again what only it can read. Of any other's message,
+            encrypted reasoning is refused ("organization_id did not match", Kilo-Org/kilo#110), and ids are unknown.
+    """
     if message.role == "tool":
         yield {"type": "function_call_output", "call_id": message.tool_call_id, "output": _content(message, position)}
         return
     if message.role != "assistant":
         yield {"type": "message", "role": message.role, "content": _content(message, position)}
         return
-    came_as = _as_it_came(message, stored=stored)
+    came_as = _as_it_came(message, stored=stored) if came_from_here else None
     if came_as is not None:
         yield from came_as
         return
@@ -56,7 +66,7 @@ def message_items(message: Message, position: int, *, stored: bool) -> Iterator[
         # conversations); OpenAI takes any id that begins with msg_, where it has nothing stored to look it up in.
         yield made if stored else {**made, "id": f"msg_{position}"}
     for call in message.tool_calls:
-        yield _function_call({}, call)
+        yield _function_call({}, call if came_from_here else replace(call, extra=None))
 
 
 def _function_call(item: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
@@ -82,7 +92,7 @@ def _as_it_came(message: Message, *, stored: bool) -> list[dict[str, Any]] | Non
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
         return None
     called = [item.get("call_id") for item in items if item.get("type") == "function_call"]
-    if called != [call.id for call in message.tool_calls] or _text(items) != (message.content or ""):
+    if called != [call.id for call in message.tool_calls] or _text(items) != _said(message):
         return None
     calls = iter(message.tool_calls)
     sent = ((item, _as_input(item, stored=stored)) for item in items)
@@ -111,9 +121,18 @@ def _text(items: Iterable[Mapping[str, Any]]) -> str:
     return "".join(text for part in parts if isinstance(text := part.get("text"), str))
 
 
+def _said(message: Message) -> str:
+    if isinstance(message.content, str | None):
+        return message.content or ""
+    return "".join(part.text for part in message.content if isinstance(part, TextPart))
+
+
 def _output_parts(message: Message, position: int) -> Iterator[dict[str, Any]]:
     content = message.content
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+    parts = (TextPart(content),) if isinstance(content, str) else content or ()
+    for at, part in enumerate(parts):
+        if isinstance(part, ImagePart | FilePart | AudioPart):
+            raise ConfigError(f"messages[{position}].content[{at}] is no text, and an assistant's turn holds only text")
     for read in _parts(parts, position):
         if read.get("type") == "input_text":  # the model's own words have another type: "Invalid value: 'input_text'"
             read = {**read, "type": "output_text", "annotations": []}
@@ -124,21 +143,28 @@ def _output_parts(message: Message, position: int) -> Iterator[dict[str, Any]]:
 
 
 def _content(message: Message, position: int) -> str | list[dict[str, Any]]:
-    if message.content is None or isinstance(message.content, str):
-        return message.content or ""
-    return _parts(message.content, position)
+    content = result_content(message)
+    return _parts(content, position) if isinstance(content, tuple) else content or ""
 
 
-def _parts(parts: Any, position: int) -> list[dict[str, Any]]:
-    if not isinstance(parts, list | tuple):
-        raise ConfigError(f"messages[{position}] has a content that is neither a text nor a list of parts: {parts!r}")
-    return [_part(part, position) for part in parts]
+def _parts(parts: Iterable[Any], position: int) -> list[dict[str, Any]]:
+    return [_part(part, f"messages[{position}].content[{at}]") for at, part in enumerate(parts)]
 
 
-def _part(part: Any, position: int) -> dict[str, Any]:
+def _part(part: Any, where: str) -> dict[str, Any]:
     """A content part in the spelling of this API; one that is in it already stays as it is."""
-    if not isinstance(part, Mapping):
-        raise ConfigError(f"messages[{position}] has a content part that is not a dict: {part!r}")
+    match part:
+        case TextPart(text):
+            return {"type": "input_text", "text": text}
+        case ImagePart(file_id=str(file_id)):
+            return {"type": "input_image", "file_id": file_id, "detail": part.detail or "auto"}
+        case ImagePart():
+            url = part.url if part.url is not None else part.data_url
+            return {"type": "input_image", "image_url": url, "detail": part.detail or "auto"}
+        case FilePart():
+            return _file(part)
+        case AudioPart():  # https://platform.openai.com/docs/guides/audio: Chat Completions and Realtime have it
+            raise ConfigError(f"{where} is audio, which the Responses API does not take: use the adapter 'chat'")
     kind = part.get("type")
     if kind == "text":
         return {**part, "type": "input_text"}
@@ -155,6 +181,15 @@ def _part(part: Any, position: int) -> dict[str, Any]:
     return dict(part)
 
 
+def _file(part: FilePart) -> dict[str, Any]:
+    if part.file_id is not None:
+        return {"type": "input_file", "file_id": part.file_id}
+    if part.url is not None:
+        return {"type": "input_file", "file_url": part.url}
+    name = part.name or ("file.pdf" if part.media_type == "application/pdf" else "file")
+    return {"type": "input_file", "filename": name, "file_data": part.data_url}
+
+
 def _from_dict(message: Mapping[str, Any], position: int) -> Message:
     if message.get("function_call"):
         raise ConfigError(f"messages[{position}] has a function_call without an id: write it as tool_calls")
@@ -162,7 +197,7 @@ def _from_dict(message: Mapping[str, Any], position: int) -> Message:
     if not isinstance(calls, list | tuple):
         raise ConfigError(f"messages[{position}] has tool_calls that are no list: {calls!r}")
     return Message(
-        message.get("role"),  # type: ignore[arg-type]  # checked by read_message
+        message["role"],
         message.get("content"),
         tuple(_from_entry(entry, position) for entry in calls),
         message.get("tool_call_id"),

@@ -1,0 +1,229 @@
+"""What a message may hold beside text: images, files and sound, each as a value that every wire spells in its own way.
+
+A part remembers its bytes, or the URL or id under which the provider finds them, and never both: what is sent is what
+was given. Nothing is fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from .errors import ConfigError
+from .media import data_url as make_data_url
+from .media import from_base64, media_type_of, read_data_url, to_base64
+
+__all__ = [
+    "AudioPart",
+    "ContentPart",
+    "FilePart",
+    "ImagePart",
+    "MediaPart",
+    "Source",
+    "TextPart",
+    "audio",
+    "file",
+    "image",
+    "read_part",
+    "write_part",
+]
+
+Detail: TypeAlias = Literal["auto", "low", "high", "original"]
+Source: TypeAlias = str | bytes | Path
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Some text among other parts."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Media:
+    """Bytes with their media type, or where the provider finds them: exactly one of `data`, `url` and `file_id`.
+
+    Attributes:
+        file_id: the id under which the provider keeps an uploaded file.
+        media_type: of `data`; found from the bytes by the builders.
+    """
+
+    data: bytes | None = field(default=None, repr=False)
+    url: str | None = None
+    file_id: str | None = None
+    media_type: str | None = None
+
+    def __post_init__(self) -> None:
+        what = _WORDS[type(self)]
+        given = [name for name in ("data", "url", "file_id") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ConfigError(f"{what} has one of data, url and file_id, not {' and '.join(given) or 'none of them'}")
+        kind = bytes if given == ["data"] else str
+        if not isinstance(getattr(self, given[0]), kind):
+            found = type(getattr(self, given[0])).__name__
+            raise ConfigError(f"the {given[0]} of {what} is {_A[kind]}, not {found}")
+        if self.data is not None and not self.media_type:
+            raise ConfigError(f"{what} with data needs its media_type; the builders find it")
+
+    @property
+    def data_url(self) -> str:
+        """The bytes as a data URL. Raises ValueError for a part that has none."""
+        if self.data is None or self.media_type is None:
+            raise ValueError("this part has no bytes")
+        return make_data_url(self.data, self.media_type)
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart(_Media):
+    """An image. `detail` is how closely the model looks, where the provider lets that be said."""
+
+    detail: Detail | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart(_Media):
+    """A document, such as a PDF. `name` is what the model is told it is called."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AudioPart(_Media):
+    """Sound that the model is to hear."""
+
+
+MediaPart: TypeAlias = ImagePart | FilePart | AudioPart
+ContentPart: TypeAlias = TextPart | ImagePart | FilePart | AudioPart
+
+_A = {bytes: "bytes", str: "a string"}
+_WORDS: dict[type, str] = {ImagePart: "an image", FilePart: "a file", AudioPart: "audio"}
+_FIELDS: dict[str, tuple[type[MediaPart], tuple[str, ...]]] = {
+    "image": (ImagePart, ("url", "file_id", "media_type", "detail")),
+    "file": (FilePart, ("url", "file_id", "media_type", "name")),
+    "audio": (AudioPart, ("url", "file_id", "media_type")),
+}
+
+
+def image(source: Source, *, detail: Detail | None = None, media_type: str | None = None) -> ImagePart:
+    """An image for `user(...)` or `tool_result(...)`: by URL, as bytes, or from a file.
+
+    A string with a scheme (`https://`, `data:`, Moonshot's `ms://`) is a URL, any other is the path of a file, which is
+    read at once. The media type is found from the bytes.
+
+    Raises:
+        ConfigError: there is no such file, or the bytes are no image; `media_type` says that they are one.
+    """
+    return ImagePart(**_given("image", source, media_type, "image/"), detail=detail)
+
+
+def file(source: Source, *, name: str | None = None, media_type: str | None = None) -> FilePart:
+    """A document for `user(...)`: by URL, as bytes, or from a file, as with `image`. A file's name is kept.
+
+    Raises:
+        ConfigError: there is no such file.
+    """
+    given = _given("file", source, media_type, "", name)
+    if name is None and "data" in given and (isinstance(source, Path) or _is_path(source)):
+        name = Path(str(source)).name
+    return FilePart(**given, name=name)
+
+
+def audio(source: str | bytes | Path, *, media_type: str | None = None) -> AudioPart:
+    """Sound for `user(...)`: as bytes, from a file, or as a data URL. No wire takes any other URL of it.
+
+    Raises:
+        ConfigError: there is no such file, or the bytes are no audio; `media_type` says that they are some.
+    """
+    return AudioPart(**_given("audio", source, media_type, "audio/"))
+
+
+def _is_path(source: Source) -> bool:
+    return isinstance(source, str) and "://" not in source and source[:5].lower() != "data:"
+
+
+def _given(what: str, source: Any, media_type: str | None, expected: str, name: str | None = None) -> dict[str, Any]:
+    """The members of a part that say where its bytes are."""
+    told: str | None = None
+    match source:
+        case str() if source[:5].lower() == "data:":
+            try:
+                data, told = read_data_url(source)
+            except ValueError as exc:
+                raise ConfigError(f"{what}: {exc}") from None
+        case str() if "://" in source:
+            return {"url": source, "media_type": media_type}
+        case str() | Path():
+            name = name or Path(source).name
+            data = _read(what, source)
+        case bytes() | bytearray() | memoryview():
+            data = bytes(source)
+        case _:
+            raise ConfigError(f"{what}() takes a URL, bytes or the path of a file, not {type(source).__name__}")
+    found = media_type or told or media_type_of(data, name)
+    if not media_type and not found.startswith(expected):
+        raise ConfigError(
+            f"{what}: this is {found}, beginning with {data[:8]!r}; pass media_type= if it is {_AN[what]} after all"
+        )
+    return {"data": data, "media_type": found}
+
+
+_AN = {"image": "an image", "audio": "audio"}
+
+
+def _read(what: str, source: str | Path) -> bytes:
+    try:
+        return Path(source).read_bytes()
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+        shown = str(source)[:200]
+        raise ConfigError(f"{what}: {shown!r} can't be read ({reason}); a URL begins with https://") from exc
+
+
+# --- as JSON ----------------------------------------------------------------------------------------------------------
+
+
+def write_part(part: ContentPart | Mapping[str, Any]) -> dict[str, Any]:
+    """A part as JSON data: its kind is under `part`; a dict in some wire's shape has none and stays what it is."""
+    if isinstance(part, TextPart):
+        return {"part": "text", "text": part.text}
+    if isinstance(part, Mapping):
+        return {"part": "dict", "value": dict(part)} if "part" in part else dict(part)
+    kind = next(kind for kind, (cls, _) in _FIELDS.items() if isinstance(part, cls))
+    members = {name: getattr(part, name) for name in _FIELDS[kind][1]}
+    out = {"part": kind, **{name: value for name, value in members.items() if value is not None}}
+    if part.data is not None:
+        out["data"] = to_base64(part.data)
+    return out
+
+
+def read_part(value: Any, where: str) -> ContentPart | dict[str, Any]:
+    """What `write_part` wrote. Raises ConfigError, naming the place, for anything else."""
+    match value:
+        case {"part": "text", "text": str(text), **rest} if not rest:
+            return TextPart(text)
+        case {"part": "dict", "value": dict(kept), **rest} if not rest:
+            return kept
+        case {"part": str(kind), **members} if kind in _FIELDS:
+            return _read_media(kind, {str(name): member for name, member in members.items()}, where)
+        case {"part": kind}:
+            raise ConfigError(f'{where}.part is {kind!r}; it is "text", "image", "file", "audio" or "dict"')
+        case dict():
+            return value
+    raise ConfigError(f"{where} must be an object, not {type(value).__name__}")
+
+
+def _read_media(kind: str, members: dict[str, Any], where: str) -> MediaPart:
+    cls, known = _FIELDS[kind]
+    for name in members:
+        if name not in (*known, "data"):
+            raise ConfigError(f"{where}.{name} is unknown: {kind} has {', '.join(('data', *known))}")
+    try:
+        if isinstance(members.get("data"), str):
+            members = {**members, "data": from_base64(members["data"])}
+        return cls(**members)
+    except ValueError as exc:
+        raise ConfigError(f"{where}.data is {exc}") from None
+    except ConfigError as exc:
+        raise ConfigError(f"{where}: {exc}") from None
