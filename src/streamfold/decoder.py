@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,8 @@ class StreamDecoder:
         tool_choice: the tool choice of the request; after `"none"` no call is handed out.
         start_in_reasoning: the output begins inside reasoning (the prompt opened it); for dialects.
         limits: what is accepted before it is called a ProtocolError.
+        names: tools that are called otherwise on the wire: the names to hand out by those that come.
+        answer_tool: the tool whose arguments are the text of the answer, where that was asked for as a call.
 
     Attributes:
         events: how many events have come.
@@ -57,16 +59,26 @@ class StreamDecoder:
         tool_choice: Any = "auto",
         start_in_reasoning: bool = False,
         limits: Limits | None = None,
+        names: Mapping[str, str] | None = None,
+        answer_tool: str | None = None,
     ) -> None:
         self._adapter = find_adapter(adapter)() if isinstance(adapter, str) else adapter
         self._limits = limits or Limits()
         read_tools = tuple(read_tool(tool) for tool in tools)
         choice = read_tool_choice(tool_choice, read_tools)
-        reads_calls = dialect not in (None, "think") and choice != "none"
+        read: set[str] = set()
         if isinstance(dialect, str):
-            dialect = find_dialect(dialect, DialectContext(read_tools, choice, start_in_reasoning))
-        self._fold = Fold(tool_names=[tool.name for tool in read_tools], tool_choice=choice, limits=self._limits)
-        self._pipeline = Pipeline(self._fold, dialect, watch_for_leaks=not reads_calls)
+            context = DialectContext(read_tools, choice, start_in_reasoning)
+            read = {"think", *dialect.split("+")} if context.calls_allowed else {"think"}
+            dialect = find_dialect(dialect, context)
+        self._fold = Fold(
+            tool_names=[tool.name for tool in read_tools],
+            tool_choice=choice,
+            limits=self._limits,
+            names=names or {},
+            answer_tool=answer_tool,
+        )
+        self._pipeline = Pipeline(self._fold, dialect, read=read)
         self._sse: SSEDecoder | None = None
         self._plain: PlainBody | None = None
         self._head = b""  # the first bytes, kept to say what the body was

@@ -14,6 +14,8 @@
     |     +- ProtocolError             what came is not the protocol, or is over a limit
     |     +- EmptyResponseError        it ended in order and nothing was in it
     +- InvalidToolArgumentsError       the model's arguments do not fit the tool; also a ValueError
+    +- InvalidReplyError               the text does not fit the model that it is to be read as; also a ValueError
+    +- TurnLimitError                  the model still asked for tools when `run_tools` had no turn left
 
 This is also the one place that says what a status code or an error type means, and whether a retry is worth it.
 """
@@ -40,6 +42,7 @@ __all__ = [
     "EmptyResponseError",
     "ErrorInfo",
     "IncompleteStreamError",
+    "InvalidReplyError",
     "InvalidToolArgumentsError",
     "NotFoundError",
     "PermissionDeniedError",
@@ -50,6 +53,7 @@ __all__ = [
     "StreamError",
     "StreamfoldError",
     "TimeoutPhase",
+    "TurnLimitError",
     "UpstreamError",
     "error_info",
     "status_error",
@@ -195,6 +199,18 @@ class InvalidToolArgumentsError(StreamfoldError, ValueError):
     def __init__(self, message: str, call: ToolCall) -> None:
         super().__init__(message)
         self.call = call
+
+
+class InvalidReplyError(StreamfoldError, ValueError):
+    """The text of `reply` does not fit. The message is fit to be sent back to the model."""
+
+    def __init__(self, message: str, reply: Reply) -> None:
+        super().__init__(message)
+        self.reply = reply
+
+
+class TurnLimitError(StreamfoldError):
+    """The model still asked for tools in the last turn that `run_tools` was allowed. The history is on the run."""
 
 
 # --- What a server's error says --------------------------------------------------------------------------------------

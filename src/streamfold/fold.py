@@ -14,7 +14,7 @@ servers send after every call. What counts as an end in order:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from .arguments import read_arguments
@@ -48,15 +48,26 @@ class Fold:
     Args:
         tool_names: the tools that the request declared.
         tool_choice: the tool choice of the request. After "none" no call is handed out.
+        names: the tools' own names, by those that they have on the wire, where these differ.
+        answer_tool: the tool whose arguments are the text of the answer.
 
     Attributes:
         finished: whether the finished chunk has been made.
     """
 
     def __init__(
-        self, *, tool_names: Collection[str] = (), tool_choice: ReadToolChoice = "auto", limits: Limits | None = None
+        self,
+        *,
+        tool_names: Collection[str] = (),
+        tool_choice: ReadToolChoice = "auto",
+        limits: Limits | None = None,
+        names: Mapping[str, str] | None = None,
+        answer_tool: str | None = None,
     ) -> None:
         self._calls = Calls(tool_names, limits)
+        self._names = names or {}
+        self._answer_tool = answer_tool
+        self._answered = False
         self._tool_choice = tool_choice
         self._text = _Lane()
         self._reasoning = _Lane()
@@ -212,16 +223,19 @@ class Fold:
         self._refusal.finish()
         reason: FinishReason = self._finish.reason if self._finish else "unknown"
         raw = self._finish.raw if self._finish else None
-        calls = self._tool_calls(reason)
-        if self._calls and self._tool_choice == "none" and reason == "tool_calls":
-            reason = "stop"
+        opened, answer = self._take_answer(self._calls.finish())
+        text += self._text.add(answer or "")
+        calls = self._tool_calls(opened, reason)
+        if (self._calls and self._tool_choice == "none") or (answer is not None and not calls):
+            reason = "stop" if reason == "tool_calls" else reason
         if calls and reason == "stop":
             reason = "tool_calls"  # vLLM and others end so after a named tool choice: the calls decide, not the word
         if reason == "tool_calls" and not calls:
             self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to hand out")
-        if reason not in ("length", "content_filter"):
+        if reason not in ("length", "content_filter") and answer is None:
             self._check_choice([call.name for call in calls])
         reply = self.partial()
+        reply.answer = answer
         if reason == "stop" and not (reply.text or reply.refusal or reply.extras):
             self.warn("empty_answer", "the answer has neither text nor tool calls")
         reply.tool_calls = calls
@@ -233,13 +247,23 @@ class Fold:
 
     def _check_choice(self, called: list[str]) -> None:
         match self._tool_choice:
-            case NamedTool(name) if name not in called:
+            case NamedTool(name) if self._names.get(name, name) not in called:
                 self.warn("tool_choice_unmet", f"the request demanded a call of {name}, and none came")
             case "required" | AllowedTools(mode="required") if not called:
                 self.warn("tool_choice_unmet", "the request demanded a tool call, and none came")
 
-    def _tool_calls(self, reason: FinishReason) -> list[ToolCall]:
-        opened = self._calls.finish()
+    def _take_answer(self, opened: list[OpenCall]) -> tuple[list[OpenCall], str | None]:
+        """The calls that are calls, and the text of the one that stands for the answer, whole or cut off like any."""
+        if not self._answer_tool or not (answers := [call for call in opened if call.name == self._answer_tool]):
+            return opened, None
+        read = read_arguments(answers[0].pieces, answers[0].wholes, repair=not answers[0].markup)
+        if read.repair:
+            self.warn("repaired_arguments", f"{self._answer_tool}: {read.repair}")
+        if len(answers) > 1:
+            self.warn("calls_dropped", f"the answer was given {len(answers)} times: the first one counts")
+        return [call for call in opened if call.name != self._answer_tool], read.raw
+
+    def _tool_calls(self, opened: list[OpenCall], reason: FinishReason) -> list[ToolCall]:
         named = [call for call in opened if call.name]
         if len(named) < len(opened):
             self.warn("calls_dropped", "a call without a name can't be run: " + ", ".join(
@@ -270,7 +294,8 @@ class Fold:
             self.warn("arguments_mismatch", f"{call.name}: the arguments as pieces and as a whole differ")
         if read.repair:
             self.warn("repaired_arguments", f"{call.name}: {read.repair}")
-        made = ToolCall(join_surrogates(call_id), join_surrogates(call.name), read.value, read.raw, call.extra)
+        name = join_surrogates(call.name)
+        made = ToolCall(join_surrogates(call_id), self._names.get(name, name), read.value, read.raw, call.extra)
         if made.error:
             self.warn("invalid_arguments", f"{call.name}: the arguments are not a JSON object")
         return made

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
+from .chatdicts import check_message
 from .errors import ConfigError
 from .messages import Message, MessageLike, Messages, user
 from .tools import ReadToolChoice, Tool, ToolLike, read_tool, read_tool_choice
 
-__all__ = ["Options", "Request"]
+__all__ = ["Options", "Request", "ResponseFormat", "read_response_format"]
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
@@ -59,14 +61,58 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class ResponseFormat:
+    """The form that the text of the answer is to have.
+
+    Attributes:
+        schema: the JSON schema that it is to fit; None: any JSON object.
+        strict: whether the provider is to hold the model to the schema; None is not sent.
+        model: the schema was made from a pydantic model, and not written by the caller.
+    """
+
+    schema: Mapping[str, Any] | None = None
+    name: str = "answer"
+    strict: bool | None = None
+    model: bool = False
+
+
+def read_response_format(wanted: Any) -> ResponseFormat | None:
+    """The option `response_format` in any accepted spelling. Raises ConfigError."""
+    if wanted is None or isinstance(wanted, ResponseFormat):
+        return wanted
+    if wanted == "json":
+        return ResponseFormat()
+    if hasattr(wanted, "model_json_schema"):
+        # OpenAI takes no other characters in this name, and `Page[Item]` is the name of a model.
+        name = re.sub(r"[^A-Za-z0-9_-]+", "_", wanted.__name__).strip("_")[:64]
+        return ResponseFormat(wanted.model_json_schema(), name or "answer", model=True)
+    if isinstance(wanted, Mapping):
+        return ResponseFormat(dict(wanted))
+    raise ConfigError(f'response_format is "json", a JSON schema or a pydantic model, not {wanted!r}')
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
-    """Model, conversation, tools and options, read and checked."""
+    """Model, conversation, tools and options, read and checked.
+
+    Attributes:
+        origin: what the messages of the provider that this is for have as their `origin`; None where nobody says.
+        names: tools that are called otherwise on the wire: their own names by those. Calls that come are named back.
+        answer_tool: the tool that stands for the answer: the arguments of its call are the text of the reply.
+    """
 
     model: str
     messages: tuple[MessageLike, ...]
     tools: tuple[Tool, ...] = ()
     tool_choice: ReadToolChoice = "auto"
     options: Options = field(default_factory=Options)
+    origin: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    answer_tool: str | None = None
+
+    def came_from_here(self, message: Message) -> bool:
+        """Whether the provider that this is for can read what only it can read. Where nobody says, it can."""
+        return None in (message.origin, self.origin) or message.origin == self.origin
 
     @classmethod
     def read(
@@ -93,4 +139,6 @@ def read_messages(messages: Messages) -> tuple[MessageLike, ...]:
         is_dict = isinstance(message, Mapping) and (message.get("role") or message.get("type"))
         if not isinstance(message, Message) and not is_dict:
             raise ConfigError(f"messages[{position}] is neither a Message nor a dict with a role: {message!r}")
+        if isinstance(message, Mapping):
+            check_message(message, f"messages[{position}]")
     return read

@@ -6,18 +6,22 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 
 from .decoder import StreamDecoder
 from .errors import APIConnectionError, APIError, APITimeoutError, IncompleteStreamError, StreamfoldError
+from .partial import Partial, PartialReader
 from .redaction import redact_error
 from .transport import Exchange, HTTPRequest, retry_delay
 from .types import ProtocolWarning, Reply, StreamChunk, Timing
 
 if TYPE_CHECKING:
     import httpx
+    from pydantic import BaseModel
+
+    M = TypeVar("M", bound=BaseModel)
 
 __all__ = ["Answer", "ChatStream", "Plan"]
 
@@ -33,6 +37,7 @@ class Plan:
         max_retries: how often a request is sent again that failed before its first chunk.
         changes: what was asked for and is not sent: the reply will say so.
         secrets: what must never be shown, should the server echo it.
+        origin: the `origin` of the message that the answer is.
     """
 
     provider: str
@@ -42,6 +47,7 @@ class Plan:
     max_retries: int
     changes: Sequence[ProtocolWarning] = ()
     secrets: Sequence[str] = field(default=(), repr=False)
+    origin: str | None = None
 
 
 class ChatStream:
@@ -59,6 +65,9 @@ class ChatStream:
         self._ready: deque[StreamChunk] = deque()
         self._closed = False
         self._reading = False
+        self._deltas: list[str] = []  # of the text that was handed out, for `partial`
+        self._size = 0
+        self._readers: dict[type, PartialReader[Any]] = {}
 
     @property
     def reply(self) -> Reply:
@@ -81,7 +90,34 @@ class ChatStream:
                 self._ready.extend(await anext(self._batches))
             finally:
                 self._reading = False
-        return self._ready.popleft()
+        chunk = self._ready.popleft()
+        if chunk.delta:
+            self._deltas.append(chunk.delta)
+            self._size += len(chunk.delta)
+        return chunk
+
+    def partial(self, model: type[M]) -> Partial[M] | None:
+        """What has come so far of an answer that is to be a `model`; None if that is nothing yet.
+
+        Each field of it is None until something of it has come, texts grow, and no validator is asked: see `Partial`.
+        May be asked after each chunk: a text of more than 4096 characters is parsed again when it has grown by a
+        thirty-second part, and at the end, so that in between the value is a little behind. An answer that had to be
+        asked for as a tool call (`ChatQuirks.response_format`) comes in one piece, at the end.
+
+        Raises:
+            ConfigError: there is no partial form of the model: it is a RootModel.
+        """
+        reader = self._readers.get(model)
+        if reader is None:
+            reader = self._readers[model] = PartialReader(model)
+        reply = None if self._ready else self._answer.reply
+        if reply is not None and reply.answer is not None:
+            return reader.read(self._size, lambda: str(reply.answer), whole=True)
+        return reader.read(self._size, self._text, whole=reply is not None)
+
+    def _text(self) -> str:
+        self._deltas = ["".join(self._deltas)]
+        return self._deltas[0]
 
     async def aclose(self) -> None:
         """Closes the connection; it is closed when this returns. From any task, as often as one likes.
@@ -168,7 +204,8 @@ class Answer:
     def _reply(self, decoder: StreamDecoder, timing: Timing) -> Reply:
         reply = decoder.reply
         warnings = [*self._plan.changes, *reply.warnings]
-        return replace(reply, request_id=self._current.request_id, timing=timing, warnings=warnings)
+        request_id, origin = self._current.request_id, self._plan.origin
+        return replace(reply, request_id=request_id, timing=timing, warnings=warnings, origin=origin)
 
     def _since_began(self) -> float:
         return anyio.current_time() - self._began

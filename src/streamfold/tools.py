@@ -1,13 +1,15 @@
-"""Tools that a request offers to the model, and how it may choose among them."""
+"""Tools that a request offers to the model, how it may choose among them, and how a call of one is run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from inspect import Parameter, getdoc, signature
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_type_hints
+from functools import partial
+from inspect import isawaitable, signature
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from .errors import ConfigError
+from .errors import ConfigError, InvalidToolArgumentsError
+from .types import ToolCall
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -21,48 +23,112 @@ __all__ = [
     "ToolLike",
     "read_tool",
     "read_tool_choice",
-    "tool",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that the model may call: its name, what it does, and the JSON schema of its arguments."""
+    """A function that the model may call: its name, what it does, and the JSON schema of its arguments.
+
+    Attributes:
+        strict: whether the provider is to hold the model to the schema, where it can.
+        kind: "function", or the kind of a tool that the provider runs itself, on the wires that have such.
+        function: what runs a call, plain or async. It takes the arguments by name, or an instance of `model`.
+        model: validates the arguments. Without one they are only checked to be what `function` takes.
+        spread: `function` takes the fields of `model` by name, instead of the instance.
+    """
 
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
     strict: bool | None = None
-    kind: str = "function"  # or the kind of a tool that the provider runs itself, on the wires that have such
+    kind: str = "function"
+    function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    model: type[BaseModel] | None = field(default=None, compare=False, repr=False)
+    spread: bool = field(default=False, compare=False, repr=False)
 
     @classmethod
-    def from_model(cls, model: type[BaseModel], *, name: str | None = None, description: str | None = None) -> Tool:
-        """A tool whose arguments are the fields of a pydantic model; its docstring is the description."""
+    def from_model(
+        cls,
+        model: type[BaseModel],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        strict: bool | None = None,
+        function: Callable[..., Any] | None = None,
+    ) -> Tool:
+        """A tool whose arguments are the fields of a pydantic model; its docstring is the description.
+
+        Args:
+            function: what runs a call; it takes an instance of the model.
+        """
         schema = model.model_json_schema()
         schema.pop("title", None)
         found = schema.pop("description", "")
-        return cls(name or model.__name__, found if description is None else description, schema)
+        about = found if description is None else description
+        return cls(name or model.__name__, about, schema, strict, function=function, model=model)
 
+    @classmethod
+    def from_mcp(cls, description: Any, *, function: Callable[..., Any] | None = None) -> Tool:
+        """A tool as an MCP server describes it: an object or a dict with `name`, `description` and `inputSchema`.
 
-def tool(function: Callable[..., Any]) -> Tool:
-    """A tool from a typed function: its name, its docstring as the description, its parameters as the arguments.
+        https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool is the shape.
 
-    A parameter without a default is required; a parameter without a type takes anything.
+        Args:
+            function: what runs a call; it takes the arguments by name. With the `mcp` package it is a line:
+                `lambda **arguments: session.call_tool(name, arguments)`.
 
-    Raises:
-        ConfigError: a parameter can't be told by name (`*args`, `**kwargs`, positional only).
-    """
-    from pydantic import ConfigDict, create_model
+        Raises:
+            ConfigError: it has no name, or its schema is not one of an object.
+        """
+        if isinstance(description, Mapping):
+            name, about, schema = (description.get(key) for key in ("name", "description", "inputSchema"))
+        else:
+            name, about, schema = (getattr(description, key, None) for key in ("name", "description", "inputSchema"))
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"the description of an MCP tool has a name, not {name!r}: {description!r}")
+        schema = {"type": "object", "properties": {}} if schema is None else schema
+        if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+            raise ConfigError(f"the MCP tool {name!r}: inputSchema is the JSON schema of an object, not {schema!r}")
+        return cls(name, about or "", dict(schema), function=function)
 
-    fields: dict[str, Any] = {}
-    hints = get_type_hints(function, include_extras=True)
-    for parameter in signature(function).parameters.values():
-        if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
-            raise ConfigError(f"{function.__name__}: the parameter {parameter} can't be given by name, as models do")
-        default = ... if parameter.default is Parameter.empty else parameter.default
-        fields[parameter.name] = (hints.get(parameter.name, Any), default)
-    model = create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
-    return Tool.from_model(model, description=getdoc(function) or "")
+    def bind(self, call: ToolCall) -> Callable[[], Any]:
+        """The function with the validated arguments of a call, ready to be called; nothing has run yet.
+
+        Raises:
+            InvalidToolArgumentsError: they are not JSON or do not fit; the message is fit to be sent back to the model.
+            ConfigError: the tool has no function.
+        """
+        if self.function is None:
+            raise ConfigError(f"the tool {self.name!r} has no function that could run a call: pass function=")
+        if self.model is not None:
+            read = call.parse_as(self.model)
+            if not self.spread:
+                return partial(self.function, read)
+            by_name = {info.alias or name: getattr(read, name) for name, info in self.model.model_fields.items()}
+            return partial(self.function, **by_name)
+        if call.error:
+            raise InvalidToolArgumentsError(f"invalid arguments for {call.name}: not a JSON object", call)
+        try:
+            signature(self.function).bind(**call.arguments)
+        except TypeError as exc:
+            raise InvalidToolArgumentsError(f"invalid arguments for {call.name}: {exc}", call) from exc
+        return partial(self.function, **call.arguments)
+
+    async def call(self, call: ToolCall) -> Any:
+        """Runs a call with validated arguments, and returns what the function returns.
+
+        A plain function is called where it stands, on the event loop: so it may touch what the rest of the program
+        touches, and is never left running by a cancellation. One that blocks for long belongs into a thread, by
+        `in_thread(function)`.
+
+        Raises:
+            InvalidToolArgumentsError: the arguments do not fit; the message is fit to be sent back to the model.
+            ConfigError: the tool has no function.
+            Exception: what the function raises, as it is.
+        """
+        result = self.bind(call)()
+        return await result if isawaitable(result) else result
 
 
 @dataclass(frozen=True, slots=True)

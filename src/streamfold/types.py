@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from .errors import InvalidToolArgumentsError
+from .errors import InvalidReplyError, InvalidToolArgumentsError
+from .jsontext import parse_object
+from .validation import describe_problems, read_as
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -53,6 +55,14 @@ WarningCode = Literal[
     # the request
     "forced_choice_dropped",  # the model takes no forced choice while it thinks; "auto" was sent
     "option_dropped",  # the server fixes this option, and refuses to be told a value
+    "schema_changed",  # a schema was sent in the provider's own flavour; the detail says what was changed, and why
+    "response_format_changed",  # the form of the answer was asked for in another way than by a schema
+    "tool_renamed",  # the provider takes no such name; calls come back under the tool's own
+    # the conversation
+    "history_repaired",  # `repair=True`: a message was dropped, moved, added or given another id; the detail says which
+    "history_doubtful",  # some providers would refuse this, or misread it; this one may not
+    "lost_reasoning",  # the provider wants the reasoning of an earlier turn back, and the turn has none
+    "parts_moved",  # images of a tool's result were sent in a user's message, the only place that takes them
     # the wire
     "text_mismatch",  # the pieces of a text and its repetition as a whole differ; what was shown stays
     "repeated_event",  # an event came twice, as when a stream is resumed; the second one is ignored
@@ -107,13 +117,9 @@ class ToolCall:
         from pydantic import ValidationError
 
         try:
-            if self.error:
-                return model.model_validate_json(self.raw_arguments)
-            return model.model_validate(self.arguments)
+            return model.model_validate_json(self.raw_arguments) if self.error else read_as(model, self.arguments)
         except ValidationError as exc:
-            problems = "; ".join(
-                f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in exc.errors()
-            )
+            problems = describe_problems(exc, "arguments")
             raise InvalidToolArgumentsError(f"invalid arguments for {self.name}: {problems}", self) from exc
 
 
@@ -192,6 +198,32 @@ class Reply:
     timing: Timing | None = None
     extras: dict[str, list[Any]] = field(default_factory=dict)
     reasoned: bool = field(default=False, repr=False)  # reasoning was sent, if only as ""
+    answer: str | None = field(default=None, repr=False)  # the end of the text, where it was asked for as a tool call
+    origin: str | None = field(default=None, repr=False, compare=False)  # see Message.origin
+
+    def parse_as(self, model: type[M]) -> M:
+        """The text as an instance of a pydantic model, for an answer that was asked for with `response_format`.
+
+        A code fence around the whole text is taken off; nothing else is.
+
+        Raises:
+            InvalidReplyError: it is not JSON or does not fit; the message says why, and shows the text.
+        """
+        from pydantic import ValidationError
+
+        try:
+            return read_as(model, parse_object(_unfenced(self.text if self.answer is None else self.answer)))
+        except ValidationError as exc:
+            raise InvalidReplyError(self._misfit(model, describe_problems(exc, "the answer")), self) from exc
+        except ValueError as exc:
+            raise InvalidReplyError(self._misfit(model, f"it is not JSON ({exc})"), self) from exc
+
+    def _misfit(self, model: type[BaseModel], why: str) -> str:
+        if self.refusal and not self.text:
+            return f"the model refused to answer as {model.__name__}: {self.refusal}"
+        if self.finish_reason in ("length", "content_filter"):
+            why = f"it was cut off (finish reason {self.finish_reason!r}); {why}"
+        return f"the answer is no {model.__name__}: {why}. It was: {_shortened(self.text)!r}"
 
     @property
     def message(self) -> Message:
@@ -205,6 +237,7 @@ class Reply:
             reasoning=self.reasoning if self.reasoned else None,
             refusal=self.refusal,
             extras=dict(self.extras),
+            origin=self.origin,
         )
 
 
@@ -242,3 +275,15 @@ class Timeouts:
     read: float | None = 60.0
     stall: float | None = 300.0
     total: float | None = None
+
+
+def _unfenced(text: str) -> str:
+    """The text without a Markdown code fence round all of it, which models put where nothing holds them to a form."""
+    text = text.strip()
+    if text.startswith("```") and text.endswith("```") and "\n" in text:
+        return text[text.index("\n") : -3]
+    return text
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 500 else f"{text[:250]} ... {text[-250:]}"

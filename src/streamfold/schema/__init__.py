@@ -1,0 +1,30 @@
+"""JSON schemas in the flavours of providers: named passes, each of which says what it changed and why.
+
+A pass takes a schema and returns a changed copy and a list of short texts, `PLACE: what was done (why)`. What it can't
+repair without changing what the schema means it leaves as it is; `moonshot_problems` and `strict_problems` say then why
+the provider would refuse it.
+
+    inline_refs     every `$ref` becomes what it stands for; a recursive one stays, and is reported
+    drop_keywords   keywords that a provider does not take
+    moonshot        Moonshot's flavour, for tools and answers of the hosted Kimi models
+    openai_strict   the subset that OpenAI's strict mode takes
+
+>>> inline_refs({"$defs": {"A": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/A"}}})
+({'properties': {'a': {'type': 'string'}}}, ['parameters.properties.a: #/$defs/A is written out'])
+"""
+
+from __future__ import annotations
+
+from .moonshot import moonshot, moonshot_problems
+from .passes import Passed, drop_keywords, inline_refs
+from .strict import openai_strict, strict_problems
+
+__all__ = [
+    "Passed",
+    "drop_keywords",
+    "inline_refs",
+    "moonshot",
+    "moonshot_problems",
+    "openai_strict",
+    "strict_problems",
+]

@@ -1,0 +1,333 @@
+"""The loop over tools: what is asked, what is run, what is sent back, and how it ends; on asyncio and on trio."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from servers import STREAM, Connection, framed, serving
+from streamfold import (
+    ConfigError,
+    ImagePart,
+    Message,
+    NamedTool,
+    Provider,
+    StreamfoldError,
+    Tool,
+    TurnLimitError,
+    UpstreamError,
+    in_thread,
+    run_tools,
+    tool,
+    user,
+)
+
+Turn = dict[str, Any] | Callable[[], Any]
+
+
+def says(text: str) -> dict[str, Any]:
+    return {"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]}
+
+
+def asks(*calls: tuple[str, dict[str, Any] | str], text: str = "") -> dict[str, Any]:
+    entries = [
+        {
+            "index": at,
+            "id": f"call_{at}",
+            "function": {"name": name, "arguments": given if isinstance(given, str) else json.dumps(given)},
+        }
+        for at, (name, given) in enumerate(calls)
+    ]
+    return {"choices": [{"delta": {"content": text, "tool_calls": entries}, "finish_reason": "tool_calls"}]}
+
+
+class Script:
+    """A provider that answers with these turns, and remembers what it was asked."""
+
+    def __init__(self, *turns: dict[str, Any]) -> None:
+        self.turns = list(turns)
+        self.bodies: list[dict[str, Any]] = []
+
+    def provider(self, **config: Any) -> Provider:
+        client = httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
+        config = {"base_url": "http://test/v1", "model": "m", "max_retries": 0, **config}
+        return Provider.from_config(config, http_client=client)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.bodies.append(json.loads(request.content))
+        return httpx.Response(200, content=f"data: {json.dumps(self.turns.pop(0))}\n\ndata: [DONE]\n\n")
+
+    def results(self, body: int = -1) -> list[str]:
+        return [message["content"] for message in self.bodies[body]["messages"] if message["role"] == "tool"]
+
+
+def add(a: int, b: int) -> int:
+    """Adds."""
+    return a + b
+
+
+pytestmark = [
+    pytest.mark.anyio,
+    # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
+    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),
+]
+
+
+async def test_two_turns() -> None:
+    """Chunks of both turns come, the result goes back under the call's id, and all of it is on the run."""
+    script = Script(asks(("add", {"a": 1, "b": 2}), text="Let me see. "), says("It is 3."))
+    async with run_tools(script.provider(), "1 + 2?", [add], temperature=0.5) as run:
+        with pytest.raises(StreamfoldError, match="no reply yet"):
+            assert run.reply
+        chunks = [chunk async for chunk in run]
+    assert "".join(chunk.delta for chunk in chunks) == "Let me see. It is 3."
+    assert [[call.name for call in chunk.tool_calls or ()] for chunk in chunks if chunk.finished] == [["add"], []]
+    assert run.reply.text == "It is 3."
+    assert [reply.finish_reason for reply in run.replies] == ["tool_calls", "stop"]
+    assert [body["temperature"] for body in script.bodies] == [0.5, 0.5]
+    assert script.bodies[1]["messages"][2] == {"role": "tool", "tool_call_id": "call_0", "content": "3"}
+    assert [message.role for message in run.messages if isinstance(message, Message)] == [
+        "user", "assistant", "tool", "assistant",
+    ]  # fmt: skip
+
+
+async def test_calls_run_at_the_same_time_and_results_keep_their_order() -> None:
+    """Each call waits for the one after it: one after the other they would wait for ever."""
+    events = [anyio.Event() for _ in range(3)]
+
+    async def wait(number: int) -> str:
+        if number < 2:
+            await events[number + 1].wait()
+        events[number].set()
+        return f"done {number}"
+
+    script = Script(asks(*(("wait", {"number": number}) for number in range(3))), says("ok"))
+    with anyio.fail_after(5):
+        async with run_tools(script.provider(), "x", [wait]) as run:
+            async for _ in run:
+                pass
+    assert script.results() == ["done 0", "done 1", "done 2"]
+
+
+async def test_whatever_fails_is_told_to_the_model() -> None:
+    """Unknown tools, arguments that do not fit or are no JSON, and exceptions become results; the others count."""
+
+    def fail() -> None:
+        raise ValueError("no such thing")
+
+    script = Script(
+        asks(("add", {"a": 1, "b": 2}), ("sub", {}), ("add", {"a": "x", "b": 1}), ("add", '{"a": 1'), ("fail", {})),
+        says("ok"),
+    )
+    async with run_tools(script.provider(), "x", [add, fail]) as run:
+        async for _ in run:
+            pass
+    three, unknown, unfit, broken, failed = script.results()
+    assert three == "3"
+    assert unknown == "Error: there is no tool 'sub'; there are: add, fail"
+    assert unfit.startswith("Error: invalid arguments for add: a: Input should be a valid integer")
+    assert broken.startswith("Error: invalid arguments for add: arguments: Invalid JSON")
+    assert failed == "Error: ValueError: no such thing"
+    flags = [message.error for message in run.messages if isinstance(message, Message) and message.role == "tool"]
+    assert flags == [False, True, True, True, True]
+
+
+class Thing:
+    def __repr__(self) -> str:
+        return "a thing"
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [
+        ("text", "text"),
+        (None, "null"),
+        ({"a": [1, {2}]}, '{"a": [1, [2]]}'),
+        (tool(add), None),
+        (Thing(), "a thing"),
+        (SimpleNamespace(content=[SimpleNamespace(text="a"), SimpleNamespace(text="b")], isError=True), "Error: a\nb"),
+        ([ImagePart(url="https://example.com/a.png")], None),
+    ],
+    ids=["text", "none", "json", "dataclass", "object", "mcp", "parts"],
+)
+async def test_results_of_every_kind(value: Any, sent: str | None) -> None:
+    """Text goes as it is, parts as parts, what MCP servers answer as its text, and the rest as JSON."""
+    script = Script(asks(("give", {})), says("ok"))
+    async with run_tools(script.provider(), "x", [Tool("give", function=lambda: value)]) as run:
+        async for _ in run:
+            pass
+    assert len(run.replies) == 2
+    if sent is not None:
+        assert script.results() == [sent]
+
+
+async def test_no_turn_left() -> None:
+    """The last turn's calls are not run, and the error says so; the history can be sent again."""
+    ran: list[int] = []
+    script = Script(asks(("note", {"n": 1})), asks(("note", {"n": 2})), says("ok"))
+    tools = [Tool("note", function=lambda n: ran.append(n))]
+    run = run_tools(script.provider(), "x", tools, max_turns=2)
+    with pytest.raises(TurnLimitError, match="after 2 turns: note"):
+        async for _ in run:
+            pass
+    assert ran == [1]
+    assert [chunk async for chunk in run] == []
+    async with run_tools(script.provider(), run.messages, tools) as more:
+        async for _ in more:
+            pass
+    assert script.results() == ["null", "Error: not run: no turn was left"]
+    assert more.reply.text == "ok"
+
+
+async def test_a_forced_choice_is_for_the_first_turn() -> None:
+    """Else the model could never come to an end. A forbidden one stays."""
+    script = Script(asks(("add", {"a": 1, "b": 1})), says("2"), says("no"))
+    async with run_tools(script.provider(), "x", [add], tool_choice=NamedTool("add")) as run:
+        async for _ in run:
+            pass
+    async with run_tools(script.provider(), "x", [add], tool_choice="none") as run:
+        async for _ in run:
+            pass
+    forced, then, never = (body["tool_choice"] for body in script.bodies)
+    assert (forced["function"]["name"], then, never) == ("add", "auto", "none")
+
+
+async def test_renamed_tools_find_their_function() -> None:
+    """A name that the provider does not take is renamed on the wire only."""
+    script = Script(asks(("math_add", {"a": 1, "b": 1})), says("2"))
+    async with run_tools(script.provider(), "x", [tool(add, name="math.add")]) as run:
+        async for _ in run:
+            pass
+    assert script.results() == ["2"]
+    assert run.replies[0].tool_calls[0].name == "math.add"
+    assert script.bodies[1]["messages"][1]["tool_calls"][0]["function"]["name"] == "math_add"
+
+
+async def test_builtin_tools_get_their_arguments_back() -> None:
+    """Moonshot's own search runs when its arguments come back unchanged."""
+    search = {"type": "builtin_function", "function": {"name": "$web_search"}}
+    script = Script(asks(("$web_search", '{"search_result": {"id": 1}}')), says("found"))
+    async with run_tools(script.provider(adapter="kimi", model="kimi-k2"), "x", [search]) as run:
+        async for _ in run:
+            pass
+    assert script.results() == ['{"search_result": {"id": 1}}']
+
+
+async def test_an_error_of_the_provider_ends_the_run() -> None:
+    """It is raised as it is; what was done before stays."""
+    script = Script(asks(("add", {"a": 1, "b": 1})), {"error": {"message": "broken"}})
+    run = run_tools(script.provider(), "x", [add])
+    with pytest.raises(UpstreamError, match="broken"):
+        async for _ in run:
+            pass
+    assert (len(run.messages), len(run.replies)) == (3, 1)
+    assert [chunk async for chunk in run] == []
+
+
+async def test_cancelled_while_tools_run() -> None:
+    """The tools are cancelled, the cancellation goes on, and the history says which of them had answered."""
+    started, cancelled = anyio.Event(), []
+
+    async def slow() -> None:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            cancelled.append("slow")
+            raise
+
+    script = Script(asks(("add", {"a": 1, "b": 1}), ("slow", {})))
+    run = run_tools(script.provider(), "x", [add, slow])
+
+    async def read() -> None:
+        async for _ in run:
+            pass
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read)
+        await started.wait()
+        group.cancel_scope.cancel()
+    assert cancelled == ["slow"]
+    contents = [message.content for message in run.messages if isinstance(message, Message) and message.role == "tool"]
+    assert contents == ["2", "not finished: the run was stopped before the tool had answered"]
+    assert [chunk async for chunk in run] == []
+
+
+async def test_nothing_is_at_work_between_two_chunks() -> None:
+    """The chunks may be read by different tasks, which no open cancel scope would survive."""
+    script = Script(asks(("add", {"a": 1, "b": 2}), text="Hm. "), says("3"))
+    run = run_tools(script.provider(), "x", [add])
+    chunks = []
+
+    async def one() -> None:
+        chunks.append(await anext(run))
+
+    while not (chunks and chunks[-1].finish_reason == "stop"):
+        async with anyio.create_task_group() as group:
+            group.start_soon(one)
+    assert ("".join(chunk.delta for chunk in chunks), run.reply.text) == ("Hm. 3", "3")
+    await run.aclose()
+
+
+async def test_leaving_closes_the_connection() -> None:
+    """After `break` nothing is open, whatever the server still has to say."""
+    piece = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(STREAM, framed(piece))
+        await connection.gone()
+
+    async with serving(script) as server, server.provider() as provider:
+        async with run_tools(provider, "x", [add]) as run:
+            async for chunk in run:
+                assert chunk.delta == "Hi"
+                break
+        await server.all_closed()
+        assert [chunk async for chunk in run] == []
+
+
+async def test_functions_that_block() -> None:
+    """`in_thread` keeps signature and docstring, and runs the function elsewhere."""
+
+    def where(city: str) -> str:
+        """Blocks."""
+        return f"{city} {threading.current_thread() is threading.main_thread()}"
+
+    made = tool(in_thread(where))
+    assert (made.name, made.description, list(made.parameters["properties"])) == ("where", "Blocks.", ["city"])
+    script = Script(asks(("where", {"city": "a"}), ("where", {"city": "b"})), says("ok"))
+    async with run_tools(script.provider(), "x", [made]) as run:
+        async for _ in run:
+            pass
+    assert script.results() == ["a False", "b False"]
+
+
+async def test_what_can_not_run_is_said_before_anything_is_sent() -> None:
+    provider = Script().provider()
+    for tools, message in (
+        ([Tool("ping")], "'ping' has no function"),
+        ([{"type": "function", "function": {"name": "ping"}}], "'ping' has no function"),
+        ([add, add], "two tools are called 'add'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            run_tools(provider, "x", tools)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="max_turns is at least 1"):
+        run_tools(provider, "x", [add], max_turns=0)
+    with pytest.raises(ConfigError, match="messages is empty"):
+        run_tools(provider, [], [add])
+
+
+async def test_the_given_conversation_stays_as_it_was() -> None:
+    history = [user("x")]
+    async with run_tools(Script(says("y")).provider(), history, [add]) as run:
+        async for _ in run:
+            pass
+    assert (history, len(run.messages)) == ([user("x")], 2)
