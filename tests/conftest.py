@@ -23,6 +23,12 @@ def corpus() -> Path:
     return path
 
 
+def pytest_configure() -> None:
+    """No test reads the configuration of the person who runs it."""
+    os.environ["STREAMFOLD_CONFIG"] = os.devnull
+    os.environ.pop("STREAMFOLD_PROVIDER", None)
+
+
 _folded: Counter[str] = Counter()
 
 

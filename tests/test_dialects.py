@@ -732,7 +732,7 @@ class Shouting:
 def test_dialect_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another package's dialect is found by its entry point, made with the context, and can be joined with ours."""
     entry = EntryPoint("shouting", f"{__name__}:Shouting", "streamfold.dialects")
-    monkeypatch.setattr("streamfold.dialects.entry_points", lambda group: [entry])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry])
     assert read("shouting", "hi").text == "HI! 2 TOOLS"
     assert got(read("hermes+shouting", ["hi <", "tool", "s", "<"])) == ("HI <TOOLS<! 2 TOOLS", "", [])
 

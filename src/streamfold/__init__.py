@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .content import AudioPart, FilePart, ImagePart, TextPart, audio, file, image
 from .decoder import StreamDecoder
 from .errors import (
     APIConnectionError,
@@ -20,6 +21,7 @@ from .errors import (
     ConfigError,
     EmptyResponseError,
     IncompleteStreamError,
+    InvalidReplyError,
     InvalidToolArgumentsError,
     NotFoundError,
     PermissionDeniedError,
@@ -29,10 +31,12 @@ from .errors import (
     ServerError,
     StreamError,
     StreamfoldError,
+    TurnLimitError,
     UpstreamError,
 )
+from .functions import tool
 from .messages import Message, assistant, system, tool_result, user
-from .tools import AllowedTools, NamedTool, Tool, ToolChoice, tool
+from .tools import AllowedTools, NamedTool, Tool, ToolChoice
 from .types import (
     FinishReason,
     Limits,
@@ -46,6 +50,8 @@ from .types import (
 )
 
 if TYPE_CHECKING:
+    from .loop import ToolRun, in_thread, run_tools
+    from .partial import Partial
     from .provider import ChatStream, Provider
 
 __all__ = [
@@ -54,18 +60,23 @@ __all__ = [
     "APIStatusError",
     "APITimeoutError",
     "AllowedTools",
+    "AudioPart",
     "AuthenticationError",
     "BadRequestError",
     "ChatStream",
     "ConfigError",
     "EmptyResponseError",
+    "FilePart",
     "FinishReason",
+    "ImagePart",
     "IncompleteStreamError",
+    "InvalidReplyError",
     "InvalidToolArgumentsError",
     "Limits",
     "Message",
     "NamedTool",
     "NotFoundError",
+    "Partial",
     "PermissionDeniedError",
     "ProtocolError",
     "ProtocolWarning",
@@ -78,14 +89,22 @@ __all__ = [
     "StreamDecoder",
     "StreamError",
     "StreamfoldError",
+    "TextPart",
     "Timeouts",
     "Timing",
     "Tool",
     "ToolCall",
     "ToolChoice",
+    "ToolRun",
+    "TurnLimitError",
     "UpstreamError",
     "Usage",
     "assistant",
+    "audio",
+    "file",
+    "image",
+    "in_thread",
+    "run_tools",
     "system",
     "tool",
     "tool_result",
@@ -99,6 +118,14 @@ def __getattr__(name: str) -> Any:
         from . import provider
 
         return getattr(provider, name)
+    if name == "Partial":
+        from .partial import Partial
+
+        return Partial
+    if name in ("ToolRun", "in_thread", "run_tools"):
+        from . import loop
+
+        return getattr(loop, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

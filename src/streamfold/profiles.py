@@ -7,8 +7,9 @@ switched by a typed quirk.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     NonNegativeInt,
     SecretStr,
     TypeAdapter,
@@ -27,9 +29,23 @@ from pydantic import (
 
 from .adapters import Adapter, find_adapter
 from .errors import ConfigError
+from .references import check_references, filled, referenced, shown_url
 from .types import Limits, Timeouts
 
-__all__ = ["Profile", "catalogue", "catalogue_folder", "read_profile"]
+__all__ = [
+    "Profile",
+    "catalogue",
+    "catalogue_folder",
+    "catalogue_values",
+    "layered",
+    "read_profile",
+    "validated",
+    "variable_is_set",
+]
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be printed
+_SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 
 
 def _as_list(value: Any) -> Any:
@@ -46,7 +62,12 @@ class Profile(BaseModel):
         quirks: the typed quirks of the adapter, by name.
         headers: sent with every request.
         max_retries: how often a request that failed before its first chunk is sent again; 0 is never.
+        fallback: names of the providers to ask when this one fails. Kept and checked, not run yet: until then this
+            provider works as if it were alone.
         docs: where the facts in a catalogue file come from.
+
+    `base_url`, `api_key`, `model` and the values of `headers` may have references to the environment, as in
+    `"https://${GATEWAY}/v1"`. They are looked up when a request is made, and what they stand for is never shown.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -59,19 +80,34 @@ class Profile(BaseModel):
     model: str | None = None
     dialect: str | None = None
     quirks: dict[str, Any] = {}
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = Field(default={}, repr=False)  # their values are often secrets
     timeouts: Timeouts = Timeouts()
     max_retries: NonNegativeInt = 2
     limits: Limits = Limits()
     transport: Literal["httpx", "aiohttp"] = "httpx"
+    fallback: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
     docs: str | None = None
 
     @field_validator("base_url")
     @classmethod
     def _is_http(cls, url: str) -> str:
-        if not url.startswith(("http://", "https://")):
+        if not url.startswith(("http://", "https://", "${")):  # what a reference gives is checked when it is used
             raise ValueError("must begin with http:// or https://")
         return url.rstrip("/")
+
+    @field_validator("base_url", "api_key", "model", "headers")
+    @classmethod
+    def _references_are_well_formed(cls, value: Any) -> Any:
+        for text in value.values() if isinstance(value, dict) else [value]:
+            check_references(text.get_secret_value() if isinstance(text, SecretStr) else text or "")
+        return value
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _are_variables(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if any(_PASTED_KEY.fullmatch(name) or not _VARIABLE.fullmatch(name) for name in names):
+            raise ValueError("must be the name of an environment variable, not the key itself")
+        return names
 
     @field_validator("timeouts", "limits", mode="before")
     @classmethod
@@ -98,18 +134,71 @@ class Profile(BaseModel):
 
     def keys_set(self) -> dict[str, bool]:
         """The variables that may hold the key, and whether they are set. Never their values."""
-        return {variable: bool(os.environ.get(variable, "").strip()) for variable in self.api_key_env}
+        names = referenced(self.api_key.get_secret_value()) if self.api_key is not None else self.api_key_env
+        return {variable: variable_is_set(variable) for variable in names}
 
     def key(self) -> str | None:
         """The API key, or None where none is needed. Raises ConfigError that names the variables to set."""
         if self.api_key is not None:
-            return self.api_key.get_secret_value().strip()
+            return self._sendable("api_key", self._filled("api_key", self.api_key.get_secret_value()).strip())
         for variable in self.api_key_env:
-            if value := os.environ.get(variable, "").strip():
-                return value
+            if variable_is_set(variable):
+                return self._sendable(variable, os.environ[variable].strip())
         if self.api_key_env:
             raise ConfigError(f'no API key for "{self.name}": set {" or ".join(self.api_key_env)}, or pass api_key=')
         return None
+
+    def sent_url(self) -> str:
+        """The base URL with its references looked up. Raises ConfigError for what is not set or is no URL."""
+        url = self._filled("base_url", self.base_url)
+        if not url.startswith(("http://", "https://")) or re.search(r"[\x00-\x20\x7f]", url):
+            names = " and ".join(referenced(self.base_url))
+            raise ConfigError(f'provider "{self.name}": base_url: what {names} gives is not an http:// or https:// URL')
+        return re.sub(r"(?<=[^:/])//+", "/", url).rstrip("/")  # a gateway's address may end with a slash
+
+    def sent_headers(self) -> dict[str, str]:
+        """The headers with their references looked up. Raises ConfigError for what is not set or can't be sent."""
+        return {
+            name: self._sendable(f"headers.{name}", self._filled(f"headers.{name}", text))
+            for name, text in self.headers.items()
+        }
+
+    def sent_model(self) -> str | None:
+        """The model with its references looked up. Raises ConfigError for what is not set."""
+        return None if self.model is None else self._filled("model", self.model)
+
+    def secrets(self) -> list[str]:
+        """What must never be shown, should a server echo it: the key, and all that comes from a variable."""
+        found = [self.key() or ""]
+        for text in (self.base_url, self.model or "", *self.headers.values()):
+            found += [os.environ.get(variable, "").strip() for variable in referenced(text)]
+        for name, value in self.sent_headers().items():
+            if _SECRET_HEADER.search(name):
+                found += [value, value.split()[-1] if value.split() else ""]  # a "Bearer" before it is no secret
+        return [secret for secret in dict.fromkeys(found) if secret]
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, shown_url(value) if name == "base_url" else value
+
+    def _filled(self, key: str, text: str) -> str:
+        def value_of(variable: str) -> str:
+            if not variable_is_set(variable):
+                raise ConfigError(f'provider "{self.name}": {key}: {variable} is not set')
+            return os.environ[variable].strip()
+
+        return filled(text, value_of)
+
+    def _sendable(self, key: str, value: str) -> str:
+        # The HTTP library's own complaint would quote the value, in a spelling that no redaction finds.
+        if not value.isascii() or not (value.isprintable() or not value):
+            raise ConfigError(f'provider "{self.name}": {key}: has a character that a header can\'t carry')
+        return value
+
+
+def variable_is_set(name: str) -> bool:
+    """Whether an environment variable is there and not blank."""
+    return bool(os.environ.get(name, "").strip())
 
 
 def catalogue_folder() -> Path:
@@ -138,20 +227,31 @@ def read_profile(spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | N
     if isinstance(spec, str):
         name, _, model = spec.partition(":")
         written: dict[str, Any] = {"model": model} if model else {}
-        base, where = _from_catalogue(name), f"provider {name!r}"
+        base, where = catalogue_values(name), f"provider {name!r}"
     else:
         written = dict(spec)
         name = written.pop("profile", None)
-        base = _from_catalogue(name) if name else {}
+        base = catalogue_values(name) if name else {}
         where = f"provider {written.get('name') or name or 'custom'!r}"
-    written.update({key: value for key, value in (overrides or {}).items() if value is not None})
+    said = {key: value for key, value in (overrides or {}).items() if value is not None}
+    return validated(layered(layered(base, written), said), where)
+
+
+def layered(base: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    """What is written on top of a base. Tables (quirks, headers, timeouts, limits) are joined key by key."""
+    values = dict(base)
     if written.get("adapter", base.get("adapter", "chat")) != base.get("adapter", "chat"):
-        base.pop("quirks", None)  # they are of the adapter that the catalogue names
-    values = {**base, **written}
-    return _validated(values, where)
+        values.pop("quirks", None)  # they are of the adapter below
+    if "api_key_env" in written:
+        values.pop("api_key", None)  # it would win over the variable
+    for key, value in written.items():
+        below = values.get(key)
+        values[key] = {**below, **value} if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return values
 
 
-def _from_catalogue(name: str) -> dict[str, Any]:
+def catalogue_values(name: str) -> dict[str, Any]:
+    """What the catalogue's file says, and the name. Raises ConfigError with the names there are."""
     files = catalogue()
     if name not in files:
         close = get_close_matches(name, files, n=1)
@@ -162,11 +262,12 @@ def _from_catalogue(name: str) -> dict[str, Any]:
         values = tomllib.loads(path.read_text("utf-8"))
     except tomllib.TOMLDecodeError as exc:
         raise ConfigError(f"{path}: not TOML: {exc}") from exc
-    _validated(values, str(path))
+    validated(values, str(path))
     return {"name": name, **values}
 
 
-def _validated(values: Mapping[str, Any], where: str) -> Profile:
+def validated(values: Mapping[str, Any], where: str) -> Profile:
+    """The profile of these values. Raises ConfigError that begins with `where`."""
     _refuse_unknown(values, Profile.model_fields, where)
     try:
         return Profile.model_validate(values)

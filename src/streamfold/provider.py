@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
+from .adapters import StatesRules
 from .decoder import StreamDecoder
 from .errors import ConfigError
+from .history import HistoryRules, check_history
 from .messages import Messages
-from .profiles import Profile, read_profile
+from .profiles import Profile
+from .references import shown_url
 from .request import Request
 from .stream import Answer, ChatStream, Plan
 from .tools import ToolChoice, ToolLike
 from .transport import HTTPRequest, make_client
-from .types import Reply, Timeouts
+from .types import ProtocolWarning, Reply, Timeouts
 
 __all__ = ["ChatStream", "Provider"]
 
@@ -37,17 +42,32 @@ class Provider:
 
     @classmethod
     def from_config(
-        cls, spec: str | Mapping[str, Any], *, http_client: httpx.AsyncClient | None = None, **overrides: Any
+        cls,
+        spec: str | Mapping[str, Any] | None = None,
+        *,
+        config: str | os.PathLike[str] | None = None,
+        http_client: httpx.AsyncClient | None = None,
+        **overrides: Any,
     ) -> Self:
-        """A provider from the catalogue (`"kimi"`, `"kimi:kimi-k2.6"`) or from a mapping.
+        """A provider by its name (`"main"`, `"main:other-model"`), from a mapping, or the default one.
 
-        Overrides and the mapping take the same keys: adapter, base_url, api_key, model, dialect, quirks, headers,
-        timeouts, max_retries, limits, transport; a mapping may start from the catalogue with the key `profile`.
+        A name is looked for in `streamfold.toml`, then in the catalogue. Without one, `STREAMFOLD_PROVIDER` names the
+        provider, else the file's `default`. A mapping is taken as it is, and no file is read for it.
+
+        Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, model, dialect, quirks,
+        headers, timeouts, max_retries, limits, transport, fallback; a mapping may start from the catalogue with the key
+        `profile`. The names in `fallback` are kept in the profile and not asked yet: the provider works as if alone.
+
+        Args:
+            config: the file to read; else the one that `STREAMFOLD_CONFIG` names, that is in the working directory, or
+                in the user's directory.
 
         Raises:
             ConfigError: something in it is unknown or does not fit; the message says what is allowed.
         """
-        return cls(read_profile(spec, overrides), http_client=http_client)
+        from .config import effective_profile  # its models take as long to make as all the rest of this import
+
+        return cls(effective_profile(spec, overrides, config), http_client=http_client)
 
     @property
     def name(self) -> str:
@@ -61,6 +81,7 @@ class Provider:
         *,
         tool_choice: ToolChoice = "auto",
         model: str | None = None,
+        repair: bool = False,
         timeouts: Timeouts | None = None,
         extra_headers: Mapping[str, str] | None = None,
         **options: Any,
@@ -72,6 +93,8 @@ class Provider:
             tools: what the model may call: `Tool`s, or dicts in the shape of either OpenAI wire.
             tool_choice: "auto", "none", "required", or `NamedTool(name)`.
             model: another model than the configured one.
+            repair: mend a conversation that the provider would refuse (results without a call, calls without a result,
+                empty turns, an id twice), and say so in the reply's warnings. Else it raises.
             timeouts: other clocks than the configured ones.
             extra_headers: further headers for this request.
             options: see `Options`: temperature, top_p, max_output_tokens, stop, seed, parallel_tool_calls,
@@ -80,10 +103,11 @@ class Provider:
         Raises:
             ConfigError: the request can't be sent as it is. Errors of the network are raised by the iteration.
         """
-        chosen = model or self.profile.model
+        chosen = model or self.profile.sent_model()
         if not chosen:
             raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
         asked = Request.read(chosen, messages, tools, tool_choice, options)
+        asked, found = self._checked(asked, repair=repair)
         request, changes = self._adapter.prepare(asked)
         http_request = self._http_request(self._adapter.encode(request), extra_headers, timeouts)
 
@@ -94,6 +118,8 @@ class Provider:
                 tools=request.tools,
                 tool_choice=request.tool_choice,
                 limits=self.profile.limits,
+                names=request.names,
+                answer_tool=request.answer_tool,
             )
 
         plan = Plan(
@@ -102,8 +128,9 @@ class Provider:
             client=self._http_client,
             decoder=decoder,
             max_retries=self.profile.max_retries,
-            changes=changes,
-            secrets=self._secrets(),
+            changes=[*found, *changes],
+            secrets=self.profile.secrets(),
+            origin=request.origin,
         )
         return ChatStream(Answer(plan))
 
@@ -140,7 +167,16 @@ class Provider:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"<Provider {self.name} {self.profile.adapter} {self.profile.base_url} model={self.profile.model!r}>"
+        url = shown_url(self.profile.base_url)
+        return f"<Provider {self.name} {self.profile.adapter} {url} model={self.profile.model!r}>"
+
+    def _checked(self, request: Request, *, repair: bool) -> tuple[Request, list[ProtocolWarning]]:
+        """The request with a conversation that this provider takes, and what was found in it. Raises ConfigError."""
+        request = replace(request, origin=f"{self.profile.adapter} {shown_url(self.profile.base_url)}")
+        # Adapters of other packages need not state any rules.
+        rules = self._adapter.history_rules(request) if isinstance(self._adapter, StatesRules) else HistoryRules()
+        messages, found = check_history(request.messages, rules, repair=repair)
+        return replace(request, messages=messages), found
 
     def _http_request(
         self, body: Mapping[str, Any], extra_headers: Mapping[str, str] | None, timeouts: Timeouts | None
@@ -153,10 +189,10 @@ class Provider:
         }
         if key := self.profile.key():
             headers["Authorization"] = f"Bearer {key}"
-        headers.update(self.profile.headers)
+        headers.update(self.profile.sent_headers())
         headers.update(extra_headers or {})
         return HTTPRequest(
-            url=self.profile.base_url + self._adapter.path,
+            url=self.profile.sent_url() + self._adapter.path,
             headers=headers,
             body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"),
             timeouts=timeouts or self.profile.timeouts,
@@ -168,7 +204,3 @@ class Provider:
         if self._client is None:
             self._client = make_client(self.profile.transport)
         return self._client
-
-    def _secrets(self) -> list[str]:
-        """What must never be shown, should a server echo it."""
-        return [key] if (key := self.profile.key()) else []

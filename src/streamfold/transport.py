@@ -38,9 +38,9 @@ _REQUEST_IDS = ("x-request-id", "request-id", "msh-request-id", "x-trace-id", "a
 
 @dataclass(frozen=True, slots=True)
 class HTTPRequest:
-    """What goes over the wire, before anything does. Headers are not in the repr: one of them holds the key."""
+    """What goes over the wire, before anything does. Headers and URL are not in the repr: they may hold keys."""
 
-    url: str
+    url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
     timeouts: Timeouts = field(default_factory=Timeouts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, assert_type
 
 import httpx
@@ -10,10 +11,13 @@ from pydantic import BaseModel
 from streamfold import (
     APIError,
     ChatStream,
+    FilePart,
     FinishReason,
+    ImagePart,
     Limits,
     Message,
     NamedTool,
+    Partial,
     Provider,
     Reply,
     StreamChunk,
@@ -22,8 +26,14 @@ from streamfold import (
     Tool,
     ToolCall,
     ToolChoice,
+    ToolRun,
     Usage,
     assistant,
+    audio,
+    file,
+    image,
+    in_thread,
+    run_tools,
     system,
     tool,
     tool_result,
@@ -69,10 +79,14 @@ async def converse() -> None:
             assert_type(error.partial, Reply | None)
             assert_type(error.retryable, bool)
             return
+        assert_type(reply.message.to_json(), str)
+        assert_type(Message.from_json("{}"), Message)
         history += [reply.message, *(tool_result(call, {"ok": True}) for call in reply.tool_calls)]
 
 
 def configure(client: httpx.AsyncClient, choice: ToolChoice) -> Provider:
+    assert_type(Provider.from_config(), Provider)
+    assert_type(Provider.from_config("main", config=Path("streamfold.toml"), model="m"), Provider)
     provider = Provider.from_config(
         {"adapter": "chat", "base_url": "http://127.0.0.1/v1"}, http_client=client, model="m"
     )
@@ -83,3 +97,41 @@ def configure(client: httpx.AsyncClient, choice: ToolChoice) -> Provider:
 def decode(body: bytes) -> list[StreamChunk]:
     decoder = StreamDecoder("chat")
     return decoder.feed(body) + decoder.close()
+
+
+async def use_tools(provider: Provider, call: ToolCall, mcp: object) -> None:
+    def blocks(path: str) -> bytes:
+        return path.encode()
+
+    made = tool(blocks, name="read", description="Reads.", strict=True)
+    assert_type(made, Tool)
+    assert_type(tool(in_thread(blocks)), Tool)
+    assert_type(Tool.from_mcp(mcp, function=lambda **arguments: arguments), Tool)
+    assert_type(Tool.from_model(Weather, function=lambda weather: weather), Tool)
+    assert_type(await made.call(call), Any)
+    run = run_tools(provider, "Hello", [made, get_time, {"type": "function"}], max_turns=3, temperature=0.5)
+    assert_type(run, ToolRun)
+    async with run:
+        async for chunk in run:
+            assert_type(chunk, StreamChunk)
+    assert_type(run.reply, Reply)
+    assert_type(run.replies, list[Reply])
+
+
+async def in_a_form(provider: Provider) -> Weather:
+    async with provider.chat_stream("Hello", response_format=Weather) as stream:
+        async for _ in stream:
+            value = stream.partial(Weather)
+            assert_type(value, Partial[Weather] | None)
+            if value:
+                assert_type(value.city, Any)  # a str, or None while nothing of it has come
+    reply = stream.reply
+    assert_type(reply.parse_as(Weather), Weather)
+    return reply.parse_as(Weather)
+
+
+def show(path: Path, call: ToolCall) -> list[Message]:
+    assert_type(image(path, detail="low"), ImagePart)
+    assert_type(file(b"%PDF-1.7", name="a.pdf"), FilePart)
+    shown = user("What is this?", image("https://example.com/a.png"), audio(path), {"type": "text", "text": "And?"})
+    return [shown, user([image(path)]), tool_result(call, ["See:", image(path)]), tool_result(call, "no", error=True)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,14 +12,20 @@ import anyio
 import typer
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
+from ..config import read_config
 from ..decoder import StreamDecoder
-from ..errors import APIError, ConfigError, StreamError, StreamfoldError
+from ..errors import ConfigError
 from ..messages import system, user
-from ..profiles import catalogue, read_profile
+from ..profiles import catalogue
 from ..provider import Provider
 from ..recording import Recording, find_recording
+from ..references import shown_url
 from ..replay_server import serve_replay
+from ..sources import key_state
+from . import config as config_commands
+from .errors import told_errors
 from .show import Json, Plain, Screen
 
 app = typer.Typer(
@@ -28,6 +33,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(config_commands.app, name="config")
 
 AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON for each chunk.")]
 
@@ -50,16 +56,16 @@ def demo(
 def chat(
     prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
     provider: Annotated[
-        str,
-        typer.Option("-p", "--provider", envvar="STREAMFOLD_PROVIDER", help="PROVIDER or PROVIDER:MODEL."),
-    ],
+        str | None, typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL; else the default one.")
+    ] = None,
     system_prompt: Annotated[str | None, typer.Option("--system", help="Instructions for the model.")] = None,
     tool_file: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="A JSON list of tools, in the shape of Chat Completions."),
     ] = None,
     tool_choice: Annotated[str, typer.Option(help="auto, none, required, or the name of a tool.")] = "auto",
-    base_url: Annotated[str | None, typer.Option(help="Another address than the catalogue's, with its /v1.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Another address than the configured one, with its /v1.")] = None,
+    config: config_commands.File = None,
     as_json: AsJson = False,
 ) -> None:
     """Asks a model and streams its answer."""
@@ -67,7 +73,7 @@ def chat(
         *([system(system_prompt)] if system_prompt else []),
         user(sys.stdin.read() if prompt == "-" else prompt),
     ]
-    _run(_chat, _screen(as_json), provider, base_url, messages, tool_file, tool_choice)
+    _run(_chat, _screen(as_json), provider, config, base_url, messages, tool_file, tool_choice)
 
 
 @app.command()
@@ -79,7 +85,7 @@ def replay(
 ) -> None:
     """Folds a recorded answer and shows what comes out."""
     screen = _screen(as_json)
-    with _errors():
+    with told_errors():
         recording = Recording.load(file)
         decoder = StreamDecoder(adapter or recording.adapter, dialect=dialect)
         for chunk in decoder.feed(recording.body):
@@ -90,30 +96,32 @@ def replay(
 
 
 @app.command()
-def providers(as_json: AsJson = False) -> None:
-    """Lists the catalogue, and which keys are set."""
+def providers(config: config_commands.File = None, as_json: AsJson = False) -> None:
+    """Lists the providers of streamfold.toml and of the catalogue, and which keys are set."""
+    with told_errors():
+        read = read_config(config)
+        profiles = [read.profile(name) for name in dict.fromkeys([*read.names, *catalogue()])]
+    rows = [
+        {
+            "name": profile.name,
+            "adapter": profile.adapter,
+            "base_url": shown_url(profile.base_url),
+            "keys": profile.keys_set(),
+            "source": str(read.path) if profile.name in read.names else "catalogue",
+        }
+        for profile in profiles
+    ]
     console = Console()
-    rows: list[dict[str, Any]] = []
-    for name in catalogue():
-        profile = read_profile(name)
-        rows.append(
-            {"name": name, "adapter": profile.adapter, "base_url": profile.base_url, "keys": profile.keys_set()}
-        )
     if as_json:
         for row in rows:
             console.file.write(json.dumps(row) + "\n")
         return
-    table = Table("provider", "adapter", Column("base URL", overflow="fold"), Column("key", overflow="fold"))
-    for row in rows:
-        table.add_row(row["name"], row["adapter"], row["base_url"], _key_state(row["keys"]))
+    table = Table("provider", "adapter", *(Column(head, overflow="fold") for head in ("base URL", "key", "written in")))
+    for profile, row in zip(profiles, rows, strict=True):
+        state = key_state(profile)
+        texts = (Text(str(row[key])) for key in ("name", "adapter", "base_url"))
+        table.add_row(*texts, Text(state, "green" if state.startswith("set") else "dim"), Text(str(row["source"])))
     console.print(table)
-
-
-def _key_state(keys: dict[str, bool]) -> str:
-    if not keys:
-        return "[dim]none needed[/]"
-    found = [variable for variable, is_set in keys.items() if is_set]
-    return f"[green]set[/] ({found[0]})" if found else f"[dim]set {' or '.join(keys)}[/]"
 
 
 async def _demo(screen: Screen, as_json: bool, speed: float) -> None:
@@ -132,13 +140,19 @@ async def _demo(screen: Screen, as_json: bool, speed: float) -> None:
 
 
 async def _chat(
-    screen: Screen, spec: str, base_url: str | None, messages: list[Any], tool_file: Path | None, tool_choice: str
+    screen: Screen,
+    spec: str | None,
+    config: Path | None,
+    base_url: str | None,
+    messages: list[Any],
+    tool_file: Path | None,
+    tool_choice: str,
 ) -> None:
     tools = _read_tools(tool_file) if tool_file else None
     choice: Any = tool_choice
     if tool_choice not in ("auto", "none", "required"):
         choice = {"type": "function", "name": tool_choice}
-    async with Provider.from_config(spec, base_url=base_url) as provider:
+    async with Provider.from_config(spec, config=config, base_url=base_url) as provider:
         await _show(provider, screen, messages, tools, choice)
 
 
@@ -167,21 +181,5 @@ def _screen(as_json: bool, *, everything: bool = False) -> Screen:
 
 
 def _run(function: Callable[..., Awaitable[None]], *args: Any) -> None:
-    with _errors():
+    with told_errors():
         anyio.run(function, *args)
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    console = Console(stderr=True, highlight=False)
-    try:
-        yield
-    except KeyboardInterrupt:
-        console.print("\ninterrupted", style="dim")
-        raise typer.Exit(130) from None
-    except StreamfoldError as error:
-        began = isinstance(error, StreamError)  # then text may be standing there, without a line end
-        console.print(f"{chr(10) * began}error: {error}", style="red", markup=False, soft_wrap=True)
-        if isinstance(error, APIError) and error.retryable:
-            console.print("The same request may succeed later.", style="dim")
-        raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..errors import ConfigError
@@ -116,6 +115,8 @@ def _markup(names: Sequence[str], context: DialectContext) -> Dialect:
 
 
 def _third_party(name: str, context: DialectContext) -> Dialect:
+    from importlib.metadata import entry_points  # slow to import, and mostly not needed
+
     found = {entry.name: entry for entry in entry_points(group="streamfold.dialects")}
     if name in found:
         made: Dialect = found[name].load()(context)

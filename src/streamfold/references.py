@@ -1,0 +1,46 @@
+"""References to the environment inside configured texts, as in `"https://${GATEWAY}/v1"`, and texts fit to be shown.
+
+They are looked up when a request is made and not before, so that no value sits in a profile that somebody prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+__all__ = ["check_references", "filled", "referenced", "shown_url"]
+
+_REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # "$${NAME}" is a plain "${NAME}"
+
+
+def referenced(text: str) -> list[str]:
+    """The variables that a text refers to.
+
+    >>> referenced("https://${HOST}:${PORT}/$${v1}")
+    ['HOST', 'PORT']
+    """
+    return [variable for escaped, variable in _REFERENCE.findall(text) if not escaped]
+
+
+def filled(text: str, value_of: Callable[[str], str]) -> str:
+    """The text with its references replaced.
+
+    >>> filled("https://${HOST}/$${v1}", {"HOST": "example.com"}.__getitem__)
+    'https://example.com/${v1}'
+    """
+    return _REFERENCE.sub(lambda found: found[0][1:] if found[1] else value_of(found[2]), text)
+
+
+def check_references(text: str) -> None:
+    """Raises ValueError for what begins like a reference and is none. The text is not quoted: it may be a secret."""
+    if "${" in _REFERENCE.sub("", text):
+        raise ValueError('a reference is written "${NAME}", with letters, digits and _')
+
+
+def shown_url(url: str) -> str:
+    """A URL fit to be shown: without a password, and without a query, which may hold a key.
+
+    >>> shown_url("https://me:password@example.com/v1?key=secret")
+    'https://***@example.com/v1?***'
+    """
+    return re.sub(r"\?.*", "?***", re.sub(r"//[^/?#]*@", "//***@", url))

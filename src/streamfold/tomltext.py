@@ -1,0 +1,157 @@
+"""Where a key stands in a TOML text: `tomllib` gives values without their lines, and an error should name the line.
+
+The text has been read by `tomllib` before, so this walks over valid TOML and needs to know no more of it than where
+keys begin and values end. Should it lose its way, the lines up to there are kept, and an error names the key alone.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TypeAlias
+
+__all__ = ["KeyPath", "key_lines", "line_of", "spelled"]
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+
+_GAP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_STRING = re.compile(
+    r'"""(?:\\.|[^\\])*?"""(?!")'  # up to two quotes may stand right before the closing three
+    r"|'''.*?'''(?!')"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'",
+    re.DOTALL,
+)
+_SCALAR = re.compile(r"[^,\]}#\n]+")  # numbers, booleans and dates, which may have a blank
+
+
+def key_lines(text: str) -> dict[KeyPath, int]:
+    """The line of every key: of tables, dotted keys, and keys inside inline tables and lists (by their index).
+
+    >>> key_lines('[a.b]\\nc = { d = [1,\\n2] }')[("a", "b", "c", "d", 1)]
+    3
+    """
+    scan = _Scan(text)
+    with suppress(_LostError):
+        scan.document()
+    return scan.lines
+
+
+def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
+    """The line of a key or, where it is not written, of the table that it is missing in."""
+    while path:
+        if path in lines:
+            return lines[path]
+        path = path[:-1]
+    return None
+
+
+def spelled(path: KeyPath) -> str:
+    """A key as it is written in TOML; an index in brackets.
+
+    >>> spelled(("providers", "my own", "fallback", 0))
+    'providers."my own".fallback[0]'
+    """
+    out = ""
+    for part in path:
+        if isinstance(part, int):
+            out += f"[{part}]"
+        else:
+            out += ("." if out else "") + (part if _BARE.fullmatch(part) else f'"{part}"')
+    return out
+
+
+class _LostError(Exception):
+    pass
+
+
+class _Scan:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.lines: dict[KeyPath, int] = {}
+
+    def document(self) -> None:
+        table: KeyPath = ()
+        self.take(_GAP)
+        while self.at < len(self.text):
+            if self.text[self.at] == "[":
+                many = self.text.startswith("[[", self.at)
+                self.at += 1 + many
+                table = self.key(())
+                self.symbol("]")
+                self.at += many
+            else:
+                self.pair(table)
+            self.take(_GAP)
+
+    def pair(self, table: KeyPath) -> None:
+        path = self.key(table)
+        self.symbol("=")
+        self.value(path)
+
+    def key(self, table: KeyPath) -> KeyPath:
+        path = table
+        while True:
+            self.take(_GAP)
+            line = self.line()
+            if self.text[self.at : self.at + 1] in ("'", '"'):
+                name = next(iter(tomllib.loads(f"{self.take(_STRING)} = 0")))
+            else:
+                name = self.take(_BARE)
+            path = (*path, name)
+            self.take(_GAP)
+            if self.text[self.at : self.at + 1] != ".":
+                self.lines[path] = line  # counts for more than a mention in a longer key above
+                return path
+            self.lines.setdefault(path, line)
+            self.at += 1
+
+    def value(self, path: KeyPath) -> None:
+        self.take(_GAP)
+        match self.text[self.at : self.at + 1]:
+            case "{":
+                self.items("}", lambda _: self.pair(path))
+            case "[":
+                self.items("]", lambda index: self.item((*path, index)))
+            case '"' | "'":
+                self.take(_STRING)
+            case _:
+                self.take(_SCALAR)
+
+    def items(self, end: str, read: Callable[[int], None]) -> None:
+        self.at += 1
+        index = 0
+        while True:
+            self.take(_GAP)
+            if self.text[self.at : self.at + 1] == end:
+                self.at += 1
+                return
+            read(index)
+            index += 1
+            self.take(_GAP)
+            if self.text[self.at : self.at + 1] == ",":
+                self.at += 1
+
+    def item(self, path: KeyPath) -> None:
+        self.lines[path] = self.line()
+        self.value(path)
+
+    def symbol(self, symbol: str) -> None:
+        self.take(_GAP)
+        if self.text[self.at : self.at + 1] != symbol:
+            raise _LostError
+        self.at += 1
+
+    def take(self, pattern: re.Pattern[str]) -> str:
+        found = pattern.match(self.text, self.at)
+        if found is None:
+            raise _LostError
+        self.at = found.end()
+        return found[0]
+
+    def line(self) -> int:
+        return self.text.count("\n", 0, self.at) + 1
