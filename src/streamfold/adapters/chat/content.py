@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..content import AudioPart, ContentPart, FilePart, ImagePart, MediaPart, TextPart
-from ..errors import ConfigError
-from ..media import audio_format, to_base64
-from ..messages import Message, MessageLike, result_content
-from ..types import ProtocolWarning
+from ...content import AudioPart, ContentPart, FilePart, ImagePart, MediaPart, TextPart
+from ...errors import ConfigError
+from ...media import audio_format, to_base64
+from ...messages import Message, MessageLike, result_content
+from ...types import ProtocolWarning
 
 __all__ = ["chat_part", "only_users_hold_media", "results_without_media"]
 

@@ -1,0 +1,55 @@
+"""OpenAI's Chat Completions, and what a hundred servers have made of it.
+
+`encode.py` writes requests, `decode.py` reads answers. Deviations that are read here, always, because they are harmless
+for everybody else, each have a comment with the server they come from. Deviations in what may be *sent* are
+`ChatQuirks`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...history import HistoryRules
+from ...request import Request
+from ...types import ProtocolWarning
+from ..prepare import Rules, prepare, schema_passes
+from .content import results_without_media
+from .decode import EventReader
+from .encode import ChatQuirks, RequestWriter
+
+__all__ = ["ChatAdapter", "ChatQuirks"]
+
+
+class ChatAdapter(RequestWriter, EventReader):
+    """Requests and events of Chat Completions."""
+
+    name = "chat"
+    path = "/chat/completions"
+    Quirks = ChatQuirks
+
+    def __init__(self, quirks: ChatQuirks | None = None) -> None:
+        self.quirks = quirks or ChatQuirks()
+
+    def history_rules(self, request: Request) -> HistoryRules:
+        """What this wire demands of a conversation."""
+        return HistoryRules(wants_reasoning=self.quirks.reasoning_required)
+
+    def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
+        moved: list[ProtocolWarning] = []
+        if not self.quirks.result_images:
+            messages, moved = results_without_media(request.messages)
+            if moved:  # what can't be sent is told with the positions that the caller knows
+                self._messages(request)
+            request = replace(request, messages=messages)
+        request, changes = prepare(request, self._rules())
+        return request, moved + changes
+
+    def _rules(self) -> Rules:
+        quirks = self.quirks
+        return Rules(
+            response_format=quirks.response_format,
+            strict_tools=True,
+            strict_output=quirks.strict_output,
+            passes=schema_passes(inline=quirks.inline_refs, unsupported=quirks.unsupported_keywords),
+        )
