@@ -19,6 +19,11 @@ from streamfold.profiles import catalogue
 ROOT = Path(__file__).resolve().parents[1]
 CALL = call(entry(0, "a", "get_weather", "{}"))
 COMMAND = [sys.executable, "-c", "from streamfold.cli import main; main()"]
+# Whoever is started in the background ignores SIGINT, and so do the processes that it starts.
+INTERRUPTIBLE = [
+    *COMMAND[:2],
+    f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {COMMAND[2]}",
+]
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.endswith("API_KEY")},
     "COLUMNS": "200",
@@ -150,7 +155,7 @@ async def test_ctrl_c_ends_cleanly() -> None:
     async with serving(script) as server:
         words = ["chat", "Hello", "-p", "vllm:any", "--base-url", server.base_url]
         with anyio.fail_after(30):
-            async with await anyio.open_process([*COMMAND, *words], env=ENVIRONMENT) as process:
+            async with await anyio.open_process([*INTERRUPTIBLE, *words], env=ENVIRONMENT) as process:
                 assert process.stdout is not None
                 assert process.stderr is not None
                 assert await process.stdout.receive() == b"one"

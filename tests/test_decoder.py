@@ -673,3 +673,11 @@ def test_an_adapter_that_cannot_read_a_body() -> None:
     decoder.feed(b"{}")
     with pytest.raises(ProtocolError, match="this wire has no whole answers"):
         decoder.close()
+
+
+def test_web_page_over_the_limit() -> None:
+    """A web page is called one in every cut, also where the limit on a body is smaller than what shows it."""
+    body = b"<html>" + b"x" * 600
+    error = assert_any_cut_error(body, limits=Limits(event_bytes=60))
+    assert isinstance(error, ProtocolError)
+    assert "a web page" in str(error)

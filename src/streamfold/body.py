@@ -42,9 +42,10 @@ class PlainBody:
         """Adds a piece. Raises ProtocolError as soon as it is clear that no answer will come of it."""
         self._pieces.append(data)
         self._size += len(data)
-        if self.kind == "markup" and self._size >= HEAD:
-            raise not_a_stream(self.raw, "a web page")
-        if self._size > self._limit:
+        if self.kind == "markup":
+            if self._size >= HEAD:
+                raise not_a_stream(self.raw, "a web page")
+        elif self._size > self._limit:
             raise ProtocolError(f"the body is larger than {self._limit} bytes (limits.event_bytes)")
 
     def finish(self, interrupted: str | None) -> Any:
