@@ -135,12 +135,12 @@ def every_split(body: bytes) -> Iterator[list[bytes]]:
 
 
 def many_cuts(body: bytes) -> Iterator[list[bytes]]:
-    """The body byte by byte, in two pieces (in every way if it is short, else in some 150), and in random pieces."""
+    """The body byte by byte, in two pieces (in every way if it is short, else in some 300), and in random pieces."""
     rng = random.Random(len(body))
     yield bytewise(body)
-    for at in range(0, len(body), max(1, len(body) // 150)):
+    for at in range(0, len(body), max(1, len(body) // 300)):
         yield [body[:at], body[at:]]
-    for _ in range(15):
+    for _ in range(25):
         yield random_cut(body, rng)
 
 
