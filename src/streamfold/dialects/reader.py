@@ -73,7 +73,7 @@ class Family:
 
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
         """Reads on behind one of the markers above."""
-        raise NotImplementedError
+        raise NotImplementedError  # a family without markers, such as `think`, is never asked
 
 
 class Reader(Scanner):

@@ -80,7 +80,7 @@ class Scanner:
 
     def read(self) -> Reading[None]:
         """The reader: goes through all of the text."""
-        raise NotImplementedError
+        raise NotImplementedError  # the reader's part of this class
 
     def push(self, text: str) -> None:
         """Takes the next piece of the text, and reads as far as it goes."""

@@ -48,7 +48,7 @@ class _Tokens(Family):
 
     def name(self, header: str) -> tuple[str, str | None]:
         """The name of the tool, "" if there is none to be found, and the id."""
-        raise NotImplementedError
+        raise NotImplementedError  # each family's own rule
 
     def _call(self, text: Reader) -> Reading[str]:
         """Reads a call behind its first token; the token that ended it, "" at the end of the input."""
