@@ -148,11 +148,8 @@ class Calls:
 
     def _place(self, part: Call, call: OpenCall | None, rule: Rule) -> OpenCall:
         """Adds a fragment to its call, or to a new one. `rule` says why; whoever wants to know overrides this."""
-        call = call or self._open(part)
-        self._add(call, part)
-        return call
-
-    def _add(self, call: OpenCall, part: Call) -> None:
+        if call is None:
+            call = self._open(part)
         if part.index is not None:
             self._by_index[part.index] = call  # also for a tail under another index than its head
         if part.item and (part.id or part.name):  # what a tail says counts less than where its head was
@@ -165,6 +162,7 @@ class Calls:
         if part.extra:
             call.extra = {**(call.extra or {}), **part.extra}
         self._append(call, part)
+        return call
 
     def finish(self) -> list[OpenCall]:
         """All calls, in the model's order: by index if each has one of its own, else by first appearance."""
