@@ -26,6 +26,7 @@ from ..replay_server import serve_replay
 from ..sources import key_state
 from . import config as config_commands
 from .errors import told_errors
+from .inspect import diff, inspect
 from .show import Json, Plain, Screen
 
 app = typer.Typer(
@@ -34,6 +35,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(config_commands.app, name="config")
+app.command()(inspect)
+app.command()(diff)
 
 AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON for each chunk.")]
 

@@ -6,6 +6,7 @@ whose text differs is often the very first one: beside it stands the first event
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -212,6 +213,8 @@ def _leaves(data: str) -> Iterator[tuple[str, _Json]]:
                 waiting += reversed([(f"{path}.{name}".lstrip("."), member) for name, member in value.items()])
             case list() if value:
                 waiting += reversed([(f"{path}[]", item) for item in value])
+            case dict() | list():
+                yield f"{path} (empty)", value
             case _:
                 yield path, value
 
@@ -236,9 +239,12 @@ def _first_payload(a: list[Event], b: list[Event]) -> FirstDifference | None:
         return first
     left, right = dict(_leaves(first.a)), dict(_leaves(first.b))
     paths = [path for path in dict.fromkeys((*left, *right)) if left.get(path, ...) != right.get(path, ...)]
-    missing = "(not there)"
-    members = [f"{path}: {left.get(path, missing)!r} | {right.get(path, missing)!r}" for path in paths[:_SHOWN]]
+    members = [f"{path}: {_member(left, path)} | {_member(right, path)}" for path in paths[:_SHOWN]]
     return replace(first, members=tuple(members))
+
+
+def _member(members: dict[str, _Json], path: str) -> str:
+    return json.dumps(members[path], ensure_ascii=False) if path in members else "(not there)"
 
 
 def _first(a: list[str], b: list[str]) -> FirstDifference | None:

@@ -279,7 +279,7 @@ class _Trace:
                 start=start,
                 end=end,
                 raw=raw.decode("utf-8", "replace"),
-                name=event.event if event else "",
+                name=event.event if event and event.event != "message" else "",  # what events without a name are called
                 data=event.data if event else "",
                 time=time,
                 gap=gap,

@@ -109,7 +109,7 @@ def delta_words(delta: Delta) -> str:
         case Summary(calls):
             return "the server's list of calls: " + (", ".join(call.name or "?" for call in calls) or "none")
         case Extra(name, value):
-            return f"{name}: {_shown(repr(value))}"
+            return f"{name}: {_cut(repr(value))}"
         case Sequence(number):
             return f"event number {number}" if number is not None else "no event number"
         case Meta(response_id, model):
@@ -166,8 +166,13 @@ def _news(part: Call, other: OpenCall | None) -> str:
 
 
 def _quoted(word: str | None) -> str:
-    return repr(word or "")
+    word = word or ""
+    return repr(word if len(word) <= 26 else f"{word[:12]}...{word[-8:]}")
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= 120 else text[:120] + "...")
+    return repr(_cut(text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 120 else text[:120] + "..."
