@@ -1,4 +1,4 @@
-"""The chores: `nox -s lint types tests wheel bench`."""
+"""The chores: `nox -s lint types tests wheel bench browser`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def wheel(session: nox.Session) -> None:
     built = next(dist.glob("*.whl"))
     session.install(f"{built}[dev]")
     away.mkdir(parents=True)
-    for name in ("tests", "fixtures", "README.md", "pyproject.toml"):
+    for name in ("tests", "fixtures", "docs", "README.md", "pyproject.toml"):
         source = Path(name)
         shutil.copytree(source, away / name) if source.is_dir() else shutil.copy(source, away / name)
     session.chdir(away)
@@ -62,3 +62,12 @@ def bench(session: nox.Session) -> None:
     session.install("-e", ".[dev]")
     for script in sorted(Path("benchmarks").glob("bench_*.py")):
         session.run("python", str(script))
+
+
+@nox.session(python=VERSIONS[0])
+def browser(session: nox.Session) -> None:
+    """The page of an inspection in a real Chromium, which must be there with its driver (Debian: chromium-driver)."""
+    if not shutil.which("chromedriver"):
+        session.skip("there is no chromedriver")
+    session.install("-e", ".[dev]", "selenium>=4.20")
+    session.run("pytest", "tests/browser", *session.posargs, env={"STREAMFOLD_BROWSER": "1"})

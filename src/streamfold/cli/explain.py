@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ..inspection import Comparison, Event, Inspection, Step, steps
 from ..inspection.compare import FirstDifference
-from ..inspection.words import called, usage_words
+from ..inspection.words import called, stream_words, usage_words
 
 __all__ = ["print_comparison", "print_inspection"]
 
@@ -32,7 +32,7 @@ _JOINED = ("reasoning", "text", "refusal", "call")
 
 def print_inspection(console: Console, made: Inspection, *, every: bool = False) -> None:
     """Prints a stream event by event, and what came of it. `every`: runs of pieces are not joined into one line."""
-    console.print(Text.assemble((made.name, "bold"), (f"  {_facts(made)}", "dim")))
+    console.print(Text.assemble((_clean(made.name), "bold"), (f"  {' · '.join(stream_words(made))}", "dim")))
     for name in ("origin", "request", "notes"):
         if told := made.about.get(name):
             console.print(Padding(Text(_clean(told), "dim"), (0, 0, 0, 2)))
@@ -40,16 +40,6 @@ def print_inspection(console: Console, made: Inspection, *, every: bool = False)
     console.print(_events_table(made, every))
     console.print()
     _print_outcome(console, made)
-
-
-def _facts(made: Inspection) -> str:
-    facts = [made.adapter + (f" + {made.dialect}" if made.dialect else ""), _many(made.count, "event")]
-    facts.append(f"{made.size:,} bytes")
-    if made.pieces:
-        facts.append(_many(len(made.pieces), "piece") + " from the network")
-    facts.append("no times noted" if made.duration is None else f"{made.duration:.3f} s")
-    facts += [f"HTTP {made.about['status']}"] if "status" in made.about else []
-    return " · ".join(facts)
 
 
 # --- Events ----------------------------------------------------------------------------------------------------------
@@ -70,9 +60,9 @@ def _events_table(made: Inspection, every: bool) -> Table:
             times = _times(events) if number == 0 else ["", ""]
             style = _STYLES[step.lane]
             part = step.lane if step.call is None else f"call {step.call}"
-            what = Text(_cut(step), style if step.lane in ("warning", "error", "stream") else "")
+            what = Text(_clean(_cut(step)), style if step.lane in ("warning", "error", "stream") else "")
             row = [Text(_numbers(events) if number == 0 else ""), *(map(Text, times) if timed else ())]
-            table.add_row(*row, Text(part, style), what, Text(step.why))
+            table.add_row(*row, Text(part, style), what, Text(_clean(step.why)))
     return table
 
 
@@ -154,16 +144,12 @@ def _clean(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
-
-
 # --- Comparisons -----------------------------------------------------------------------------------------------------
 
 
 def print_comparison(console: Console, made: Comparison) -> None:
     """Prints whether two streams gave the same answer, and where their wires differ."""
-    console.print(Text.assemble(("A ", "bold"), made.a, ("   B ", "bold"), made.b))
+    console.print(Text.assemble(("A ", "bold"), _clean(made.a), ("   B ", "bold"), _clean(made.b)))
     console.print()
     console.print(_table(("answer", "", "A", "B"), _verdicts(made)))
     console.print()

@@ -196,7 +196,7 @@ def _counted(a: Counter[str], b: Counter[str]) -> Iterator[Difference]:
 def _members(events: list[Event]) -> Counter[str]:
     found: Counter[str] = Counter()
     for event in events:
-        found.update({path for path, _ in _leaves(event.data)})
+        found.update(list(dict.fromkeys(path for path, _ in _leaves(event.data))))
     return found
 
 

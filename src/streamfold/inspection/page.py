@@ -19,7 +19,7 @@ from typing import Any
 from .export import seconds
 from .steps import Step, steps
 from .values import Event, Inspection
-from .words import called, usage_words
+from .words import called, stream_words, usage_words
 
 __all__ = ["render_page"]
 
@@ -90,12 +90,12 @@ def _data(made: Inspection) -> dict[str, Any]:
     events = [_event(event, lines, numbers, word) for event, lines in zip(made.events, explained, strict=True)]
     return {
         "name": made.name,
-        "facts": _facts(made),
+        "facts": [*stream_words(made), *([made.reply.model] if made.reply.model else [])],
         "outcome": _outcome(made),
         "lanes": lanes,
         "events": events,
         "words": list(word.words),
-        "timed": made.duration is not None and len({event.time for event in made.events}) > 1,
+        "timed": len({seconds(event.time) for event in made.events} - {None}) > 1,
         "answer": _answer(made),
         "about": [[name, told] for name, told in made.about.items()],
     }
@@ -118,33 +118,14 @@ def _key(step: Step) -> str:
 def _lanes(made: Inspection, explained: list[tuple[Step, ...]]) -> list[dict[str, str]]:
     """The parts of the answer that there are, in the order of the picture. The two last ones are drawn above it."""
     there = {step.lane for lines in explained for step in lines}
-    texts = [kind for kind in ("reasoning", "text", "refusal") if kind in there]
-    return [
-        *({"key": kind, "kind": kind, "label": kind} for kind in texts),
-        *(
-            {
-                "key": f"call {call.number}",
-                "kind": "call",
-                "label": call.name or "no name",
-                "sub": f"call {call.number}",
-            }
-            for call in made.calls
-        ),
-        *({"key": kind, "kind": kind, "label": kind} for kind in ("stream", "warning", "error")),
-    ]
+    kinds: tuple[str, ...] = ("reasoning", "text", "refusal")
+    texts = [_lane(kind, kind) for kind in kinds if kind in there]
+    calls = [_lane(f"call {call.number}", call.name or "no name", "call") for call in made.calls]
+    return [*texts, *calls, *(_lane(kind, kind) for kind in ("stream", "warning", "error"))]
 
 
-def _facts(made: Inspection) -> list[str]:
-    facts = [made.adapter + (f" + {made.dialect}" if made.dialect else ""), _many(made.count, "event")]
-    facts += [f"{made.size:,} bytes"]
-    facts += [_many(len(made.pieces), "piece") + " from the network"] if made.pieces else []
-    facts += ["no times noted" if made.duration is None else f"{made.duration:.3f} s"]
-    facts += [f"HTTP {made.about['status']}"] if "status" in made.about else []
-    return facts + ([made.reply.model] if made.reply.model else [])
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
+def _lane(key: str, label: str, kind: str | None = None) -> dict[str, str]:
+    return {"key": key, "kind": kind or key, "label": label}
 
 
 def _outcome(made: Inspection) -> dict[str, Any]:

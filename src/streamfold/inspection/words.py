@@ -21,8 +21,17 @@ from ..deltas import (
     Usage,
     Warn,
 )
+from .values import Inspection
 
-__all__ = ["called", "delta_kind", "delta_words", "placement_words", "unshown_words", "usage_words"]
+__all__ = [
+    "called",
+    "delta_kind",
+    "delta_words",
+    "placement_words",
+    "stream_words",
+    "unshown_words",
+    "usage_words",
+]
 
 _KINDS: dict[type[object], str] = {
     Text: "text",
@@ -141,6 +150,16 @@ def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dial
             yield f"{what}: half of a character, which waits for the other half"
 
 
+def stream_words(made: Inspection) -> list[str]:
+    """What a stream is, in a few words each."""
+    facts = [made.adapter + (f" + {made.dialect}" if made.dialect else ""), _many(made.count, "event")]
+    facts.append(f"{made.size:,} bytes")
+    facts += [_many(len(made.pieces), "piece") + " from the network"] if made.pieces else []
+    facts.append("no times noted" if made.duration is None else f"{made.duration:.3f} s")
+    facts += [f"HTTP {made.about['status']}"] if "status" in made.about else []
+    return facts
+
+
 def usage_words(usage: Usage) -> str:
     """Token counts in one line."""
     counts = [
@@ -172,6 +191,10 @@ def _quoted(word: str | None) -> str:
 
 def _shown(text: str) -> str:
     return repr(_cut(text))
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _cut(text: str) -> str:

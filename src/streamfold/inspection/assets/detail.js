@@ -1,6 +1,7 @@
 // The side: what came of the stream, and one event in full.
 
 const answerBox = byId("answer"), eventBox = byId("event");
+const LONGEST = 100000; // characters
 let formatted = false;
 
 function block(heading, ...children) {
@@ -24,8 +25,7 @@ function payload(raw) {
 }
 
 function visibleLines(text, limit) {
-  const cut = text.length > limit ? `${text.slice(0, limit)} …` : text;
-  return cut.replace(/\s+$/, "").split("\n").map(visible).join("\n");
+  return shortened(text, limit).replace(/\s+$/, "").split("\n").map(visible).join("\n");
 }
 
 function link(number) {
@@ -39,13 +39,13 @@ function showAnswer() {
   const { reasoning, text, refusal, calls, kept, usage, warnings } = data.answer;
   const parts = [];
   for (const [name, said] of [["Reasoning", reasoning], ["Text", text], ["Refusal", refusal]]) {
-    if (said) parts.push(block(name, element("p", `said said-${name.toLowerCase()}`, said)));
+    if (said) parts.push(block(name, element("p", `said said-${name.toLowerCase()}`, shortened(said, LONGEST))));
   }
   const table = (made, className) => made.map((call) => {
     const card = element("div", `call ${call.number === null ? "lane-stream" : `lane-call-${call.number % 6}`} ${className}`);
     const head = element("p");
     head.append(element("b", "", call.name), " ", element("span", "id", call.id || ""));
-    card.append(head, element("pre", call.error ? "wrong" : "", visibleLines(pretty(call.arguments), 20000)));
+    card.append(head, element("pre", call.error ? "wrong" : "", visibleLines(pretty(call.arguments), LONGEST)));
     return card;
   });
   if (calls.length) parts.push(block(`Tool calls`, ...table(calls, "")));
@@ -87,13 +87,13 @@ function showEvent() {
   if (event.time !== null) facts.push(seconds(event.time), milliseconds(event.gap));
   if (event.piece !== null) facts.push(`piece ${count(event.piece)}`);
   if (event.raw) facts.push(`bytes ${count(event.start)} to ${count(event.end)}`);
-  const became = block("What it became", ...event.steps.map(stepLine));
+  const became = block("What it became", ...event.steps.map((step) => stepLine(step, LONGEST)));
   const parts = [head, element("p", "facts", facts.join(" · ")), became];
   if (event.raw) {
     const choice = element("span", "choice");
     const pre = element("pre", "raw");
     const show = () => {
-      pre.textContent = formatted ? visibleLines(pretty(payload(event.raw)), 200000) : visibleLines(event.raw, 200000);
+      pre.textContent = formatted ? visibleLines(pretty(payload(event.raw)), LONGEST) : visibleLines(event.raw, LONGEST);
       choice.querySelectorAll("button").forEach((button, position) => button.setAttribute("aria-pressed", formatted === Boolean(position)));
     };
     ["as sent", "formatted"].forEach((name, position) => {

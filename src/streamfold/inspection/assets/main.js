@@ -23,9 +23,9 @@ for (let lane = 0; lane < drawn; lane++) {
   const button = labels.appendChild(element("button", `label ${laneClass(lane)}`));
   button.type = "button";
   button.append(element("i"), element("span", "label-name", lanes[lane].label));
-  if (lanes[lane].sub) button.append(element("span", "label-sub", lanes[lane].sub.slice(5)));
+  if (isCall(lane)) button.append(element("span", "label-sub", lanes[lane].key.slice(5)));
   button.append(element("span", "label-count", count(sizes[lane])));
-  button.title = `${laneName(lane)}${lanes[lane].sub ? ` (${lanes[lane].label})` : ""}: show only this`;
+  button.title = `${laneName(lane)}${isCall(lane) ? ` (${lanes[lane].label})` : ""}: show only this`;
   button.addEventListener("click", () => toggleLane(lane));
 }
 
@@ -107,9 +107,10 @@ plot.setAttribute("aria-valuemax", Math.max(1, events.length));
 plot.setAttribute("aria-valuenow", 1);
 labels.style.height = plot.style.height = `calc(var(--lane, 28px) * ${drawn})`;
 addEventListener("resize", () => { resize(); renderRows(true); });
+new ResizeObserver(resize).observe(plot); // a scroll bar may come or go beside it
 readColors();
 filter();
 showAnswer();
-fit();
 resize();
+fit();
 changed();

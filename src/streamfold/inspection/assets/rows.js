@@ -20,16 +20,16 @@ function chip(lane) {
   return element("span", `chip ${laneClass(lane)}`, laneName(lane));
 }
 
-function whatOf(step) {
+function whatOf(step, limit) {
   const what = element("span", `what ${laneClass(step.lane)}`);
-  if (step.what) marked(visible(step.what), what.appendChild(element("span", "words")));
-  if (step.text) marked(visible(step.text), what.appendChild(element("span", "piece")));
+  if (step.what) marked(visible(shortened(step.what, limit)), what.appendChild(element("span", "words")));
+  if (step.text) marked(visible(shortened(step.text, limit)), what.appendChild(element("span", "piece")));
   return what;
 }
 
-function stepLine(step) {
+function stepLine(step, limit) {
   const line = element("p", "step");
-  line.append(chip(step.lane), whatOf(step));
+  line.append(chip(step.lane), whatOf(step, limit));
   if (step.why) line.append(element("span", "why", step.why));
   return line;
 }
@@ -50,7 +50,7 @@ function makeRow(position) {
     row.append(element("span", "time", first && event.time !== null ? event.time.toFixed(3) : ""));
     row.append(element("span", "gap", first && event.gap !== null ? milliseconds(event.gap) : ""));
   }
-  row.append(chip(step.lane), whatOf(step), marked(step.why, element("span", "why")));
+  row.append(chip(step.lane), whatOf(step, 300), marked(step.why, element("span", "why")));
   return row;
 }
 

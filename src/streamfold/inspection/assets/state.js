@@ -38,7 +38,8 @@ function element(tag, className, text) {
 }
 
 const byId = (id) => document.getElementById(id);
-const laneName = (lane) => lanes[lane].sub || lanes[lane].label;
+const isCall = (lane) => lanes[lane].kind === "call";
+const laneName = (lane) => lanes[lane].key;
 const laneClass = (lane) => {
   const { kind, key } = lanes[lane];
   return kind === "call" ? `lane-call-${Number(key.slice(5)) % 6}` : `lane-${kind}`;
@@ -50,7 +51,15 @@ const milliseconds = (value) => (value < 1 ? `+${Math.round(value * 1000)} ms` :
 // Characters that have no look of their own get one.
 const LOOKS = { "\n": "\u21b5", "\t": "\u21e5", "\x7f": "\u2421" };
 const visible = (text) =>
-  text.replace(/[\u0000-\u001f\u007f]/g, (char) => LOOKS[char] || String.fromCharCode(0x2400 + char.charCodeAt(0)));
+  text
+    .replace(/[\u0000-\u001f\u007f]/g, (char) => LOOKS[char] || String.fromCharCode(0x2400 + char.charCodeAt(0)))
+    // What has no width, or turns the direction of what follows.
+    .replace(/[\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, (char) =>
+      `\u27e8U+${char.charCodeAt(0).toString(16).toUpperCase()}\u27e9`);
+
+// A browser lays out a million characters in seconds. Nobody reads them.
+const shortened = (text, limit) =>
+  text.length > limit ? `${text.slice(0, limit)} … (${count(text.length)} characters)` : text;
 
 function title(event) {
   if (event.number) return `Event ${count(event.number)}`;

@@ -51,6 +51,9 @@ function reveal(number) {
   const at = positions[number];
   const width = view.to - view.from;
   if (at < view.from || at > view.to) move(at - width / 2);
+  const tops = events[number].steps.filter(({ lane }) => lane < drawn).map(({ lane }) => lane * view.lane);
+  const seen = (top) => top >= box.scrollTop && top + view.lane <= box.scrollTop + box.clientHeight;
+  if (tops.length && !tops.some(seen)) box.scrollTop = tops[0] - box.clientHeight / 2;
 }
 
 function resize() {
@@ -58,6 +61,7 @@ function resize() {
   view.lane = matchMedia("(max-width: 760px)").matches ? 34 : 28;
   byId("labels").style.setProperty("--lane", `${view.lane}px`);
   view.width = plot.clientWidth;
+  byId("ruler").parentElement.style.paddingRight = `${12 + box.offsetWidth - box.clientWidth}px`;
   view.height = Math.min(box.clientHeight, drawn * view.lane);
   for (const [surface, height] of [[canvas, view.height], [ruler, 30]]) {
     surface.width = Math.round(view.width * ratio);
@@ -277,7 +281,7 @@ function fillTip(number) {
   const head = element("p", "tip-head", title(event));
   if (event.time !== null) head.append(element("span", "dim", ` ${seconds(event.time)}`));
   tip.append(head);
-  for (const step of event.steps.slice(0, 3)) tip.append(stepLine(step));
+  for (const step of event.steps.slice(0, 3)) tip.append(stepLine(step, 300));
   tip.append(element("pre", "", visibleLines(event.raw, 700)));
 }
 
