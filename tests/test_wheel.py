@@ -54,7 +54,8 @@ def test_wheel_finds_them(unpacked: Path) -> None:
 def test_wheel_draws_pages(unpacked: Path) -> None:
     """What the page of an inspection is made of is packaged: style, script and frame."""
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from streamfold.inspection import inspect_stream, render_page, page;"
+        "import sys; sys.path.insert(0, sys.argv[1]);"
+        "from streamfold.inspection import inspect_stream, page, render_page;"
         "assert page.__file__.startswith(sys.argv[1]), page.__file__;"
         "print(render_page(inspect_stream(b'')))"
     )

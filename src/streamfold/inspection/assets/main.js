@@ -65,8 +65,12 @@ axis.addEventListener("click", (click) => {
   fit();
   changed();
 });
-byId("zoom-in").addEventListener("click", () => zoom(0.5));
-byId("zoom-out").addEventListener("click", () => zoom(2));
+const middle = () => { // of the zoom: the chosen event, if it is in view
+  const place = state.selected < 0 ? -1 : xOf(state.selected) / view.width;
+  return place >= 0 && place <= 1 ? place : 0.5;
+};
+byId("zoom-in").addEventListener("click", () => zoom(0.5, middle()));
+byId("zoom-out").addEventListener("click", () => zoom(2, middle()));
 byId("zoom-fit").addEventListener("click", fit);
 byId("tab-answer").addEventListener("click", () => showTab("answer"));
 byId("tab-event").addEventListener("click", () => select(Math.max(0, state.selected)));

@@ -244,7 +244,7 @@ plot.addEventListener("keydown", (key) => {
     ArrowLeft: state.selected - 1, ArrowRight: state.selected + 1, Home: 0, End: last,
     PageUp: Math.max(0, state.selected - 10), PageDown: Math.min(last, state.selected + 10),
   }[key.key];
-  if (key.key === "+" || key.key === "-") zoom(key.key === "+" ? 0.6 : 1.6);
+  if (key.key === "+" || key.key === "-") zoom(key.key === "+" ? 0.5 : 2, middle());
   else if (to === undefined) return;
   else {
     select(Math.max(0, Math.min(to, last)));
