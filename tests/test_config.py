@@ -523,6 +523,11 @@ e.f = { g = 1, "h\\u0041" = [ { i = 2 },
 ] }
 [[many]]
 x = 1
+[[many]]
+[many.in]
+y = 1
+[[many.in.list]]
+z = 1
 [a]
 last = true'''
     lines = key_lines(text)
@@ -536,13 +541,17 @@ last = true'''
         (*deep, "hA", 0, "i"): 10,
         (*deep, "hA", 1, "i"): 11,
         (*deep, "hA", 2): 11,
-        ("many", "x"): 14,
-        ("a",): 15,
-        ("a", "last"): 16,
+        ("many", 0): 13,
+        ("many", 0, "x"): 14,
+        ("many", 1): 15,
+        ("many", 1, "in", "y"): 17,
+        ("many", 1, "in", "list", 0, "z"): 19,
+        ("a",): 20,
+        ("a", "last"): 21,
     }
     assert {path: lines.get(path) for path in expected} == expected
     assert not [path for path in lines if "no" in path or "not" in path or "x" in path[:1]]
-    assert line_of(lines, ("a", "missing", 0)) == 15
+    assert line_of(lines, ("a", "missing", 0)) == 20
     assert line_of(lines, ("nowhere",)) is None
     assert spelled((*deep, "hA", 0)) == 'a."b.c".d.e.f.hA[0]'
 
