@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -37,6 +38,7 @@ __all__ = [
     "catalogue",
     "catalogue_folder",
     "catalogue_values",
+    "laid_over",
     "layered",
     "read_profile",
     "validated",
@@ -273,6 +275,19 @@ def validated(values: Mapping[str, Any], where: str) -> Profile:
         return Profile.model_validate(values)
     except ValidationError as exc:
         raise ConfigError(f"{where}: {_problems(exc)}") from None  # pydantic's own text quotes the input
+
+
+def laid_over(clocks: Timeouts, said: Timeouts | Mapping[str, float | None] | None) -> Timeouts:
+    """The clocks with what is said on top of them, key by key. Raises ConfigError for a clock that there is not."""
+    if said is None or isinstance(said, Timeouts):
+        return said or clocks
+    if not isinstance(said, Mapping):
+        raise ConfigError(f'timeouts is a Timeouts or a mapping such as {{"read": 5}}, not {type(said).__name__}')
+    _refuse_unknown(said, Timeouts.__dataclass_fields__, "timeouts")
+    try:
+        return TypeAdapter(Timeouts).validate_python({**asdict(clocks), **said})
+    except ValidationError as exc:
+        raise ConfigError(f"timeouts: {_problems(exc)}") from None
 
 
 def _refuse_unknown(values: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -16,7 +16,7 @@ from .decoder import StreamDecoder
 from .errors import ConfigError
 from .history import HistoryRules, check_history
 from .messages import Messages
-from .profiles import Profile
+from .profiles import Profile, laid_over
 from .references import shown_url
 from .request import Request
 from .stream import Answer, ChatStream, Plan
@@ -77,12 +77,12 @@ class Provider:
     def chat_stream(
         self,
         messages: Messages,
-        tools: list[ToolLike] | None = None,
+        tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
         model: str | None = None,
         repair: bool = False,
-        timeouts: Timeouts | None = None,
+        timeouts: Timeouts | Mapping[str, float | None] | None = None,
         extra_headers: Mapping[str, str] | None = None,
         **options: Any,
     ) -> ChatStream:
@@ -90,12 +90,13 @@ class Provider:
 
         Args:
             messages: the conversation; a bare string is one user message.
-            tools: what the model may call: `Tool`s, or dicts in the shape of either OpenAI wire.
+            tools: what the model may call: `Tool`s, typed functions, pydantic models, or dicts in the shape of either
+                OpenAI wire.
             tool_choice: "auto", "none", "required", or `NamedTool(name)`.
             model: another model than the configured one.
             repair: mend a conversation that the provider would refuse (results without a call, calls without a result,
                 empty turns, an id twice), and say so in the reply's warnings. Else it raises.
-            timeouts: other clocks than the configured ones.
+            timeouts: other clocks than the configured ones; a mapping, `{"read": 5}`, leaves the others as they are.
             extra_headers: further headers for this request.
             options: see `Options`: temperature, top_p, max_output_tokens, stop, seed, parallel_tool_calls,
                 reasoning_effort, response_format, extra_body.
@@ -137,7 +138,7 @@ class Provider:
     async def chat(
         self,
         messages: Messages,
-        tools: list[ToolLike] | None = None,
+        tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
         **options: Any,
@@ -179,7 +180,10 @@ class Provider:
         return replace(request, messages=messages), found
 
     def _http_request(
-        self, body: Mapping[str, Any], extra_headers: Mapping[str, str] | None, timeouts: Timeouts | None
+        self,
+        body: Mapping[str, Any],
+        extra_headers: Mapping[str, str] | None,
+        timeouts: Timeouts | Mapping[str, float | None] | None,
     ) -> HTTPRequest:
         headers = {
             "Accept": "text/event-stream",
@@ -195,7 +199,7 @@ class Provider:
             url=self.profile.sent_url() + self._adapter.path,
             headers=headers,
             body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"),
-            timeouts=timeouts or self.profile.timeouts,
+            timeouts=laid_over(self.profile.timeouts, timeouts),
             limits=self.profile.limits,
         )
 

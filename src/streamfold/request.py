@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
 from .chatdicts import check_message
 from .errors import ConfigError
+from .functions import as_tools
 from .messages import Message, MessageLike, Messages, user
-from .tools import ReadToolChoice, Tool, ToolLike, read_tool, read_tool_choice
+from .tools import ReadToolChoice, Tool, ToolLike, read_tool_choice
 
 __all__ = ["Options", "Request", "ResponseFormat", "read_response_format"]
 
@@ -116,10 +117,15 @@ class Request:
 
     @classmethod
     def read(
-        cls, model: str, messages: Messages, tools: list[ToolLike] | None, tool_choice: Any, options: Mapping[str, Any]
+        cls,
+        model: str,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None,
+        tool_choice: Any,
+        options: Mapping[str, Any],
     ) -> Request:
         """Reads what a caller wrote. Raises ConfigError where it can't be sent."""
-        read_tools = tuple(read_tool(tool) for tool in tools or ())
+        read_tools = as_tools(tools)
         return cls(
             model, read_messages(messages), read_tools, read_tool_choice(tool_choice, read_tools), Options.read(options)
         )

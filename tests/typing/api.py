@@ -91,6 +91,9 @@ def configure(client: httpx.AsyncClient, choice: ToolChoice) -> Provider:
         {"adapter": "chat", "base_url": "http://127.0.0.1/v1"}, http_client=client, model="m"
     )
     provider.chat_stream([{"role": "user", "content": "Hello"}], tool_choice=choice)
+    provider.chat_stream("Hello", [get_time, Weather, tool(get_time), {"type": "function"}], timeouts={"read": 5})
+    made: list[Tool] = [tool(get_time)]
+    provider.chat_stream("Hello", made, timeouts=Timeouts(read=5))
     return provider
 
 
