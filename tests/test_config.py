@@ -225,13 +225,14 @@ def test_overrides_may_mend_a_table() -> None:
 
 
 def test_example_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file that the README shows has no problems."""
+    """The file that the README shows, in its two parts, has no problems."""
     readme = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
-    write(readme.partition("```toml\n")[2].partition("```")[0])
+    write("\n".join(block.partition("```")[0] for block in readme.split("```toml\n")[1:]))
     monkeypatch.setenv("MY_KIMI_KEY", "x")
     monkeypatch.setenv("TEAM", "red")
     assert read_config().problems() == []
     assert read_config().names == ["main", "local"]
+    assert Provider.from_config("local:acme-vl-2").capabilities().images == "yes"
 
 
 # --- references to the environment -----------------------------------------------------------------------------------
@@ -324,7 +325,7 @@ URL = 'base_url = "http://x/v1"\n'
             (
                 ":3: providers.a.modell: unknown key (did you mean 'model'?): allowed are profile, adapter, "
                 "base_url, api_key, api_key_env, model, dialect, quirks, headers, timeouts, max_retries, limits, "
-                "transport, fallback"
+                "transport, fallback, capabilities, models"
             ),
         ),
         (

@@ -29,6 +29,7 @@ from pydantic import (
 )
 
 from .adapters import Adapter, find_adapter
+from .capabilities import CAPABILITIES, Capabilities, ModelCapabilities, find_capabilities
 from .errors import ConfigError
 from .references import check_references, filled, referenced, shown_url
 from .types import Limits, Timeouts
@@ -66,6 +67,9 @@ class Profile(BaseModel):
         max_retries: how often a request that failed before its first chunk is sent again; 0 is never.
         fallback: names of the providers to ask when this one fails. Kept and checked, not run yet: until then this
             provider works as if it were alone.
+        capabilities: what the models of this endpoint can do, as far as it is the same for all of them.
+        models: what is different for some of them, by patterns of their names. Of all that fits a model the later
+            counts before the earlier, key by key.
         docs: where the facts in a catalogue file come from.
 
     `base_url`, `api_key`, `model` and the values of `headers` may have references to the environment, as in
@@ -88,6 +92,8 @@ class Profile(BaseModel):
     limits: Limits = Limits()
     transport: Literal["httpx", "aiohttp"] = "httpx"
     fallback: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
+    capabilities: Capabilities = Capabilities()
+    models: tuple[ModelCapabilities, ...] = Field(default=(), repr=False)
     docs: str | None = None
 
     @field_validator("base_url")
@@ -133,6 +139,15 @@ class Profile(BaseModel):
         except ValidationError as exc:
             raise ConfigError(f"provider {self.name!r}: quirks: {_problems(exc)}") from None
         return kind(quirks)  # type: ignore[call-arg]
+
+    def capabilities_of(self, model: str | None) -> Capabilities:
+        """What is known of a model at this endpoint; without one, of all of them."""
+        return find_capabilities(self.capabilities, self.models, model or "")
+
+    def models_with(self, capability: str) -> list[str]:
+        """The models that are named as examples, and are known to have a capability."""
+        names = dict.fromkeys(name for table in self.models for name in table.examples)
+        return [name for name in names if self.capabilities_of(name).of(capability) == "yes"]
 
     def keys_set(self) -> dict[str, bool]:
         """The variables that may hold the key, and whether they are set. Never their values."""
@@ -240,16 +255,30 @@ def read_profile(spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | N
 
 
 def layered(base: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written on top of a base. Tables (quirks, headers, timeouts, limits) are joined key by key."""
+    """What is written on top of a base. Tables (quirks, headers, timeouts, limits, capabilities) are joined key by key.
+
+    The tables in `models` come after those of the base. What is written as `capabilities` is above these too: it is
+    the word of somebody who knows which model is used.
+    """
     values = dict(base)
     if written.get("adapter", base.get("adapter", "chat")) != base.get("adapter", "chat"):
         values.pop("quirks", None)  # they are of the adapter below
     if "api_key_env" in written:
         values.pop("api_key", None)  # it would win over the variable
-    for key, value in written.items():
+    for key, value in {**written, **_models(base, written)}.items():
         below = values.get(key)
         values[key] = {**below, **value} if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return values
+
+
+def _models(base: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    below, own, all_of_them = base.get("models"), written.get("models", ()), written.get("capabilities")
+    if not isinstance(below, list | tuple) or not isinstance(own, list | tuple):
+        return {}  # there is nothing to join, or it is told elsewhere
+    if isinstance(all_of_them, Capabilities):
+        all_of_them = asdict(all_of_them)
+    above = [{"pattern": "*", **all_of_them}] if isinstance(all_of_them, Mapping) else []
+    return {"models": [*below, *above, *own]}
 
 
 def catalogue_values(name: str) -> dict[str, Any]:
@@ -271,6 +300,11 @@ def catalogue_values(name: str) -> dict[str, Any]:
 def validated(values: Mapping[str, Any], where: str) -> Profile:
     """The profile of these values. Raises ConfigError that begins with `where`."""
     _refuse_unknown(values, Profile.model_fields, where)
+    if isinstance(said := values.get("capabilities"), Mapping):
+        _refuse_unknown(said, dict.fromkeys(CAPABILITIES), f"{where}: capabilities")
+    for at, table in enumerate(values["models"] if isinstance(values.get("models"), list | tuple) else ()):
+        if isinstance(table, Mapping):
+            _refuse_unknown(table, ModelCapabilities.__dataclass_fields__, f"{where}: models[{at}]")
     try:
         return Profile.model_validate(values)
     except ValidationError as exc:

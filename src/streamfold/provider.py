@@ -11,11 +11,13 @@ from typing import Any, Self
 
 import httpx
 
-from .adapters import StatesRules
+from .adapters import DoesWithout, StatesRules
+from .capabilities import Capabilities
 from .decoder import StreamDecoder
 from .errors import ConfigError
 from .history import HistoryRules, check_history
 from .messages import Messages
+from .needs import describe_missing, missing
 from .profiles import Profile, laid_over
 from .references import shown_url
 from .request import Request
@@ -55,8 +57,9 @@ class Provider:
         provider, else the file's `default`. A mapping is taken as it is, and no file is read for it.
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, model, dialect, quirks,
-        headers, timeouts, max_retries, limits, transport, fallback; a mapping may start from the catalogue with the key
-        `profile`. The names in `fallback` are kept in the profile and not asked yet: the provider works as if alone.
+        headers, timeouts, max_retries, limits, transport, fallback, capabilities, models; a mapping may start from the
+        catalogue with the key `profile`. The names in `fallback` are kept in the profile and not asked yet: the
+        provider works as if alone.
 
         Args:
             config: the file to read; else the one that `STREAMFOLD_CONFIG` names, that is in the working directory, or
@@ -73,6 +76,17 @@ class Provider:
     def name(self) -> str:
         """What errors call this provider."""
         return self.profile.name
+
+    def capabilities(self, model: str | None = None) -> Capabilities:
+        """What is known of a model here: "yes", "no", or "unknown", which is neither.
+
+        Args:
+            model: another one than the configured one. Without any it is what all models of the endpoint share.
+
+        Raises:
+            ConfigError: the configured model refers to a variable that is not set.
+        """
+        return self.profile.capabilities_of(model or self.profile.sent_model())
 
     def chat_stream(
         self,
@@ -102,7 +116,8 @@ class Provider:
                 reasoning_effort, response_format, extra_body.
 
         Raises:
-            ConfigError: the request can't be sent as it is. Errors of the network are raised by the iteration.
+            ConfigError: the request can't be sent as it is, or needs what the model is known not to have. Errors of the
+                network are raised by the iteration.
         """
         chosen = model or self.profile.sent_model()
         if not chosen:
@@ -173,11 +188,24 @@ class Provider:
 
     def _checked(self, request: Request, *, repair: bool) -> tuple[Request, list[ProtocolWarning]]:
         """The request with a conversation that this provider takes, and what was found in it. Raises ConfigError."""
-        request = replace(request, origin=f"{self.profile.adapter} {shown_url(self.profile.base_url)}")
+        request = replace(
+            request,
+            origin=f"{self.profile.adapter} {shown_url(self.profile.base_url)}",
+            capabilities=self.profile.capabilities_of(request.model),
+        )
+        self._refuse_impossible(request)
         # Adapters of other packages need not state any rules.
         rules = self._adapter.history_rules(request) if isinstance(self._adapter, StatesRules) else HistoryRules()
         messages, found = check_history(request.messages, rules, repair=repair)
         return replace(request, messages=messages), found
+
+    def _refuse_impossible(self, request: Request) -> None:
+        """Raises ConfigError if the request needs what its model can't, and nothing else can be sent instead."""
+        made_up = self._adapter.does_without(request) if isinstance(self._adapter, DoesWithout) else ()
+        needs = [need for need in missing(request.capabilities, request) if need.capability not in made_up]
+        if needs:
+            others = {need.capability: self.profile.models_with(need.capability) for need in needs}
+            raise ConfigError(f'provider "{self.name}": {describe_missing(needs, request.model, others)}')
 
     def _http_request(
         self,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
+from .capabilities import Capabilities
 from .chatdicts import check_message
 from .errors import ConfigError
 from .functions import as_tools
@@ -100,6 +101,7 @@ class Request:
         origin: what the messages of the provider that this is for have as their `origin`; None where nobody says.
         names: tools that are called otherwise on the wire: their own names by those. Calls that come are named back.
         answer_tool: the tool that stands for the answer: the arguments of its call are the text of the reply.
+        capabilities: what is known of the model at this endpoint.
     """
 
     model: str
@@ -110,6 +112,7 @@ class Request:
     origin: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     answer_tool: str | None = None
+    capabilities: Capabilities = field(default_factory=Capabilities)
 
     def came_from_here(self, message: Message) -> bool:
         """Whether the provider that this is for can read what only it can read. Where nobody says, it can."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 import httpx
 from pydantic import BaseModel
 
 from streamfold import (
     APIError,
+    Capabilities,
     ChatStream,
     FilePart,
     FinishReason,
@@ -94,6 +95,8 @@ def configure(client: httpx.AsyncClient, choice: ToolChoice) -> Provider:
     provider.chat_stream("Hello", [get_time, Weather, tool(get_time), {"type": "function"}], timeouts={"read": 5})
     made: list[Tool] = [tool(get_time)]
     provider.chat_stream("Hello", made, timeouts=Timeouts(read=5))
+    assert_type(provider.capabilities(), Capabilities)
+    assert_type(provider.capabilities("kimi-k2.6").images, Literal["yes", "no", "unknown"])
     return provider
 
 
