@@ -16,6 +16,7 @@ from streamfold import (
     AllowedTools,
     Capabilities,
     ConfigError,
+    Fallback,
     NamedTool,
     Provider,
     Tool,
@@ -555,6 +556,30 @@ async def test_run_tools_runs_what_comes() -> None:
         async for _ in run:
             pass
     assert [message.content for message in run.messages if getattr(message, "role", "") == "tool"] == ["Oslo", "Bergen"]
+
+
+# --- several providers ------------------------------------------------------------------------------------------------
+
+
+@pytest_anyio
+async def test_fallback_passes_over_who_can_not() -> None:
+    """Who is known not to have what is needed is not asked; the unknown is; and the reply says why."""
+    blind, other = Endpoint(name="blind", capabilities={"images": "no"}), Endpoint(name="other")
+    async with Fallback(blind.provider, other.provider) as provider:
+        conversation = (message for message in [user("What is this?", PIXEL)])  # read once, for both of them
+        reply = await provider.chat(conversation, (given for given in [get_weather]))
+        assert (reply.provider, blind.bodies, len(other.bodies)) == ("other", [], 1)
+        assert [attempt.provider for attempt in reply.attempts] == ["blind"]
+        assert reply.attempts[0].problem.startswith(
+            'provider "blind": m can\'t see images, which messages[0].content[1] needs'
+        )
+        sent = other.bodies[0]
+        assert (len(sent["messages"]), sent["tools"][0]["function"]["name"]) == (1, "get_weather")
+    deaf = Endpoint(name="deaf", capabilities={"images": "no", "tools": "no"})
+    both = Fallback(blind.provider, deaf.provider)
+    with pytest.raises(ConfigError, match=r'^provider "blind": .*; provider "deaf": '):
+        both.chat_stream([user(PIXEL)])
+    assert both.capabilities().tools == "unknown"  # those of the first
 
 
 # --- the catalogue ----------------------------------------------------------------------------------------------------

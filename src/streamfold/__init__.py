@@ -39,6 +39,7 @@ from .functions import tool
 from .messages import Message, assistant, system, tool_result, user
 from .tools import AllowedTools, NamedTool, Tool, ToolChoice
 from .types import (
+    Attempt,
     FinishReason,
     Limits,
     ProtocolWarning,
@@ -51,6 +52,7 @@ from .types import (
 )
 
 if TYPE_CHECKING:
+    from .fallback import Fallback
     from .loop import ToolRun, in_thread, run_tools
     from .partial import Partial
     from .provider import ChatStream, Provider
@@ -61,6 +63,7 @@ __all__ = [
     "APIStatusError",
     "APITimeoutError",
     "AllowedTools",
+    "Attempt",
     "AudioPart",
     "AuthenticationError",
     "BadRequestError",
@@ -68,6 +71,7 @@ __all__ = [
     "ChatStream",
     "ConfigError",
     "EmptyResponseError",
+    "Fallback",
     "FilePart",
     "FinishReason",
     "ImagePart",
@@ -120,6 +124,10 @@ def __getattr__(name: str) -> Any:
         from . import provider
 
         return getattr(provider, name)
+    if name == "Fallback":
+        from .fallback import Fallback
+
+        return Fallback
     if name == "Partial":
         from .partial import Partial
 

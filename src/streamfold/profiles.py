@@ -65,8 +65,10 @@ class Profile(BaseModel):
         quirks: the typed quirks of the adapter, by name.
         headers: sent with every request.
         max_retries: how often a request that failed before its first chunk is sent again; 0 is never.
-        fallback: names of the providers to ask when this one fails. Kept and checked, not run yet: until then this
-            provider works as if it were alone.
+        transport: what is under httpx: its own, or aiohttp, which takes a third of the work for each chunk (asyncio
+            alone; the extra `aiohttp`).
+        http2: whether HTTP/2 may be spoken where the server offers it (the extra `http2`; not over aiohttp).
+        fallback: names of the providers to ask when this one fails: see `Fallback`.
         capabilities: what the models of this endpoint can do, as far as it is the same for all of them.
         models: what is different for some of them, by patterns of their names. Of all that fits a model the later
             counts before the earlier, key by key.
@@ -91,6 +93,7 @@ class Profile(BaseModel):
     max_retries: NonNegativeInt = 2
     limits: Limits = Limits()
     transport: Literal["httpx", "aiohttp"] = "httpx"
+    http2: bool = False
     fallback: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
     capabilities: Capabilities = Capabilities()
     models: tuple[ModelCapabilities, ...] = Field(default=(), repr=False)
