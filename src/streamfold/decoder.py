@@ -13,9 +13,10 @@ from .deltas import Meta, Sequence
 from .dialects import Dialect, DialectContext, find_dialect
 from .errors import ProtocolError, StreamError, StreamfoldError
 from .fold import Fold
+from .functions import as_tools
 from .pipeline import Pipeline
 from .sse import SSEDecoder, body_kind, skip_blank
-from .tools import ToolLike, read_tool, read_tool_choice
+from .tools import ToolLike, read_tool_choice
 from .types import Limits, Reply, StreamChunk
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class StreamDecoder:
     ) -> None:
         self._adapter = find_adapter(adapter)() if isinstance(adapter, str) else adapter
         self._limits = limits or Limits()
-        read_tools = tuple(read_tool(tool) for tool in tools)
+        read_tools = as_tools(tools)
         choice = read_tool_choice(tool_choice, read_tools)
         read: set[str] = set()
         if isinstance(dialect, str):
