@@ -307,10 +307,10 @@ def test_the_event_that_ended_it():
 
 
 def test_warnings_know_their_event():
-    """A warning has the event that it was first noticed at, how often, and the call that it is about."""
+    """A warning has the event that it was first noticed at, and the call that it is about."""
     made = inspect_stream(call(entry(0, None, "f", "{")) + fin("tool_calls") + text("x") + text("y") + DONE)
     assert made.warnings == (
-        Caused("late_content", "text came after the finish reason", event=2, times=2),
+        Caused("late_content", "text came after the finish reason", event=2),
         Caused("missing_id", "f came without an id", event=4, call=0),
         Caused("invalid_arguments", "f: the arguments are not a JSON object", event=4, call=0),
     )
@@ -355,6 +355,13 @@ def test_steps_tell_what_is_the_same_once():
     ]
 
 
+def test_odd_ids_and_models():
+    """Who is speaking is told as far as it is a word, whatever stands there."""
+    made = inspect_stream(b'data: {"id": 5, "model": ["x"], "choices": [{"delta": {"content": "a"}}]}\n\n' + DONE)
+    assert steps(made)[0] == (Step("stream", "meta: 5"), Step("text", piece="a"))
+    assert to_dict(made)["reply"]["id"] == "5"
+
+
 def test_unknown_names_are_mistakes():
     """Only what is written down wrongly is raised."""
     with pytest.raises(ConfigError, match="unknown adapter 'chatt'"):
@@ -378,7 +385,7 @@ def test_the_shape_is_documented():
     assert sorted(members("## The shape of `inspect --json`")) == sorted(made)
     assert sorted(members("One of `events`:")) == sorted(made["events"][0])
     assert sorted(members("One of `placements`:")) == sorted(made["events"][18]["placements"][0])
-    for word in [*made["calls"][0], "code", "detail", "times", "call"]:
+    for word in [*made["calls"][0], "code", "detail", "event", "call"]:
         assert f"`{word}`" in DOCS
     compared = comparison_to_dict(compare(inspected("kimi/parallel_calls"), inspected("aimock/note")))
     assert sorted(members("## The shape of `diff --json`")) == sorted(compared)

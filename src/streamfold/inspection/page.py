@@ -157,7 +157,5 @@ def _answer(made: Inspection) -> dict[str, Any]:
             for call in (() if reply.tool_calls else made.calls)
         ],
         "usage": usage_words(reply.usage) if reply.usage else "",
-        "warnings": [
-            {"code": one.code, "detail": one.detail, "event": one.event, "times": one.times} for one in made.warnings
-        ],
+        "warnings": [{"code": one.code, "detail": one.detail, "event": one.event} for one in made.warnings],
     }

@@ -107,8 +107,7 @@ def _warning(warning: Caused, inspection: Inspection) -> Step:
         call = inspection.calls[warning.call]
         number = inspection.events[call.first].number
         about = f"about {called(call.number, call.name)}" + (f", opened by event {number}" if number else "")
-    times = f" ({warning.times} times)" if warning.times > 1 else ""
-    return Step("warning", f"{warning.code}: {warning.detail}{times}", why=about)
+    return Step("warning", f"{warning.code}: {warning.detail}", why=about)
 
 
 def _nothing(event: Event) -> str:

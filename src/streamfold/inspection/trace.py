@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -297,9 +296,7 @@ class _Trace:
     def _note_warnings(self) -> None:
         fold = self._decoder.traced
         for code, detail, call in fold.warned:
-            known = self.warnings.get((code, detail))
-            made = replace(known, times=known.times + 1) if known else Caused(code, detail, len(self.events), 1, call)
-            self.warnings[code, detail] = made
+            self.warnings.setdefault((code, detail), Caused(code, detail, len(self.events), call))
         fold.warned = []
 
 

@@ -52,14 +52,12 @@ class Caused:
 
     Attributes:
         event: the position, in `Inspection.events`, of the event at which it was first noticed.
-        times: how often it was noticed.
         call: the number of the call that it is about, if it is about one.
     """
 
     code: WarningCode
     detail: str
     event: int
-    times: int = 1
     call: int | None = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ..adapters.values import word
 from ..calls import OpenCall, Rule
 from ..deltas import (
     Call,
@@ -122,7 +123,7 @@ def delta_words(delta: Delta) -> str:
         case Sequence(number):
             return f"event number {number}" if number is not None else "no event number"
         case Meta(response_id, model):
-            return ", ".join(word for word in (response_id, model) if word) or "nothing new"
+            return ", ".join(said for value in (response_id, model) if (said := word(value))) or "nothing new"
         case Warn(code, detail):
             return f"{code}: {detail}"
         case Failure(info):
@@ -184,9 +185,9 @@ def _news(part: Call, other: OpenCall | None) -> str:
     return "an object begins again"
 
 
-def _quoted(word: str | None) -> str:
-    word = word or ""
-    return repr(word if len(word) <= 26 else f"{word[:12]}...{word[-8:]}")
+def _quoted(name: str | None) -> str:
+    name = name or ""
+    return repr(name if len(name) <= 26 else f"{name[:12]}...{name[-8:]}")
 
 
 def _shown(text: str) -> str:

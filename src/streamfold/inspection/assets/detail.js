@@ -55,7 +55,6 @@ function showAnswer() {
     parts.push(block("Warnings", ...warnings.map((warning) => {
       const line = element("p", "warned");
       line.append(element("b", "", warning.code), ` ${visible(warning.detail)} `, link(warning.event));
-      if (warning.times > 1) line.append(element("span", "dim", ` ${count(warning.times)} times`));
       return line;
     })));
   }
