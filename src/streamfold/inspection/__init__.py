@@ -1,8 +1,9 @@
 """What a recorded stream was, event by event, and why it became the answer that it became.
 
 Nothing here reads a stream by itself. `trace.py` runs the decoder that answers run through, with an adapter, a fold and
-a sorter of calls that tell what they are given; so what is explained is what happens. The result is a value
-(`values.py`), which is compared (`compare.py`), written as JSON (`export.py`) and drawn as one HTML page (`page.py`).
+a sorter of calls that keep what they are given (`watchers.py`); so what is explained is what happens. The result is a
+value (`values.py`), which is compared (`compare.py`), told in lines (`steps.py`, `words.py`), written as JSON
+(`export.py`) and drawn as one HTML page (`page.py`).
 """
 
 from __future__ import annotations

@@ -7,25 +7,20 @@ with a line belongs to the event that the line ended.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any
 
 from ..adapters import Adapter, find_adapter
-from ..calls import Calls, OpenCall, Rule
-from ..decoder import StreamDecoder
-from ..deltas import Call, Delta
+from ..calls import OpenCall
 from ..dialects import Dialect
 from ..errors import StreamError
-from ..fold import Fold
 from ..sse import body_kind
 from ..tools import ToolLike
-from ..types import Limits, Reply, StreamChunk, ToolCall, WarningCode
-from .values import Caused, Event, EventKind, Failed, Inspection, Placement, TracedCall
-from .words import placement_words, unshown_words
-
-if TYPE_CHECKING:
-    from httpx_sse import ServerSentEvent
+from ..types import Limits, Reply, StreamChunk, WarningCode
+from .values import Caused, Event, EventKind, Failed, Inspection, TracedCall
+from .watchers import TracedAdapter, TracedDecoder
+from .words import unshown_words
 
 __all__ = ["inspect_stream"]
 
@@ -56,8 +51,8 @@ def inspect_stream(
         ConfigError: there is no such adapter or dialect, or a tool can't be used. A stream that can't be read raises
             nothing: the error is part of what is explained.
     """
-    reader = _TracedAdapter(find_adapter(adapter)() if isinstance(adapter, str) else adapter)
-    decoder = _TracedDecoder(
+    reader = TracedAdapter(find_adapter(adapter)() if isinstance(adapter, str) else adapter)
+    decoder = TracedDecoder(
         reader,
         dialect=dialect,
         tools=tools,
@@ -82,108 +77,6 @@ def inspect_stream(
     )
 
 
-# --- What watches ----------------------------------------------------------------------------------------------------
-
-
-class _Reading(NamedTuple):
-    """What an adapter made of an event, or of a whole body (None), or why it could not."""
-
-    event: ServerSentEvent | None
-    deltas: tuple[Delta, ...]
-    error: str | None = None
-
-
-class _TracedAdapter:
-    """An adapter that keeps what it read."""
-
-    def __init__(self, adapter: Adapter) -> None:
-        self._adapter = adapter
-        self.name, self.path = adapter.name, adapter.path
-        self.prepare, self.encode = adapter.prepare, adapter.encode
-        self.read: list[_Reading] = []
-
-    def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
-        return self._keep(event, lambda: self._adapter.decode(event))
-
-    def decode_body(self, body: Any) -> Iterable[Delta]:
-        return self._keep(None, lambda: self._adapter.decode_body(body))
-
-    def _keep(self, event: ServerSentEvent | None, read: Callable[[], Iterable[Delta]]) -> list[Delta]:
-        try:
-            deltas = list(read())
-        except ValueError as exc:
-            self.read.append(_Reading(event, (), f"can't be read: {exc}"))
-            raise
-        self.read.append(_Reading(event, tuple(deltas)))
-        return deltas
-
-
-class _TracedCalls(Calls):
-    """Calls that keep why each fragment went where it went."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.placements: list[Placement] = []
-        self.opened = self._opened
-
-    def feed(self, part: Call) -> Call | None:
-        numbered = super().feed(part)
-        if numbered is None:
-            self.placements.append(Placement(None, False, None, "an empty entry: says nothing", part.index))
-        return numbered
-
-    def _place(self, part: Call, call: OpenCall | None, rule: Rule) -> OpenCall:
-        other = self._by_index.get(part.index) if part.index is not None else None
-        if rule == "id_taken":
-            other = next((known for known in reversed(self._opened) if known.id == part.id), None)
-        placed = super()._place(part, call, rule)
-        why = placement_words(rule, part, placed, other)
-        self.placements.append(
-            Placement(
-                placed.number, call is None, rule, why, part.index, part.id, part.name, part.arguments, part.whole
-            )
-        )
-        return placed
-
-
-class _TracedFold(Fold):
-    """A fold that keeps its warnings with the call that they are about."""
-
-    calls_type = _TracedCalls
-
-    def __init__(self, **options: Any) -> None:
-        self.warned: list[tuple[WarningCode, str, int | None]] = []
-        self._about: int | None = None
-        super().__init__(**options)
-
-    @property
-    def calls(self) -> _TracedCalls:
-        assert isinstance(self._calls, _TracedCalls)  # noqa: S101 - see calls_type
-        return self._calls
-
-    def warn(self, code: WarningCode, detail: str) -> None:
-        self.warned.append((code, detail, self._about))
-        super().warn(code, detail)
-
-    def _tool_call(self, call: OpenCall, *rest: Any) -> ToolCall:
-        self._about = call.number
-        made = super()._tool_call(call, *rest)
-        self._about = None
-        return made
-
-
-class _TracedDecoder(StreamDecoder):
-    fold_type: ClassVar[type[Fold]] = _TracedFold
-
-    @property
-    def traced(self) -> _TracedFold:
-        assert isinstance(self._fold, _TracedFold)  # noqa: S101 - see fold_type
-        return self._fold
-
-
-# --- What they saw ---------------------------------------------------------------------------------------------------
-
-
 class _Clock:
     """When the bytes of a body came.
 
@@ -206,7 +99,7 @@ class _Clock:
 class _Trace:
     """Gives a body to a decoder and makes events out of what the watchers saw."""
 
-    def __init__(self, decoder: _TracedDecoder, reader: _TracedAdapter, clock: _Clock, *, by_dialect: bool) -> None:
+    def __init__(self, decoder: TracedDecoder, reader: TracedAdapter, clock: _Clock, *, by_dialect: bool) -> None:
         self.events: list[Event] = []
         self.warnings: dict[tuple[WarningCode, str], Caused] = {}
         self._decoder, self._reader, self._clock = decoder, reader, clock
