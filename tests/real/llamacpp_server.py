@@ -21,7 +21,8 @@ def serve(model: str) -> None:
     params.ui = False
     params.offline = True
     server = xllamacpp.Server(params)
-    print(server.listening_address, flush=True)
+    sys.stdout.write(f"{server.listening_address}\n")
+    sys.stdout.flush()
     sys.stdin.read()
     del server
 

@@ -31,17 +31,15 @@ def config(request: pytest.FixtureRequest, aimock: str) -> dict[str, Any]:
 
 async def test_characters_that_are_cut(config: dict[str, Any]) -> None:
     """Every character arrives, although the server cuts some of them in two."""
-    async with Provider.from_config(config) as provider:
-        async with provider.chat_stream("unicode") as stream:
-            deltas = [chunk.delta async for chunk in stream]
+    async with Provider.from_config(config) as provider, provider.chat_stream("unicode") as stream:
+        deltas = [chunk.delta async for chunk in stream]
     assert "".join(deltas) == stream.reply.text == "Grüße, 世界! 👋🏽 ½ π, 日本語 🇫🇷"
 
 
 async def test_parallel_calls(config: dict[str, Any]) -> None:
     """Both calls, whole, on the last chunk alone."""
-    async with Provider.from_config(config) as provider:
-        async with provider.chat_stream("two calls", [TIME]) as stream:
-            chunks = [chunk async for chunk in stream]
+    async with Provider.from_config(config) as provider, provider.chat_stream("two calls", [TIME]) as stream:
+        chunks = [chunk async for chunk in stream]
     assert [chunk for chunk in chunks if chunk.tool_calls] == chunks[-1:]
     assert [call.arguments for call in chunks[-1].tool_calls or ()] == [{"zone": "utc"}, {"zone": "local — 現地"}]
 
