@@ -1,4 +1,4 @@
-"""The chores: `nox -s lint types tests wheel bench browser`."""
+"""The chores: `nox -s lint types tests wheel servers bench browser`."""
 
 from __future__ import annotations
 
@@ -54,6 +54,22 @@ def wheel(session: nox.Session) -> None:
         shutil.copytree(source, away / name) if source.is_dir() else shutil.copy(source, away / name)
     session.chdir(away)
     session.run("pytest", *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def servers(session: nox.Session) -> None:
+    """Real servers on loopback: llama.cpp's own, and aimock where there is npm. Says which ones it could start."""
+    session.install("-e", ".[dev]", "xllamacpp", "gguf")
+    started, env = ["llama.cpp"], {}
+    if shutil.which("npm"):
+        folder = Path(session.create_tmp()) / "aimock"
+        folder.mkdir(parents=True, exist_ok=True)
+        words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
+        session.run(*words, "@copilotkit/aimock@1.43.0", external=True)
+        env["STREAMFOLD_AIMOCK"] = str(folder / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js")
+        started.append("aimock")
+    session.log(f"servers: {', '.join(started)}")
+    session.run("pytest", "tests/real", *session.posargs, env=env)
 
 
 @nox.session(python=VERSIONS[0])
