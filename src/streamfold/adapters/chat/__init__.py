@@ -2,7 +2,7 @@
 
 `encode.py` writes requests, `decode.py` reads answers. Deviations that are read here, always, because they are harmless
 for everybody else, each have a comment with the server they come from. Deviations in what may be *sent* are
-`ChatQuirks`.
+`ChatQuirks`, in `quirks.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from ...types import ProtocolWarning
 from ..prepare import Rules, prepare, schema_passes
 from .content import results_without_media
 from .decode import EventReader
-from .encode import ChatQuirks, RequestWriter
+from .encode import RequestWriter
+from .quirks import ChatQuirks
+from .thinking import grade_dropped, only_allowed_tools, possible_choice
 
 __all__ = ["ChatAdapter", "ChatQuirks"]
 
@@ -32,7 +34,8 @@ class ChatAdapter(RequestWriter, EventReader):
 
     def history_rules(self, request: Request) -> HistoryRules:
         """What this wire demands of a conversation."""
-        return HistoryRules(wants_reasoning=self.quirks.reasoning_required)
+        roles = HistoryRules().roles - (set() if self.quirks.developer_role else {"developer"})
+        return HistoryRules(roles, wants_reasoning=self.quirks.reasoning_required)
 
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
@@ -43,7 +46,13 @@ class ChatAdapter(RequestWriter, EventReader):
                 self._messages(request)
             request = replace(request, messages=messages)
         request, changes = prepare(request, self._rules())
-        return request, moved + changes
+        if not self.quirks.allowed_tools:
+            request = only_allowed_tools(request)
+        request, dropped = self._forced_choice(request)
+        return request, moved + changes + dropped + grade_dropped(request, self.quirks)
+
+    def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        return possible_choice(request, self.quirks)
 
     def _rules(self) -> Rules:
         quirks = self.quirks
