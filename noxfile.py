@@ -1,4 +1,4 @@
-"""The chores: `nox -s lint types tests wheel bench`."""
+"""The chores: `nox -s lint types tests wheel catalogue bench`."""
 
 from __future__ import annotations
 
@@ -49,11 +49,18 @@ def wheel(session: nox.Session) -> None:
     built = next(dist.glob("*.whl"))
     session.install(f"{built}[dev]")
     away.mkdir(parents=True)
-    for name in ("tests", "fixtures", "README.md", "pyproject.toml"):
+    for name in ("tests", "fixtures", "tools", "README.md", "pyproject.toml"):
         source = Path(name)
         shutil.copytree(source, away / name) if source.is_dir() else shutil.copy(source, away / name)
     session.chdir(away)
     session.run("pytest", *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def catalogue(session: nox.Session) -> None:
+    """Writes providers/README.md anew, after a provider file or a quirk has changed."""
+    session.install("-e", ".")
+    session.run("python", "tools/catalogue_page.py")
 
 
 @nox.session(python=VERSIONS[0])

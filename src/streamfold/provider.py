@@ -54,9 +54,10 @@ class Provider:
         A name is looked for in `streamfold.toml`, then in the catalogue. Without one, `STREAMFOLD_PROVIDER` names the
         provider, else the file's `default`. A mapping is taken as it is, and no file is read for it.
 
-        Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, model, dialect, quirks,
-        headers, timeouts, max_retries, limits, transport, fallback; a mapping may start from the catalogue with the key
-        `profile`. The names in `fallback` are kept in the profile and not asked yet: the provider works as if alone.
+        Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, model,
+        dialect, quirks, headers, timeouts, max_retries, limits, transport, fallback; a mapping may start from the
+        catalogue with the key `profile`. The names in `fallback` are kept in the profile and not asked yet: the
+        provider works as if alone.
 
         Args:
             config: the file to read; else the one that `STREAMFOLD_CONFIG` names, that is in the working directory, or
@@ -187,8 +188,7 @@ class Provider:
             "Cache-Control": "no-store",
             "Content-Type": "application/json",
         }
-        if key := self.profile.key():
-            headers["Authorization"] = f"Bearer {key}"
+        headers.update(self.profile.key_headers())
         headers.update(self.profile.sent_headers())
         headers.update(extra_headers or {})
         return HTTPRequest(

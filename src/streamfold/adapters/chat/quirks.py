@@ -29,10 +29,10 @@ class ChatQuirks:
         unsupported_keywords: keywords that the server refuses in a schema.
         reasoning_field: what reasoning is called in the history that is sent back; None: it stays out, because many
             servers refuse a member that they do not know.
-        reasoning_required: a turn with calls is refused without that member, so that it is sent at least empty. So does
-            DeepSeek while it thinks (https://api-docs.deepseek.com/guides/thinking_mode).
+        reasoning_required: a turn with calls is refused without its reasoning, so that at least an empty one is sent:
+            DeepSeek, while it thinks (https://api-docs.deepseek.com/guides/thinking_mode).
         reasoning_details: the `reasoning_details` of an answer go back to the endpoint that they came from, and to no
-            other, instead of that member. OpenRouter and MiniMax want them unchanged, because some are signed.
+            other, instead of its text. OpenRouter and MiniMax want them unchanged, because some are signed.
         reasoning_split: sent as `reasoning_split`. MiniMax writes reasoning into the text unless it is asked for apart.
         thinking_switch: the member that turns thinking on or off, for servers on which `reasoning_effort` does not:
             `thinking: {"type": ...}`, `enable_thinking: true`, or `reasoning: {"enabled": true}`. The effort "none" is
