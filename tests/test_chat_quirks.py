@@ -82,6 +82,38 @@ def test_extra_body_wins_over_the_switch() -> None:
     assert body == {"thinking": {"type": "enabled", "keep": "all"}}
 
 
+@pytest.mark.asyncio
+async def test_reasoning_that_is_required() -> None:
+    """A turn with calls has at least an empty one, a dict too; that it is lost is told while the model thinks."""
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    history = [
+        user_says("x"),
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "a", "content": "y"},
+        assistant(tool_calls=[ToolCall("b", "f", {}, "{}")], reasoning="Hm."),
+        tool_result(ToolCall("b", "f", {}, "{}"), "z"),
+        assistant("Done.", reasoning="Well."),
+        user_says("Thanks."),
+    ]
+    for effort, codes in (("high", ["lost_reasoning"]), ("none", [])):
+        transport = ReplayTransport(FIXTURES / "demo/reasoning_text")
+        async with httpx.AsyncClient(transport=transport) as client:
+            provider = Provider.from_config("deepseek:deepseek-v4-pro", api_key="k-1", http_client=client)
+            reply = await provider.chat(history, reasoning_effort=effort)
+        sent_back = httpx.Response(200, content=transport.requests[0].content).json()["messages"]
+        assert [message.get("reasoning_content") for message in sent_back] == [
+            None,
+            "",
+            None,
+            "Hm.",
+            None,
+            "Well.",
+            None,
+        ]
+        assert [warning.code for warning in reply.warnings] == codes
+    assert "reasoning_content" not in history[1]
+
+
 # --- tool choice -----------------------------------------------------------------------------------------------------
 
 CHOICES = ["required", NamedTool("get_weather"), AllowedTools(("get_weather",), "required")]

@@ -17,7 +17,7 @@ from .content import results_without_media
 from .decode import EventReader
 from .encode import RequestWriter
 from .quirks import ChatQuirks
-from .thinking import grade_dropped, only_allowed_tools, possible_choice
+from .thinking import grade_dropped, only_allowed_tools, possible_choice, thinks
 
 __all__ = ["ChatAdapter", "ChatQuirks"]
 
@@ -35,7 +35,7 @@ class ChatAdapter(RequestWriter, EventReader):
     def history_rules(self, request: Request) -> HistoryRules:
         """What this wire demands of a conversation."""
         roles = HistoryRules().roles - (set() if self.quirks.developer_role else {"developer"})
-        return HistoryRules(roles, wants_reasoning=self.quirks.reasoning_required)
+        return HistoryRules(roles, wants_reasoning=self.quirks.reasoning_required and thinks(request))
 
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""

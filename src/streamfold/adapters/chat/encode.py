@@ -109,6 +109,8 @@ class RequestWriter:
         out, content = dict(message), message.get("content")
         if out.get("name") and not self._sent_name(out["role"], out["name"], where):
             del out["name"]
+        if self.quirks.reasoning_required and self.quirks.reasoning_field and out.get("tool_calls"):
+            out.setdefault(self.quirks.reasoning_field, "")
         if isinstance(content, list | tuple):
             out["content"] = self._content(tuple(content), where)
         return out

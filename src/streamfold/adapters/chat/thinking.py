@@ -13,7 +13,7 @@ from .quirks import ChatQuirks
 if TYPE_CHECKING:
     from ...request import Request
 
-__all__ = ["effort_members", "grade_dropped", "only_allowed_tools", "possible_choice"]
+__all__ = ["effort_members", "grade_dropped", "only_allowed_tools", "possible_choice", "thinks"]
 
 
 def effort_members(effort: str | None, quirks: ChatQuirks) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list
     if not forced or quirks.forced_choice == "always":
         return request, []
     if quirks.forced_choice == "not_thinking":
-        if not _thinks(request):
+        if not thinks(request):
             return request, []
         if request.options.force_by_disabling_thinking:
             return replace(request, options=replace(request.options, reasoning_effort="none")), []
@@ -76,7 +76,7 @@ def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list
     return replace(request, tool_choice="auto"), [ProtocolWarning("forced_choice_dropped", detail)]
 
 
-def _thinks(request: Request) -> bool:
+def thinks(request: Request) -> bool:
     """Whether the model thinks, for all that the request says: many do unless they are told not to."""
     body = request.options.extra_body
     thinking, reasoning = body.get("thinking"), body.get("reasoning")
