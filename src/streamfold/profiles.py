@@ -72,9 +72,10 @@ class Profile(BaseModel):
         timeouts: how long to wait, in seconds: connect, first_event, read, stall, total.
         max_retries: how often a request that failed before its first chunk is sent again; 0 is never.
         limits: how much is read: event_bytes, arguments_chars, tool_calls, error_body_bytes.
-        transport: the HTTP library below.
-        fallback: names of the providers to ask when this one fails. Kept and checked, not run yet: until then this
-            provider works as if it were alone.
+        transport: what is under httpx: its own, or aiohttp, which takes a third of the work for each chunk (asyncio
+            alone; the extra `aiohttp`).
+        http2: whether HTTP/2 may be spoken where the server offers it (the extra `http2`; not over aiohttp).
+        fallback: names of the providers to ask when this one fails: see `Fallback`.
         docs: where the facts in a catalogue file come from.
         checked: the day on which they were looked up.
 
@@ -98,6 +99,7 @@ class Profile(BaseModel):
     max_retries: NonNegativeInt = 2
     limits: Limits = Limits()
     transport: Literal["httpx", "aiohttp"] = "httpx"
+    http2: bool = False
     fallback: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
     docs: str | None = None
     checked: date | None = None
