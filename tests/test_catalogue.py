@@ -20,6 +20,7 @@ from streamfold.adapters import find_adapter
 from streamfold.adapters.chat import ChatQuirks
 from streamfold.adapters.kimi import KimiQuirks
 from streamfold.adapters.responses import ResponsesQuirks
+from streamfold.capabilities import Capabilities
 from streamfold.dialects import DialectContext, find_dialect
 from streamfold.profiles import Profile, catalogue, catalogue_folder, read_profile
 from streamfold.recording import ReplayTransport
@@ -73,8 +74,7 @@ def test_a_file_is_complete(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_quirk_has_a_reason(name: str) -> None:
     """A comment beside it or above it; and it is no default, which would say nothing."""
-    _, _, section = text(name).partition("[quirks]\n")
-    lines = section.splitlines()
+    lines = text(name).partition("[quirks]\n")[2].partition("\n[")[0].splitlines()
     profile = read_profile(name)
     found = []
     for at, line in enumerate(lines):
@@ -124,7 +124,7 @@ def test_the_page_is_up_to_date() -> None:
     assert (catalogue_folder() / "README.md").read_text("utf-8") == the_page().page()
 
 
-@pytest.mark.parametrize("kind", [Profile, ChatQuirks, KimiQuirks, ResponsesQuirks])
+@pytest.mark.parametrize("kind", [Profile, Capabilities, ChatQuirks, KimiQuirks, ResponsesQuirks])
 def test_everything_is_described(kind: Any) -> None:
     """Each key and quirk has its line in the docstring, which is what the page says of it."""
     own = kind.model_fields if kind is Profile else [field.name for field in fields(kind)]

@@ -117,7 +117,7 @@ async def test_reasoning_that_is_required() -> None:
 # --- tool choice -----------------------------------------------------------------------------------------------------
 
 CHOICES = ["required", NamedTool("get_weather"), AllowedTools(("get_weather",), "required")]
-NOT_THINKING = ChatQuirks(forced_choice="not_thinking", thinking_switch="thinking")
+NOT_THINKING = ChatQuirks(forced_while_thinking=False, thinking_switch="thinking")
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=["required", "named", "allowed"])
@@ -125,7 +125,10 @@ def test_no_forced_choice_while_thinking(choice: Any) -> None:
     """It is dropped, and said; it is sent where the request turns thinking off, and thinking off where it may be."""
     body, warnings = sent(NOT_THINKING, tools=[WEATHER], choice=choice)
     assert (body["tool_choice"], [code for code, _ in warnings]) == ("auto", ["forced_choice_dropped"])
-    assert "reasoning_effort='none', or force_by_disabling_thinking=True" in warnings[0][1]
+    assert warnings[0][1] == (
+        "m takes no forced tool choice while it thinks (reasoning_effort='none', or force_by_disabling_thinking=True):"
+        " auto was sent"
+    )
     forced = sent(ChatQuirks(), tools=[WEATHER], choice=choice)[0]["tool_choice"]
     for options in (
         {"reasoning_effort": "none"},
@@ -150,16 +153,6 @@ def test_thinking_that_extra_body_turns_on_or_off(extra_body: dict[str, Any], ch
     """The server's own members count, whatever the option says."""
     body, _ = sent(NOT_THINKING, tools=[WEATHER], choice="required", extra_body=extra_body)
     assert body["tool_choice"] == choice
-
-
-@pytest.mark.parametrize("choice", CHOICES, ids=["required", "named", "allowed"])
-def test_no_forced_choice_at_all(choice: Any) -> None:
-    quirks = ChatQuirks(forced_choice="never")
-    body, warnings = sent(quirks, tools=[WEATHER], choice=choice, reasoning_effort="none")
-    assert body["tool_choice"] == "auto"
-    assert warnings == [("forced_choice_dropped", "the provider takes no forced tool choice: auto was sent")]
-    for free in ("auto", "none"):
-        assert sent(quirks, tools=[WEATHER], choice=free)[0]["tool_choice"] == free
 
 
 def test_allowed_tools() -> None:

@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from streamfold.adapters.chat import ChatQuirks
 from streamfold.adapters.kimi import KimiQuirks
 from streamfold.adapters.responses import ResponsesQuirks
+from streamfold.capabilities import Capabilities
 from streamfold.profiles import Profile, catalogue, catalogue_folder, catalogue_values
 
 __all__ = ["described", "page"]
@@ -30,6 +31,10 @@ _HEAD = """\
 what it says, and whose `docs` and `checked` say where the facts come from and when they were looked up. A quirk is a
 difference in what may be *sent*; what differs in what is received is read always. Any key of a file can be changed by
 whoever uses it, in `streamfold.toml` or as an argument.
+"""
+_CAPABILITIES = """\
+Each is `"yes"`, `"no"` or `"unknown"`: in `[capabilities]` for all models of the endpoint, in a `[[models]]` table for
+those whose names fit its `pattern`, of which `examples` gives some. `streamfold providers NAME` shows what it comes to.
 """
 _QUIRKS = {
     "chat": (ChatQuirks, "Quirks of the adapter `chat`", ""),
@@ -45,6 +50,7 @@ _QUIRKS = {
 def page() -> str:
     """The whole page."""
     parts = [_HEAD, "## Endpoints", _endpoints(), "## What a file may say", _table(_profile_rows())]
+    parts += ["## What a model can do", _CAPABILITIES, _table(_capability_rows())]
     for kind, title, words in _QUIRKS.values():
         parts += [f"## {title}", *([words] if words else []), _table(_quirk_rows(kind))]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -88,6 +94,11 @@ def _profile_rows() -> Iterator[list[str]]:
         yield [f"`{name}`", _type(hints[name]), default, texts[name]]
 
 
+def _capability_rows() -> Iterator[list[str]]:
+    yield ["capability", "meaning"]
+    yield from ([f"`{name}`", text] for name, text in described(Capabilities).items())
+
+
 def _quirk_rows(kind: Any) -> Iterator[list[str]]:
     texts, hints = described(kind), get_type_hints(kind)
     defaults = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
@@ -108,7 +119,7 @@ def _type(hint: Any) -> str:
     if hint in _WORDS:
         return _WORDS[hint]
     if origin in (list, tuple):
-        return "list of texts" if args and args[0] is str else "list"
+        return "list of texts" if args[0] is str else "list of tables"
     if origin is not None and not isinstance(origin, type):  # Annotated
         return _type(args[0])
     return "table"

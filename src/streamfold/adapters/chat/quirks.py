@@ -39,9 +39,9 @@ class ChatQuirks:
             off, any other is on; None: there is no such member.
         effort_grades: whether `reasoning_effort` is sent. Beside a switch it is sent for every effort but "none"; where
             there is only a switch, the reply says that the grade was not sent.
-        forced_choice: whether "required" and named tool choices can be sent: always; not while the model thinks, which
-            it does unless the request says otherwise; or never. Where they can't, "auto" is sent, and the reply says
-            so.
+        forced_while_thinking: whether "required" and named tool choices can be sent while the model thinks, which it
+            does unless the request says otherwise. Where they can't, "auto" is sent, and the reply says so. Where a
+            model never takes them, that is its capability `forced_choice`.
         allowed_tools: whether a choice among some of the tools is sent as OpenAI's `allowed_tools`. Otherwise the other
             tools are left out, which means the same and spoils a cached prompt.
         result_images: whether a tool's message may hold images. OpenAI takes them from users alone, so that they are
@@ -65,7 +65,7 @@ class ChatQuirks:
     reasoning_split: bool = False
     thinking_switch: Literal["thinking", "enable_thinking", "reasoning"] | None = None
     effort_grades: bool = True
-    forced_choice: Literal["always", "not_thinking", "never"] = "always"
+    forced_while_thinking: bool = True
     allowed_tools: bool = False
     result_images: bool = False
     developer_role: bool = True

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...needs import is_forced
 from ...tools import AllowedTools
 from ...types import ProtocolWarning
+from ..prepare import drop_force
 from .quirks import ChatQuirks
 
 if TYPE_CHECKING:
@@ -58,22 +60,13 @@ def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list
     "Thinking mode does not support this tool_choice" (DeepSeek), "The tool_choice parameter does not support being set
     to required or object in thinking mode" (DashScope): both are a 400.
     """
-    choice = request.tool_choice
-    forced = choice.mode == "required" if isinstance(choice, AllowedTools) else choice not in ("auto", "none")
-    if not forced or quirks.forced_choice == "always":
+    if quirks.forced_while_thinking or not is_forced(request) or not thinks(request):
         return request, []
-    if quirks.forced_choice == "not_thinking":
-        if not thinks(request):
-            return request, []
-        if request.options.force_by_disabling_thinking:
-            return replace(request, options=replace(request.options, reasoning_effort="none")), []
-        detail = (
-            "the provider takes no forced tool choice while the model thinks: auto was sent; pass"
-            " reasoning_effort='none', or force_by_disabling_thinking=True"
-        )
-    else:
-        detail = "the provider takes no forced tool choice: auto was sent"
-    return replace(request, tool_choice="auto"), [ProtocolWarning("forced_choice_dropped", detail)]
+    if request.options.force_by_disabling_thinking:
+        return replace(request, options=replace(request.options, reasoning_effort="none")), []
+    warnings: list[ProtocolWarning] = []
+    why = "takes no forced tool choice while it thinks (reasoning_effort='none', or force_by_disabling_thinking=True)"
+    return drop_force(request, why, warnings), warnings
 
 
 def thinks(request: Request) -> bool:
