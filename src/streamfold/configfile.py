@@ -87,6 +87,7 @@ class _Provider(_Strict):
     base_url: str = ""
     api_key: str = ""
     api_key_env: _Names = []
+    key_header: str = ""
     model: str = ""
     dialect: str = ""
     quirks: dict[str, Any] = {}

@@ -64,10 +64,10 @@ class Provider:
         A name is looked for in `streamfold.toml`, then in the catalogue. Without one, `STREAMFOLD_PROVIDER` names the
         provider, else the file's `default`. A mapping is taken as it is, and no file is read for it.
 
-        Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, model, dialect, quirks,
-        headers, timeouts, max_retries, limits, transport, http2, fallback, capabilities, models; a mapping may start
-        from the catalogue with the key `profile`. Where `fallback` names others, what comes is a `Fallback` of all of
-        them; the overrides are for the first.
+        Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, model,
+        dialect, quirks, headers, timeouts, max_retries, limits, transport, http2, fallback, capabilities, models; a
+        mapping may start from the catalogue with the key `profile`. Where `fallback` names others, what comes is a
+        `Fallback` of all of them; the overrides are for the first.
 
         Args:
             config: the file to read; else the one that `STREAMFOLD_CONFIG` names, that is in the working directory, or
@@ -285,8 +285,7 @@ class Provider:
             "Cache-Control": "no-store",
             "Content-Type": "application/json",
         }
-        if key := self.profile.key():
-            headers["Authorization"] = f"Bearer {key}"
+        headers.update(self.profile.key_headers())
         headers.update(self.profile.sent_headers())
         headers.update(extra_headers or {})
         return HTTPRequest(

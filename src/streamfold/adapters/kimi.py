@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from ..history import HistoryRules
 from ..messages import Message, MessageLike
 from ..schema import moonshot, moonshot_problems
-from ..tools import AllowedTools, NamedTool, Tool
+from ..tools import NamedTool, Tool
 from ..types import ProtocolWarning
 from .chat import ChatAdapter, ChatQuirks
 from .prepare import Rules, drop_force
@@ -99,9 +99,8 @@ class KimiAdapter(ChatAdapter):
             self._check_tools(request.tools)
             self._check_options(request)
         request, changes = super().prepare(request)
-        request, warnings = self._forced_choice(self._allowed_tools(request))
         request, dropped = self._pinned_sampling(request)
-        return request, changes + warnings + dropped
+        return request, changes + dropped
 
     def _rules(self) -> Rules:
         rules = super()._rules()
@@ -132,14 +131,6 @@ class KimiAdapter(ChatAdapter):
         stops = [options.stop] if isinstance(options.stop, str) else options.stop or []
         if len(stops) > 5 or any(len(stop.encode()) > 32 for stop in stops):
             raise ConfigError(f"Kimi takes at most 5 stop strings of at most 32 bytes each, not {stops!r}")
-
-    def _allowed_tools(self, request: Request) -> Request:
-        # The wire has no such choice: the other tools are left out instead.
-        choice = request.tool_choice
-        if not isinstance(choice, AllowedTools):
-            return request
-        tools = tuple(tool for tool in request.tools if tool.name in choice.names)
-        return replace(request, tools=tools, tool_choice=choice.mode)
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The hosted API refuses `required` and named choices while the model thinks."""
