@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
-from .adapters import StatesRules
 from .decoder import StreamDecoder
 from .errors import ConfigError
-from .history import HistoryRules, check_history
 from .messages import Messages
+from .prepared import prepared
 from .profiles import Profile
 from .references import shown_url
 from .request import Request
 from .stream import Answer, ChatStream, Plan
 from .tools import ToolChoice, ToolLike
 from .transport import HTTPRequest, make_client
-from .types import ProtocolWarning, Reply, Timeouts
+from .types import Reply, Timeouts
 
 __all__ = ["ChatStream", "Provider"]
 
@@ -107,9 +104,8 @@ class Provider:
         if not chosen:
             raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
         asked = Request.read(chosen, messages, tools, tool_choice, options)
-        asked, found = self._checked(asked, repair=repair)
-        request, changes = self._adapter.prepare(asked)
-        http_request = self._http_request(self._adapter.encode(request), extra_headers, timeouts)
+        ready = prepared(self.profile, self._adapter, asked, repair=repair)
+        request, http_request = ready.request, self._http_request(ready.body, extra_headers, timeouts)
 
         def decoder() -> StreamDecoder:
             return StreamDecoder(
@@ -128,7 +124,7 @@ class Provider:
             client=self._http_client,
             decoder=decoder,
             max_retries=self.profile.max_retries,
-            changes=[*found, *changes],
+            changes=ready.warnings,
             secrets=self.profile.secrets(),
             origin=request.origin,
         )
@@ -170,16 +166,8 @@ class Provider:
         url = shown_url(self.profile.base_url)
         return f"<Provider {self.name} {self.profile.adapter} {url} model={self.profile.model!r}>"
 
-    def _checked(self, request: Request, *, repair: bool) -> tuple[Request, list[ProtocolWarning]]:
-        """The request with a conversation that this provider takes, and what was found in it. Raises ConfigError."""
-        request = replace(request, origin=f"{self.profile.adapter} {shown_url(self.profile.base_url)}")
-        # Adapters of other packages need not state any rules.
-        rules = self._adapter.history_rules(request) if isinstance(self._adapter, StatesRules) else HistoryRules()
-        messages, found = check_history(request.messages, rules, repair=repair)
-        return replace(request, messages=messages), found
-
     def _http_request(
-        self, body: Mapping[str, Any], extra_headers: Mapping[str, str] | None, timeouts: Timeouts | None
+        self, body: bytes, extra_headers: Mapping[str, str] | None, timeouts: Timeouts | None
     ) -> HTTPRequest:
         headers = {
             "Accept": "text/event-stream",
@@ -194,7 +182,7 @@ class Provider:
         return HTTPRequest(
             url=self.profile.sent_url() + self._adapter.path,
             headers=headers,
-            body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"),
+            body=body,
             timeouts=timeouts or self.profile.timeouts,
             limits=self.profile.limits,
         )

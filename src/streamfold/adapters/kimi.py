@@ -7,7 +7,7 @@ the rules of the model (the history, the thinking switch) and not those of the h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -99,9 +99,10 @@ class KimiAdapter(ChatAdapter):
             self._check_tools(request.tools)
             self._check_options(request)
         request, changes = super().prepare(request)
-        request, warnings = self._forced_choice(self._allowed_tools(request))
+        request, only = self._allowed_tools(request)
+        request, forced = self._forced_choice(request)
         request, dropped = self._pinned_sampling(request)
-        return request, changes + warnings + dropped
+        return request, [*changes, *only, *forced, *dropped, *self._ungraded(request), *_ids_changed(request)]
 
     def _rules(self) -> Rules:
         rules = super()._rules()
@@ -133,13 +134,12 @@ class KimiAdapter(ChatAdapter):
         if len(stops) > 5 or any(len(stop.encode()) > 32 for stop in stops):
             raise ConfigError(f"Kimi takes at most 5 stop strings of at most 32 bytes each, not {stops!r}")
 
-    def _allowed_tools(self, request: Request) -> Request:
+    def _allowed_tools(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         # The wire has no such choice: the other tools are left out instead.
         choice = request.tool_choice
         if not isinstance(choice, AllowedTools):
-            return request
-        tools = tuple(tool for tool in request.tools if tool.name in choice.names)
-        return replace(request, tools=tools, tool_choice=choice.mode)
+            return request, []
+        return _only(request, choice.names, choice.mode)
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The hosted API refuses `required` and named choices while the model thinks."""
@@ -148,12 +148,12 @@ class KimiAdapter(ChatAdapter):
             return request, []
         model = _model(request.model)
         if model.effort:  # K3 takes `required`, and no named choice: required, with only that tool to choose
-            if isinstance(choice, NamedTool):
-                tools = tuple(tool for tool in request.tools if tool.name == choice.name)
-                request = replace(request, tools=tools, tool_choice="required")
-            return request, []
+            return _only(request, (choice.name,), "required") if isinstance(choice, NamedTool) else (request, [])
         if request.options.force_by_disabling_thinking and model.thinking == "switch":
-            return replace(request, options=replace(request.options, reasoning_effort="none")), []
+            effort = request.options.reasoning_effort
+            detail = f"thinking is switched off to force a call: reasoning_effort={effort!r} was not sent"
+            dropped = [ProtocolWarning("option_dropped", detail)] if effort else []
+            return replace(request, options=replace(request.options, reasoning_effort="none")), dropped
         detail = f"{request.model} thinks, and takes no forced tool choice meanwhile: auto was sent"
         return replace(request, tool_choice="auto"), [ProtocolWarning("forced_choice_dropped", detail)]
 
@@ -166,6 +166,14 @@ class KimiAdapter(ChatAdapter):
         detail = f"{request.model} has its sampling fixed by the server: {' and '.join(asked)} was not sent"
         options = replace(options, temperature=None, top_p=None)
         return replace(request, options=options), [ProtocolWarning("option_dropped", detail)]
+
+    def _ungraded(self, request: Request) -> list[ProtocolWarning]:
+        """Models before K3 think or do not, and know no grades of it."""
+        effort, model = request.options.reasoning_effort, _model(request.model)
+        if effort in (None, "none") or model.effort or model.thinking == "never":
+            return []
+        detail = f"{request.model} knows no grades of thinking: for reasoning_effort={effort!r}, it was switched on"
+        return [ProtocolWarning("option_changed", detail)]
 
     def _thinks(self, request: Request) -> bool:
         thinking = _model(request.model).thinking
@@ -242,6 +250,39 @@ class KimiAdapter(ChatAdapter):
 def _model(name: str) -> _Model:
     base = name.lower().rpartition("/")[2]  # engines and resellers put the vendor before it
     return next(model for begin, model in _MODELS if base.startswith(begin))
+
+
+def _only(
+    request: Request, names: Collection[str], mode: Literal["auto", "required"]
+) -> tuple[Request, list[ProtocolWarning]]:
+    """The request with these tools alone, and the choice among them."""
+    left_out = [tool.name for tool in request.tools if tool.name not in names]
+    tools = tuple(tool for tool in request.tools if tool.name in names)
+    detail = f"this provider can't be told which tools may be called: {', '.join(left_out)} left out, {mode} sent"
+    warnings = [ProtocolWarning("tool_choice_changed", detail)] if left_out else []
+    return replace(request, tools=tools, tool_choice=mode), warnings
+
+
+def _ids_changed(request: Request) -> list[ProtocolWarning]:
+    """Which ids are sent otherwise, if any are."""
+    before = [_with_ids(message) for message in request.messages]
+    changed: dict[str, str] = {}
+    for old, new in zip(before, _renumbered(before), strict=True):
+        pairs = zip(old["tool_calls"], new["tool_calls"], strict=True)
+        changed.update({call["id"]: made["id"] for call, made in pairs if call["id"] != made["id"]})
+    if not changed:
+        return []
+    shown = [f"{old!r} as {new!r}" for old, new in list(changed.items())[:20]]
+    more = [f"and {len(changed) - len(shown)} more"] if len(changed) > len(shown) else []
+    return [ProtocolWarning("ids_renumbered", f"sent in the model's own style: {', '.join([*shown, *more])}")]
+
+
+def _with_ids(message: MessageLike) -> dict[str, Any]:
+    """Of a message what its ids depend on."""
+    if isinstance(message, Message):
+        calls: Any = [{"id": call.id, "function": {"name": call.name}} for call in message.tool_calls]
+        return {"role": message.role, "tool_call_id": message.tool_call_id, "tool_calls": calls}
+    return {**message, "tool_calls": message.get("tool_calls") or []}
 
 
 def _renumbered(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from ...history import HistoryRules
 from ...request import Request
 from ...types import ProtocolWarning
+from ..losses import losses_of_chat
 from ..prepare import Rules, prepare, schema_passes
 from .content import results_without_media
 from .decode import EventReader
@@ -36,6 +37,7 @@ class ChatAdapter(RequestWriter, EventReader):
 
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
+        lost = losses_of_chat(request, takes_reasoning=self.quirks.reasoning_field is not None).warnings()
         moved: list[ProtocolWarning] = []
         if not self.quirks.result_images:
             messages, moved = results_without_media(request.messages)
@@ -43,7 +45,7 @@ class ChatAdapter(RequestWriter, EventReader):
                 self._messages(request)
             request = replace(request, messages=messages)
         request, changes = prepare(request, self._rules())
-        return request, moved + changes
+        return request, lost + moved + changes
 
     def _rules(self) -> Rules:
         quirks = self.quirks

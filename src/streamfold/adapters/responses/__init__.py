@@ -15,6 +15,7 @@ from ...types import ProtocolWarning
 from ..prepare import Rules, prepare
 from .decode import EventReader
 from .encode import RequestWriter, ResponsesQuirks
+from .unsent import losses_of_responses
 
 __all__ = ["ResponsesAdapter", "ResponsesQuirks"]
 
@@ -44,4 +45,6 @@ class ResponsesAdapter(RequestWriter, EventReader):
 
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
-        return prepare(request, Rules(strict_tools=True, strict_output=self.quirks.strict_output))
+        lost = losses_of_responses(request, stored=self.stores(request)).warnings()
+        request, changes = prepare(request, Rules(strict_tools=True, strict_output=self.quirks.strict_output))
+        return request, lost + changes

@@ -1,0 +1,80 @@
+"""A request as it would be sent: read, checked, made fit for its provider, and written; nothing is sent here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .adapters import Adapter, StatesRules
+from .errors import ConfigError
+from .history import HistoryRules, check_history
+from .jsontext import join_surrogates
+from .profiles import Profile
+from .references import shown_url
+from .request import Request
+from .types import ProtocolWarning
+
+__all__ = ["Prepared", "prepared"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request in the form of its provider.
+
+    Attributes:
+        body: what is sent, as JSON.
+        warnings: what was changed, left out or found doubtful.
+    """
+
+    request: Request
+    body: bytes
+    warnings: list[ProtocolWarning]
+
+
+def prepared(profile: Profile, adapter: Adapter, asked: Request, *, repair: bool = False) -> Prepared:
+    """The request as this provider would get it.
+
+    Args:
+        repair: mend a conversation that it would refuse.
+
+    Raises:
+        ConfigError: it can't be sent as it is.
+    """
+    asked = replace(asked, origin=f"{profile.adapter} {shown_url(profile.base_url)}")
+    # Adapters of other packages need not state any rules.
+    rules = adapter.history_rules(asked) if isinstance(adapter, StatesRules) else HistoryRules()
+    messages, found = check_history(asked.messages, rules, repair=repair)
+    request, changes = adapter.prepare(replace(asked, messages=messages))
+    body, replaced = _written(adapter.encode(request))
+    return Prepared(request, body, [*found, *changes, *replaced])
+
+
+def _written(body: Mapping[str, Any]) -> tuple[bytes, list[ProtocolWarning]]:
+    try:
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        where = _not_json(body, "") or str(exc)
+        raise ConfigError(f"the request can't be written as JSON: {where}") from exc
+    whole = join_surrogates(text)
+    if whole.count("\ufffd") == text.count("\ufffd"):
+        return whole.encode(), []
+    detail = "a text of the request has half of a character in it, which no JSON text can carry: sent as U+FFFD"
+    return whole.encode(), [ProtocolWarning("invalid_utf8", detail)]
+
+
+def _not_json(value: Any, where: str) -> str | None:
+    """The first value that JSON has no word for, and its place."""
+    match value:
+        case Mapping():
+            found = [_not_json(member, f"{where}.{name}" if where else str(name)) for name, member in value.items()]
+        case list() | tuple():
+            found = [_not_json(member, f"{where}[{at}]") for at, member in enumerate(value)]
+        case str() | None | bool() | int():
+            return None
+        case float():
+            return f"{where} is {value}" if value != value or value in (float("inf"), float("-inf")) else None
+        case _:
+            return f"{where} is of the type {type(value).__name__}"
+    return next(filter(None, found), None)
