@@ -26,7 +26,7 @@ FLOORS = {
     **dict.fromkeys(["transport", "recording", "replay_server"], 3),
     "partial": 1,
     "prepared": 2,
-    **dict.fromkeys(["stream", "provider", "loop"], 4),
+    **dict.fromkeys(["stream", "provider", "loop", "swapcheck"], 4),
     "cli": 5,
 }
 MODULES = sorted(

@@ -210,8 +210,10 @@ def result_content(message: Message) -> Content:
         return content
     if isinstance(content, tuple):
         return (TextPart("Error:"), *content)
-    said = (content or "").lstrip()
-    return content if said.lower().startswith("error") else f"Error: {said}".rstrip()
+    said = content or ""
+    if said.lstrip().lower().startswith("error"):
+        return said
+    return f"Error: {said}" if said else "Error:"
 
 
 def _as_parts(given: Any, where: str) -> tuple[Part, ...]:

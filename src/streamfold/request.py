@@ -120,9 +120,12 @@ class Request:
     ) -> Request:
         """Reads what a caller wrote. Raises ConfigError where it can't be sent."""
         read_tools = tuple(read_tool(tool) for tool in tools or ())
-        return cls(
-            model, read_messages(messages), read_tools, read_tool_choice(tool_choice, read_tools), Options.read(options)
-        )
+        choice, read = read_tool_choice(tool_choice, read_tools), Options.read(options)
+        if not read_tools and choice not in ("auto", "none"):
+            how = "write it there too" if "tools" in read.extra_body else "pass tools=, or leave it out"
+            where = "no tools but those in extra_body" if "tools" in read.extra_body else "no tools"
+            raise ConfigError(f"tool_choice is {tool_choice!r}, and there are {where}: {how}")
+        return cls(model, read_messages(messages), read_tools, choice, read)
 
 
 def read_messages(messages: Messages) -> tuple[MessageLike, ...]:
@@ -141,4 +144,20 @@ def read_messages(messages: Messages) -> tuple[MessageLike, ...]:
             raise ConfigError(f"messages[{position}] is neither a Message nor a dict with a role: {message!r}")
         if isinstance(message, Mapping):
             check_message(message, f"messages[{position}]")
+        else:
+            _check_members(message, f"messages[{position}]")
     return read
+
+
+_ONLY = {"tool_calls": "assistant", "reasoning": "assistant", "refusal": "assistant", "partial": "assistant",
+         "tool_call_id": "tool", "error": "tool"}  # fmt: skip
+
+
+def _check_members(message: Message, where: str) -> None:
+    """Raises ConfigError for what no message of this role has: it would be left out, or be refused by the provider."""
+    for name, role in _ONLY.items():
+        if message.role != role and getattr(message, name) not in (None, False, ()):
+            whose = "the assistant" if role == "assistant" else "a tool"
+            raise ConfigError(
+                f"{where}.{name} is for messages of {whose}, and this one is of the role {message.role!r}"
+            )

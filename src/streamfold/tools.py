@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import partial
 from inspect import isawaitable, signature
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -163,6 +164,7 @@ def read_tool(tool: ToolLike) -> Tool:
         raise ConfigError(
             f'a tool needs the form {{"type": "function", "function": {{"name": ...}}}}, not {dict(tool)!r}'
         )
+    _check_members(tool, function)
     return Tool(
         name=function["name"],
         description=function.get("description") or "",
@@ -170,6 +172,32 @@ def read_tool(tool: ToolLike) -> Tool:
         strict=function.get("strict"),
         kind=kind,
     )
+
+
+_MEMBERS: dict[str, tuple[type, str]] = {
+    "name": (str, "a string"),
+    "description": (str, "a string"),
+    "parameters": (Mapping, "a JSON schema"),
+    "strict": (bool, "true or false"),
+}
+_FOREIGN = {"input_schema": "parameters", "inputSchema": "parameters", "schema": "parameters", "desc": "description"}
+
+
+def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a member that would stay behind, or is of another type."""
+    where = f"the tool {function['name']!r}"
+    outer = set() if function is tool else tool.keys() - {"type", "function"}
+    for name in (*outer, *(name for name in function if name != "type")):
+        if name not in _MEMBERS or name in outer:
+            close = _FOREIGN.get(name) or next(iter(get_close_matches(name, _MEMBERS, n=1)), None)
+            hint = f" (did you mean {close!r}?)" if close else ""
+            raise ConfigError(
+                f"{where} has the member {name!r}{hint}: known are {', '.join(_MEMBERS)}; what only one provider has"
+                " goes into extra_body['tools'], with all the tools"
+            )
+        kind, word = _MEMBERS[name]
+        if not isinstance(function[name], kind) and (function[name] is not None or name == "name"):
+            raise ConfigError(f"{where}: {name} must be {word}, not {type(function[name]).__name__}")
 
 
 def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:

@@ -27,6 +27,7 @@ from ..sources import key_state
 from . import config as config_commands
 from .errors import told_errors
 from .show import Json, Plain, Screen
+from .swap import swap_check
 
 app = typer.Typer(
     help="The async door to language models: streamed text, whole tool calls, one interface for every provider.",
@@ -34,6 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(config_commands.app, name="config")
+app.command()(swap_check)
 
 AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON for each chunk.")]
 
