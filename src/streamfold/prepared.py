@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +17,9 @@ from .references import shown_url
 from .request import Request
 from .types import ProtocolWarning
 
-__all__ = ["Prepared", "prepared"]
+__all__ = ["Prepared", "checked_headers", "prepared"]
+
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # https://www.rfc-editor.org/rfc/rfc9110#name-tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +50,30 @@ def prepared(profile: Profile, adapter: Adapter, asked: Request, *, repair: bool
     rules = adapter.history_rules(asked) if isinstance(adapter, StatesRules) else HistoryRules()
     messages, found = check_history(asked.messages, rules, repair=repair)
     request, changes = adapter.prepare(replace(asked, messages=messages))
-    body, replaced = _written(adapter.encode(request))
+    body, replaced = _written(adapter.encode(request), request.options.extra_body)
     return Prepared(request, body, [*found, *changes, *replaced])
 
 
-def _written(body: Mapping[str, Any]) -> tuple[bytes, list[ProtocolWarning]]:
+def checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Headers that can be sent. Raises ConfigError that names the one that can't, and never quotes a value."""
+    if headers is not None and not isinstance(headers, Mapping):
+        raise ConfigError(f"extra_headers is a mapping of names to texts, not {type(headers).__name__}")
+    given: Mapping[Any, Any] = headers or {}
+    for name, value in given.items():
+        if not isinstance(name, str) or not _HEADER.fullmatch(name):
+            raise ConfigError(f"extra_headers: {name!r} can't be the name of a header")
+        if not isinstance(value, str):
+            raise ConfigError(f"extra_headers.{name} must be a string, not {type(value).__name__}")
+        if not value.isascii() or (value and not value.isprintable()):
+            raise ConfigError(f"extra_headers.{name}: has a character that a header can't carry")
+    return dict(given)
+
+
+def _written(body: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple[bytes, list[ProtocolWarning]]:
     try:
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
-        where = _not_json(body, "") or str(exc)
+        where = _not_json({"extra_body": extra}, "") or _not_json(body, "") or str(exc)
         raise ConfigError(f"the request can't be written as JSON: {where}") from exc
     whole = join_surrogates(text)
     if whole.count("\ufffd") == text.count("\ufffd"):

@@ -12,9 +12,10 @@ from anyio.lowlevel import current_token
 
 from .adapters import Adapter, Relents
 from .decoder import StreamDecoder
+from .dialects import DialectContext, find_dialect
 from .errors import APIError, ConfigError, StreamfoldError
 from .messages import Messages
-from .prepared import prepared
+from .prepared import checked_headers, prepared
 from .profiles import Profile, read_profile
 from .references import shown_url
 from .request import Request
@@ -36,6 +37,11 @@ class Provider:
     def __init__(self, profile: Profile, *, http_client: httpx.AsyncClient | None = None) -> None:
         self.profile = profile
         self._adapter = profile.make_adapter()
+        if profile.dialect is not None:
+            try:  # else a wrong name is found when the answer comes
+                find_dialect(profile.dialect, DialectContext())
+            except ConfigError as exc:
+                raise ConfigError(f"provider {profile.name!r}: dialect: {exc}") from None
         self._client = http_client
         self._owns_client = http_client is None
         self._loop: object = None  # the event loop that the connections belong to
@@ -74,12 +80,15 @@ class Provider:
             return provider
         from .fallback import Fallback
 
-        others = [
-            Provider(read_profile(name), http_client=http_client)  # no file is read for a mapping
-            if isinstance(spec, Mapping)
-            else Provider.from_config(name, config=config, http_client=http_client)
-            for name in profile.fallback
-        ]
+        try:
+            others = [
+                Provider(read_profile(name), http_client=http_client)  # no file is read for a mapping
+                if isinstance(spec, Mapping)
+                else Provider.from_config(name, config=config, http_client=http_client)
+                for name in profile.fallback
+            ]
+        except ConfigError as exc:
+            raise ConfigError(f"provider {profile.name!r}: fallback: {exc}") from None
         return Fallback(provider, *others)  # type: ignore[return-value] # a Provider too
 
     @property
@@ -145,6 +154,8 @@ class Provider:
         chosen = model or self.profile.sent_model()
         if not chosen:
             raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
+        if not isinstance(timeouts, Timeouts | None):
+            raise ConfigError(f"timeouts is Timeouts(...), not {type(timeouts).__name__}")
         asked = Request.read(chosen, messages, tools, tool_choice, options)
 
         def plan(changed: Sequence[ProtocolWarning] = ()) -> Plan:
@@ -234,7 +245,7 @@ class Provider:
         if key := self.profile.key():
             headers["Authorization"] = f"Bearer {key}"
         headers.update(self.profile.sent_headers())
-        headers.update(extra_headers or {})
+        headers.update(checked_headers(extra_headers))
         return HTTPRequest(
             url=self.profile.sent_url() + self._adapter.path,
             headers=headers,

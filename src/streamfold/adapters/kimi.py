@@ -117,10 +117,6 @@ class KimiAdapter(ChatAdapter):
     def _check_tools(self, tools: tuple[Tool, ...]) -> None:
         if len(tools) > 128:
             raise ConfigError(f"Kimi takes at most 128 tools, not {len(tools)}")
-        names = [tool.name for tool in tools]
-        for tool in tools:
-            if names.count(tool.name) > 1:
-                raise ConfigError(f"two tools are called {tool.name!r}: Kimi refuses that")
 
     def _check_options(self, request: Request) -> None:
         options = request.options
@@ -222,7 +218,9 @@ class KimiAdapter(ChatAdapter):
                 content = [part for part in content if not (part.get("type") == "text" and not part.get("text"))]
                 out["content"] = content or None
             if not out.get("content") and not out.get("tool_calls") and not out.get("partial"):
-                raise ConfigError("Kimi refuses an assistant message with neither text nor tool calls: leave it out")
+                raise ConfigError(
+                    f"{where} has neither text nor tool calls, which Kimi refuses of an assistant: leave it out"
+                )
             if not out.get("content"):
                 out["content"] = None
         return out

@@ -36,7 +36,7 @@ def read_message(message: MessageLike, position: int) -> Message:
     if read.name and read.role != "tool":  # a tool's result says by its id whose it is
         raise ConfigError(f"{where} has a name, {read.name!r}, which the Responses API can't carry")
     if read.partial:
-        raise ConfigError("a partial assistant message can't be sent: this provider continues no text")
+        raise ConfigError(f"{where} is partial, and this provider continues no text: leave partial out")
     return read
 
 
