@@ -130,6 +130,11 @@ MESSAGES: list[Row] = [
 ]
 
 TOOLS: list[Row] = [
+    (lambda: ask(tools=TOOL), "tools is a list of tools: this is a single one"),
+    (
+        lambda: ask(tools=["look_up"]),
+        "a tool is a Tool, a typed function, a pydantic model or a dict, not str: 'look_up'",
+    ),
     (
         lambda: ask(tools=[{"name": "look_up", "input_schema": {}}]),
         f"the tool 'look_up' has the member 'input_schema' (did you mean 'parameters'?): {MEMBERS}",
@@ -221,7 +226,7 @@ OPTIONS: list[Row] = [
         "unknown option 'stream': every answer is streamed; chat() hands out the whole of it",
     ),
     (lambda: ask(functions=[]), "unknown option 'functions': pass tools="),
-    (lambda: ask(timeout=5), "unknown option 'timeout': pass timeouts=Timeouts(...)"),
+    (lambda: ask(timeout=5), "unknown option 'timeout': pass timeouts="),
     (
         lambda: ask(logit_bias={}),
         (
@@ -267,7 +272,8 @@ OPTIONS: list[Row] = [
     (lambda: ask(extra_headers={"X-Team": 5}), "extra_headers.X-Team must be a string, not int"),
     (lambda: ask(extra_headers={"X Team": "a"}), "extra_headers: 'X Team' can't be the name of a header"),
     (lambda: ask(extra_headers={"X-Team": "ü"}), "extra_headers.X-Team: has a character that a header can't carry"),
-    (lambda: ask(timeouts={"read": 5}), "timeouts is Timeouts(...), not dict"),
+    (lambda: ask(timeouts={"raed": 5}), "timeouts: unknown key 'raed': did you mean 'read'?"),
+    (lambda: ask(timeouts=5), 'timeouts is a Timeouts or a mapping such as {"read": 5}, not int'),
     (lambda: ask(model=5), "model is the name of a model, not int"),
     (
         lambda: ask(seed=1, to="responses"),
@@ -507,7 +513,7 @@ COMMANDS: list[tuple[str, str]] = [
     ),
     (
         "chat Hi -p ollama:m --tool-file FOLDER/names.json",
-        "a tool is a Tool or a dict, not str: 'look_up'",
+        "a tool is a Tool, a typed function, a pydantic model or a dict, not str: 'look_up'",
     ),
     (
         "chat Hi --config FOLDER/nowhere.toml",

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .adapters import Adapter, StatesRules
+from .adapters import Adapter, DoesWithout, StatesRules
 from .errors import ConfigError
 from .history import HistoryRules, check_history
 from .jsontext import join_surrogates
+from .needs import describe_missing, missing
 from .profiles import Profile
 from .references import shown_url
 from .request import Request
@@ -45,13 +46,27 @@ def prepared(profile: Profile, adapter: Adapter, asked: Request, *, repair: bool
     Raises:
         ConfigError: it can't be sent as it is.
     """
-    asked = replace(asked, origin=f"{profile.adapter} {shown_url(profile.base_url)}")
+    asked = replace(
+        asked,
+        origin=f"{profile.adapter} {shown_url(profile.base_url)}",
+        capabilities=profile.capabilities_of(asked.model),
+    )
+    _refuse_impossible(profile, adapter, asked)
     # Adapters of other packages need not state any rules.
     rules = adapter.history_rules(asked) if isinstance(adapter, StatesRules) else HistoryRules()
     messages, found = check_history(asked.messages, rules, repair=repair)
     request, changes = adapter.prepare(replace(asked, messages=messages))
     body, replaced = _written(adapter.encode(request), request.options.extra_body)
     return Prepared(request, body, [*found, *changes, *replaced])
+
+
+def _refuse_impossible(profile: Profile, adapter: Adapter, asked: Request) -> None:
+    """Raises ConfigError if the request needs what its model can't, and nothing else can be sent instead."""
+    made_up = adapter.does_without(asked) if isinstance(adapter, DoesWithout) else ()
+    needs = [need for need in missing(asked.capabilities, asked) if need.capability not in made_up]
+    if needs:
+        others = {need.capability: profile.models_with(need.capability) for need in needs}
+        raise ConfigError(f'provider "{profile.name}": {describe_missing(needs, asked.model, others)}')
 
 
 def checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:

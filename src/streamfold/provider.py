@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,14 +11,16 @@ import httpx
 from anyio.lowlevel import current_token
 
 from .adapters import Adapter, Relents
+from .capabilities import Capabilities
 from .decoder import StreamDecoder
 from .dialects import DialectContext, find_dialect
 from .errors import APIError, ConfigError, StreamfoldError
+from .functions import as_tools
 from .messages import Messages
 from .prepared import checked_headers, prepared
-from .profiles import Profile, read_profile
+from .profiles import Profile, laid_over, read_profile
 from .references import shown_url
-from .request import Request
+from .request import Request, read_messages
 from .stream import Answer, Answering, ChatStream, Plan
 from .tools import ToolChoice, ToolLike
 from .transport import HTTPRequest, make_client
@@ -61,9 +63,9 @@ class Provider:
         provider, else the file's `default`. A mapping is taken as it is, and no file is read for it.
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, model, dialect, quirks,
-        headers, timeouts, max_retries, limits, transport, http2, fallback; a mapping may start from the catalogue with
-        the key `profile`. Where `fallback` names others, what comes is a `Fallback` of all of them; the overrides are
-        for the first.
+        headers, timeouts, max_retries, limits, transport, http2, fallback, capabilities, models; a mapping may start
+        from the catalogue with the key `profile`. Where `fallback` names others, what comes is a `Fallback` of all of
+        them; the overrides are for the first.
 
         Args:
             config: the file to read; else the one that `STREAMFOLD_CONFIG` names, that is in the working directory, or
@@ -96,15 +98,26 @@ class Provider:
         """What errors call this provider."""
         return self.profile.name
 
+    def capabilities(self, model: str | None = None) -> Capabilities:
+        """What is known of a model here: "yes", "no", or "unknown", which is neither. Of a `Fallback`: of its first.
+
+        Args:
+            model: another one than the configured one. Without any it is what all models of the endpoint share.
+
+        Raises:
+            ConfigError: the configured model refers to a variable that is not set.
+        """
+        return self.profile.capabilities_of(model or self.profile.sent_model())
+
     def chat_stream(
         self,
         messages: Messages,
-        tools: list[ToolLike] | None = None,
+        tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
         model: str | None = None,
         repair: bool = False,
-        timeouts: Timeouts | None = None,
+        timeouts: Timeouts | Mapping[str, float | None] | None = None,
         extra_headers: Mapping[str, str] | None = None,
         **options: Any,
     ) -> ChatStream:
@@ -112,23 +125,25 @@ class Provider:
 
         Args:
             messages: the conversation; a bare string is one user message.
-            tools: what the model may call: `Tool`s, or dicts in the shape of either OpenAI wire.
+            tools: what the model may call: `Tool`s, typed functions, pydantic models, or dicts in the shape of either
+                OpenAI wire.
             tool_choice: "auto", "none", "required", or `NamedTool(name)`.
             model: another model than the configured one.
             repair: mend a conversation that the provider would refuse (results without a call, calls without a result,
                 empty turns, an id twice), and say so in the reply's warnings. Else it raises.
-            timeouts: other clocks than the configured ones.
+            timeouts: other clocks than the configured ones; a mapping, `{"read": 5}`, leaves the others as they are.
             extra_headers: further headers for this request.
             options: see `Options`: temperature, top_p, max_output_tokens, stop, seed, parallel_tool_calls,
                 reasoning_effort, response_format, extra_body.
 
         Raises:
-            ConfigError: the request can't be sent as it is. Errors of the network are raised by the iteration.
+            ConfigError: the request can't be sent as it is, or needs what the model is known not to have. Errors of the
+                network are raised by the iteration.
         """
         return ChatStream(
             self._answer(
-                messages,
-                tools,
+                read_messages(messages),  # a `Fallback` reads them several times
+                as_tools(tools),
                 tool_choice=tool_choice,
                 model=model,
                 repair=repair,
@@ -141,12 +156,12 @@ class Provider:
     def _answer(
         self,
         messages: Messages,
-        tools: list[ToolLike] | None,
+        tools: Iterable[ToolLike],
         *,
         tool_choice: ToolChoice,
         model: str | None,
         repair: bool,
-        timeouts: Timeouts | None,
+        timeouts: Timeouts | Mapping[str, float | None] | None,
         extra_headers: Mapping[str, str] | None,
         options: Mapping[str, Any],
     ) -> Answering:
@@ -154,8 +169,6 @@ class Provider:
         chosen = model or self.profile.sent_model()
         if not chosen:
             raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
-        if not isinstance(timeouts, Timeouts | None):
-            raise ConfigError(f"timeouts is Timeouts(...), not {type(timeouts).__name__}")
         asked = Request.read(chosen, messages, tools, tool_choice, options)
 
         def plan(changed: Sequence[ProtocolWarning] = ()) -> Plan:
@@ -178,7 +191,7 @@ class Provider:
     async def chat(
         self,
         messages: Messages,
-        tools: list[ToolLike] | None = None,
+        tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
         **options: Any,
@@ -234,7 +247,10 @@ class Provider:
         return plan([warning])
 
     def _http_request(
-        self, body: bytes, extra_headers: Mapping[str, str] | None, timeouts: Timeouts | None
+        self,
+        body: bytes,
+        extra_headers: Mapping[str, str] | None,
+        timeouts: Timeouts | Mapping[str, float | None] | None,
     ) -> HTTPRequest:
         headers = {
             "Accept": "text/event-stream",
@@ -250,7 +266,7 @@ class Provider:
             url=self.profile.sent_url() + self._adapter.path,
             headers=headers,
             body=body,
-            timeouts=timeouts or self.profile.timeouts,
+            timeouts=laid_over(self.profile.timeouts, timeouts),
             limits=self.profile.limits,
         )
 
