@@ -231,7 +231,8 @@ OPTIONS: list[Row] = [
         lambda: ask(logit_bias={}),
         (
             "unknown option 'logit_bias': known are temperature, top_p, max_output_tokens, stop, seed,"
-            " parallel_tool_calls, reasoning_effort, response_format, force_by_disabling_thinking, extra_body; others go into extra_body"
+            " parallel_tool_calls, reasoning_effort, response_format, force_by_disabling_thinking, extra_body;"
+            " others go into extra_body"
         ),
     ),
     (lambda: ask(n=2), "n is always 1: one stream carries one answer; send several requests instead"),
@@ -403,7 +404,7 @@ def test_what_code_is_told(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
 OWN = 'default = "own"\n[providers.own]\nprofile = "kimi"\n'
 KEYS = (
     "profile, adapter, base_url, api_key, api_key_env, model, dialect, quirks, headers, timeouts, max_retries, limits,"
-    " transport, fallback"
+    " transport, fallback, capabilities, models"
 )
 FILES = [
     ("default = ", "FILE:1: not TOML: Invalid value at the end of the file"),

@@ -26,8 +26,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
 MODELS = {
     "kimi": "kimi-k2.6",
     "kimi-cn": "kimi-k3",
-    "kimi-vllm": "moonshotai/Kimi-K2-Instruct",
-    "kimi-sglang": "kimi-k2-thinking",
+    "kimi-vllm": "moonshotai/Kimi-K2.6",
+    "kimi-sglang": "moonshotai/Kimi-K2.5",
 }
 SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 CALLS = (
@@ -131,7 +131,7 @@ def test_what_is_refused() -> None:
 def test_images_of_results_move() -> None:
     """Where a wire has no place for them in results, they are found in the user's message."""
     messages = (RICH.messages[2], tool_result(CALLS[0], ["A plot:", image(PNG)]), tool_result(CALLS[1], "x"))
-    outcome = check_swap(profile("ollama"), Conversation(messages))
+    outcome = check_swap(profile("vllm"), Conversation(messages))
     assert states(outcome) == {
         "messages[0].reasoning": "lost",
         "messages[1].content[0]": "changed: in a longer text: ... (an image: see the next user message)",
@@ -154,7 +154,7 @@ def test_an_answer_of_responses_goes_to_others() -> None:
 
 def test_half_a_character_is_told() -> None:
     """No JSON text can carry it; what is sent instead is not called the same."""
-    outcome = check_swap(profile("ollama"), Conversation((user("Hi \ud83d there"),)))
+    outcome = check_swap(profile("vllm"), Conversation((user("Hi \ud83d there"),)))
     assert states(outcome) == {"messages[0].content": "changed: half of a character became U+FFFD"}
     assert [warning.code for warning in outcome.warnings] == ["invalid_utf8"]
 
@@ -162,7 +162,7 @@ def test_half_a_character_is_told() -> None:
 # --- what the check sees ----------------------------------------------------------------------------------------------
 
 ADAPTERS: dict[str, tuple[type[Any], str]] = {
-    "ollama": (ChatAdapter, "messages"),
+    "vllm": (ChatAdapter, "messages"),
     "openai-responses": (ResponsesAdapter, "input"),
     "kimi": (KimiAdapter, "messages"),
 }
@@ -237,18 +237,18 @@ def test_a_missing_option_is_seen(key: str, monkeypatch: pytest.MonkeyPatch) -> 
         return body
 
     monkeypatch.setattr(ChatAdapter, "encode", forgetful)
-    assert len(silent(check_swap(profile("ollama"), RICH))) == 1
+    assert len(silent(check_swap(profile("vllm"), RICH))) == 1
 
 
 def test_the_same_text_twice_is_two_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of them is not found for the other."""
     encode = ChatAdapter.encode
     asked = Conversation((user("Hi."), assistant("Yes?"), user("Hi.")))
-    assert states(check_swap(profile("ollama"), asked)) == {}
+    assert states(check_swap(profile("vllm"), asked)) == {}
     monkeypatch.setattr(ChatAdapter, "encode", lambda self, request: {
         **encode(self, request), "messages": encode(self, request)["messages"][:2]
     })  # fmt: skip
-    assert silent(check_swap(profile("ollama"), asked)) == ["messages[2].content Hi. lost "]
+    assert silent(check_swap(profile("vllm"), asked)) == ["messages[2].content Hi. lost "]
 
 
 def test_results_that_changed_places_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +263,7 @@ def test_results_that_changed_places_are_seen(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(ChatAdapter, "encode", crossed)
     wanted = ["messages[3].tool_call_id call_2 lost ", "messages[4].tool_call_id call_1 lost "]
-    assert silent(check_swap(profile("ollama"), RICH)) == wanted
+    assert silent(check_swap(profile("vllm"), RICH)) == wanted
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
