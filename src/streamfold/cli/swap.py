@@ -59,7 +59,7 @@ def swap_check(
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text("utf-8"))
+        return json.loads(path.read_text("utf-8-sig"))
     except (ValueError, RecursionError) as exc:
         raise ConfigError(f"{path}: not JSON: {exc}") from exc
 

@@ -12,9 +12,10 @@ from ..prepared import prepared
 from ..profiles import Profile, variable_is_set
 from ..references import referenced, shown_url
 from ..types import ProtocolWarning
+from .announced import speaks_of
 from .conversation import Conversation
 from .facts import Fact, facts_of
-from .lookup import Finding, Search, speaks_of
+from .lookup import Finding, Search
 
 __all__ = ["Outcome", "check_swap"]
 

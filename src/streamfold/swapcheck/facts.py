@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 from ..content import MediaPart, TextPart
+from ..jsontext import join_surrogates
 from ..messages import Message
 from ..request import Options, Request, read_response_format
 from ..tools import Tool
@@ -45,7 +46,7 @@ class Fact:
 
     @property
     def shown(self) -> str:
-        """The value on one line."""
+        """The value on one line, fit for a terminal."""
         match self.value:
             case str(text):
                 pass
@@ -55,7 +56,8 @@ class Fact:
                 text = tool.description
             case value:
                 text = repr(value)
-        return text if len(text) <= 60 else f"{text[:50]}... ({len(text)} characters)"
+        text = text if len(text) <= 60 else f"{text[:50]}... ({len(text)} characters)"
+        return "".join(char if char.isprintable() else repr(char)[1:-1] for char in join_surrogates(text))
 
 
 def facts_of(request: Request) -> list[Fact]:
@@ -129,7 +131,7 @@ def _of_members(value: Any, where: str, role: str) -> Iterator[Fact]:
     match value:
         case Mapping():
             for name, member in value.items():
-                if name != "type":
+                if name not in ("type", "status", "role"):
                     yield from _of_members(member, f"{where}.{name}", role)
         case list() | tuple():
             for at, member in enumerate(value):
@@ -137,13 +139,14 @@ def _of_members(value: Any, where: str, role: str) -> Iterator[Fact]:
         case None | "":
             return
         case _:
-            yield Fact(where, "text" if where.endswith((".text", ".refusal")) else "value", value, role)
+            is_text = where.endswith((".text", ".refusal", ".output", ".content"))
+            yield Fact(where, "text" if is_text else "value", value, role)
 
 
 def _of_dict(message: Mapping[str, Any], where: str) -> Iterator[Fact]:
     role = str(message.get("role") or "")
-    if not role:  # an item of the Responses API
-        yield from _of_members(message, where, role)
+    if not role:
+        yield from _of_item(message, where)
         return
     yield from _of_content(message.get("content"), where, role)
     for name, value in message.items():
@@ -158,6 +161,19 @@ def _of_dict(message: Mapping[str, Any], where: str) -> Iterator[Fact]:
             yield Fact(place, "reasoning", value, role)
         else:
             yield from _of_members(value, place, role)
+
+
+def _of_item(item: Mapping[str, Any], where: str) -> Iterator[Fact]:
+    """An item of the Responses API that is no message."""
+    known: tuple[str, ...] = ()
+    if item.get("type") == "function_call":
+        known = ("call_id", "name", "arguments")
+        yield Fact(where, "call", ToolCall(item["call_id"], item["name"], {}, item.get("arguments") or ""), "assistant")
+    elif item.get("type") == "function_call_output":
+        known = ("call_id",)
+        yield Fact(f"{where}.call_id", "result", item["call_id"], "tool")
+    role = {"function_call_output": "tool", "function_call": "assistant"}.get(str(item.get("type")), "")
+    yield from _of_members({name: value for name, value in item.items() if name not in known}, where, role)
 
 
 def _of_entries(entries: Any, where: str, role: str) -> Iterator[Fact]:

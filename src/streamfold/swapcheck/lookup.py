@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -13,29 +12,14 @@ from ..media import audio_format
 from ..prepared import Prepared
 from ..request import Request
 from ..tools import AllowedTools, NamedTool, Tool, read_tool_choice
-from ..types import WarningCode
-from .facts import Fact, FactKind
+from .announced import announced, overruled
+from .facts import Fact
 from .options import option_state
 from .search import Leaf, LeafKind, Sent, SentCall, pairs
 
-__all__ = ["Finding", "Search", "State", "speaks_of"]
+__all__ = ["Finding", "Search", "State"]
 
 State: TypeAlias = Literal["kept", "changed", "lost", "refused", "not sent"]
-
-# The warnings that speak of a fact of each kind.
-_SPEAK: dict[FactKind, tuple[WarningCode, ...]] = {
-    "text": ("parts_moved", "response_format_changed", "invalid_utf8", "extras_dropped"),
-    "reasoning": ("reasoning_dropped", "invalid_utf8"),
-    "data": ("parts_moved",),
-    "value": ("extras_dropped", "parts_moved", "invalid_utf8"),
-    "call": ("ids_renumbered", "tool_renamed", "invalid_utf8"),
-    "result": ("ids_renumbered",),
-    "extra": ("extras_dropped", "reasoning_dropped"),
-    "flag": (),
-    "tool": ("tool_renamed", "schema_changed", "tool_choice_changed", "response_format_changed", "extras_dropped"),
-    "choice": ("forced_choice_dropped", "tool_choice_changed", "tool_renamed", "response_format_changed"),
-    "option": ("option_dropped", "option_changed", "schema_changed", "response_format_changed"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +66,11 @@ class Search:
 
     def _told(self, made: Finding) -> Finding:
         """The finding, silent if it needs a warning and has none."""
-        if made.state == "lost" or made.silent:
-            return replace(made, silent=not self._announced(made.fact))
-        return made
-
-    def _announced(self, fact: Fact) -> bool:
-        for warning in self.ready.warnings:
-            if warning.code == "history_repaired":  # it says what became of whole messages, by other positions
-                return True
-            if warning.code not in _SPEAK[fact.kind]:
-                continue
-            if fact.kind in ("call", "result", "choice") or warning.code == "invalid_utf8":
-                return True
-            if fact.kind in ("tool", "option"):
-                if self._names(fact, warning.detail):
-                    return True
-            elif speaks_of(warning.detail, fact.path):
-                return True
-        return False
-
-    def _names(self, fact: Fact, detail: str) -> bool:
-        names = [fact.path.partition(".")[2] or fact.path, fact.path]
-        if fact.path == "response_format":
-            names.append(fact.value.name)
-        names += [wire for wire, own in self.ready.request.names.items() if own in names]
-        return any(name in detail for name in names)
+        if made.state != "lost" and not made.silent:
+            return made
+        if overruled(made.fact, self.asked):
+            return replace(made, how="extra_body has something else there", silent=False)
+        return replace(made, silent=not announced(made.fact, self.ready, lost=made.state == "lost"))
 
     # --- values -------------------------------------------------------------------------------------------------------
 
@@ -173,9 +137,9 @@ class Search:
             if read != call.arguments:
                 return Finding(fact, "lost")
         elif sent.arguments != raw:
-            if raw or sent.arguments not in ("{}", None):
+            if raw or sent.arguments not in ("{}", None, {}):
                 return Finding(fact, "lost")
-            changes.append("no arguments are sent as {}")
+            changes += ["no arguments are sent as {}"] if sent.arguments == "{}" else []
         said = sent.id != call.id or sent.name != call.name or raw != call.raw_arguments
         changes += [f"id {sent.id}"] if sent.id != call.id else []
         changes += [f"name {sent.name}"] if sent.name != call.name else []
@@ -291,16 +255,3 @@ def _is_result(message: Any) -> bool:
 def _around(whole: str, text: str) -> str:
     shown = " ".join(whole.replace(text, "...", 1).split())
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
-
-
-def speaks_of(text: str, path: str) -> bool:
-    """Whether a text names this place, or all of what it is a member of.
-
-    >>> speaks_of("messages[1].tool_calls[0] has no id", "messages[1].tool_calls[0].extra")
-    True
-    >>> speaks_of("messages[1].content[0] is audio", "messages[1].content[1]")
-    False
-    """
-    steps = path.split(".")
-    named = (".".join(steps[:count]) for count in range(1, len(steps) + 1))
-    return any(re.search(rf"{re.escape(place)}(?![.\[\w])", text) for place in named)

@@ -7,13 +7,19 @@ from typing import Any, Literal
 
 from .facts import Fact
 
-__all__ = ["option_state"]
+__all__ = ["option_state", "places_of"]
 
 _PLACES: dict[str, tuple[str, ...]] = {
     "max_output_tokens": ("max_tokens", "max_completion_tokens", "max_output_tokens"),
     "reasoning_effort": ("reasoning_effort", "reasoning.effort"),
 }
 _FORMATS = ("response_format", "text.format")
+
+
+def places_of(option: str) -> set[str]:
+    """The members of a body that may hold an option."""
+    places = _FORMATS if option == "response_format" else _PLACES.get(option, (option,))
+    return {place.partition(".")[0] for place in places}
 
 
 def option_state(fact: Fact, body: Mapping[str, Any]) -> tuple[Literal["kept", "changed", "lost"], str, bool]:
