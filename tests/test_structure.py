@@ -17,6 +17,9 @@ FLOORS = {
     **dict.fromkeys(["errors", "jsontext", "types", "deltas", "messages", "tools", "request", "redaction"], 0),
     **dict.fromkeys(["wording", "chatdicts", "content", "media", "functions", "validation"], 0),
     **dict.fromkeys(["history", "turns"], 1),
+    **dict.fromkeys(["chatdicts", "content", "media", "functions", "validation"], 0),
+    **dict.fromkeys(["history", "turns", "hooks"], 1),
+    "otel": 4,
     **dict.fromkeys(
         ["sse", "schema", "parts", "arguments", "body", "pipeline", "calls", "fold", "adapters", "dialects", "decoder"],
         1,
@@ -29,6 +32,8 @@ FLOORS = {
     "partial": 1,
     "prepared": 2,
     **dict.fromkeys(["stream", "provider", "loop", "swapcheck"], 4),
+    "inspection": 1,
+    **dict.fromkeys(["stream", "provider", "loop"], 4),
     **dict.fromkeys(["stream", "provider", "fallback", "loop"], 4),
     "cli": 5,
 }

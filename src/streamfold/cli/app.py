@@ -27,6 +27,7 @@ from ..sources import key_state
 from . import capabilities
 from . import config as config_commands
 from .errors import told_errors
+from .inspect import diff, inspect
 from .show import Json, Plain, Screen
 from .swap import swap_check
 
@@ -37,6 +38,8 @@ app = typer.Typer(
 )
 app.add_typer(config_commands.app, name="config")
 app.command()(swap_check)
+app.command()(inspect)
+app.command()(diff)
 
 AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON for each chunk.")]
 
