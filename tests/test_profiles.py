@@ -36,7 +36,7 @@ def test_mapping_on_top_of_the_catalogue() -> None:
         ("kimmi", "unknown provider 'kimmi' .did you mean 'kimi'.*the catalogue has"),
         ({"base_url": "http://x/v1", "modell": "m"}, "unknown key 'modell': did you mean 'model'"),
         ({"base_url": "http://x/v1", "zzz": 1}, "unknown key 'zzz': allowed are name, adapter"),
-        ({"model": "m"}, "base_url: Field required"),
+        ({"model": "m"}, "base_url must be given, unless it starts from the catalogue"),
         ({"base_url": "x/v1"}, "base_url: .*must begin with http"),
         ({"base_url": "http://x/v1", "timeouts": {"raed": 1}}, "timeouts: unknown key 'raed': did you mean 'read'"),
         ({"base_url": "http://x/v1", "limits": {"events": 1}}, "limits: unknown key 'events'"),

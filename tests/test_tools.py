@@ -386,8 +386,3 @@ def test_allowed_tools_are_renamed_too() -> None:
     adapter = ChatAdapter(ChatQuirks(allowed_tools=True))
     request, _ = adapter.prepare(Request.read("m", "x", [Tool("a.b")], AllowedTools(("a.b",)), {}))
     assert request.tool_choice == AllowedTools(("a_b",))
-
-
-def test_a_tool_without_a_name() -> None:
-    with pytest.raises(ConfigError, match="no tool can be called ''"):
-        ChatAdapter().prepare(Request.read("m", "x", [Tool("")], "auto", {}))

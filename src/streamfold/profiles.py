@@ -34,6 +34,7 @@ from .capabilities import CAPABILITIES, Capabilities, ModelCapabilities, find_ca
 from .errors import ConfigError
 from .references import check_references, filled, referenced, shown_url
 from .types import Limits, Timeouts
+from .wording import in_words, nearest
 
 __all__ = [
     "Profile",
@@ -145,12 +146,15 @@ class Profile(BaseModel):
     def _known_fields(cls, value: Any, info: Any) -> Any:
         if isinstance(value, Mapping):
             known = (Timeouts if info.field_name == "timeouts" else Limits).__dataclass_fields__
-            _refuse_unknown(value, known, info.field_name)
+            _refuse_unknown(value, known, f"provider {info.data.get('name', 'custom')!r}: {info.field_name}")
         return value
 
     def make_adapter(self) -> Adapter:
         """The adapter with this profile's quirks. Raises ConfigError for a quirk that it does not have."""
-        kind = find_adapter(self.adapter)
+        try:
+            kind = find_adapter(self.adapter)
+        except ConfigError as exc:
+            raise ConfigError(f"provider {self.name!r}: adapter: {exc}") from None
         quirks_type = getattr(kind, "Quirks", None)
         if quirks_type is None:
             if self.quirks:
@@ -316,9 +320,7 @@ def catalogue_values(name: str) -> dict[str, Any]:
     """What the catalogue's file says, and the name. Raises ConfigError with the names there are."""
     files = catalogue()
     if name not in files:
-        close = get_close_matches(name, files, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ConfigError(f"unknown provider {name!r}{hint}: the catalogue has {', '.join(files)}")
+        raise ConfigError(f"unknown provider {name!r}{nearest(name, files)}: the catalogue has {', '.join(files)}")
     path = files[name]
     try:
         values = tomllib.loads(path.read_text("utf-8"))
@@ -331,6 +333,8 @@ def catalogue_values(name: str) -> dict[str, Any]:
 def validated(values: Mapping[str, Any], where: str) -> Profile:
     """The profile of these values. Raises ConfigError that begins with `where`."""
     _refuse_unknown(values, Profile.model_fields, where)
+    if "base_url" not in values:
+        raise ConfigError(f'{where}: base_url must be given, unless it starts from the catalogue, as in profile="kimi"')
     if isinstance(said := values.get("capabilities"), Mapping):
         _refuse_unknown(said, dict.fromkeys(CAPABILITIES), f"{where}: capabilities")
     for at, table in enumerate(values["models"] if isinstance(values.get("models"), list | tuple) else ()):
@@ -365,5 +369,5 @@ def _refuse_unknown(values: Mapping[str, Any], known: Mapping[str, Any], where: 
 
 def _problems(exc: ValidationError) -> str:
     return "; ".join(
-        f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in exc.errors(include_input=False)
+        f"{'.'.join(map(str, problem['loc']))}: {in_words(problem)}" for problem in exc.errors(include_input=False)
     )

@@ -29,6 +29,7 @@ from . import config as config_commands
 from .errors import told_errors
 from .inspect import diff, inspect
 from .show import Json, Plain, Screen
+from .swap import swap_check
 
 app = typer.Typer(
     help="The async door to language models: streamed text, whole tool calls, one interface for every provider.",
@@ -36,6 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(config_commands.app, name="config")
+app.command()(swap_check)
 app.command()(inspect)
 app.command()(diff)
 

@@ -15,6 +15,7 @@ from ...errors import APIError, BadRequestError
 from ...history import HistoryRules
 from ...request import Request
 from ...types import ProtocolWarning
+from ..losses import losses_of_chat
 from ..prepare import Rules, does_without, prepare, schema_passes
 from .content import results_without_media
 from .decode import EventReader
@@ -46,6 +47,7 @@ class ChatAdapter(RequestWriter, EventReader):
 
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
+        lost = losses_of_chat(request, takes_reasoning=self.quirks.reasoning_field is not None).warnings()
         moved: list[ProtocolWarning] = []
         if not self.quirks.result_images:
             messages, moved = results_without_media(request.messages)
@@ -53,10 +55,11 @@ class ChatAdapter(RequestWriter, EventReader):
                 self._messages(request)
             request = replace(request, messages=messages)
         request, changes = prepare(request, self._rules())
+        only: list[ProtocolWarning] = []
         if not self.quirks.allowed_tools:
-            request = only_allowed_tools(request)
+            request, only = only_allowed_tools(request)
         request, dropped = self._forced_choice(request)
-        return request, moved + changes + dropped + grade_dropped(request, self.quirks)
+        return request, [*lost, *moved, *changes, *only, *dropped, *grade_dropped(request, self.quirks)]
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         return possible_choice(request, self.quirks)

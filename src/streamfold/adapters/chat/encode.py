@@ -62,7 +62,7 @@ class RequestWriter:
                 raise ConfigError(f"an item of the Responses API can't be sent to this provider: {dict(message)!r}")
             return self._dict_message(message, where)
         if message.partial and not self.takes_partial:
-            raise ConfigError("a partial assistant message can't be sent: this provider continues no text")
+            raise ConfigError(f"{where} is partial, and this provider continues no text: leave partial out")
         only_users_hold_media(message, where)
         out: dict[str, Any] = {"role": message.role, "content": self._content(result_content(message), where)}
         if message.role == "assistant":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...needs import is_forced
 from ...tools import AllowedTools
@@ -15,7 +15,7 @@ from .quirks import ChatQuirks
 if TYPE_CHECKING:
     from ...request import Request
 
-__all__ = ["effort_members", "grade_dropped", "only_allowed_tools", "possible_choice", "thinks"]
+__all__ = ["effort_members", "grade_dropped", "only_allowed_tools", "only_these", "possible_choice", "thinks"]
 
 
 def effort_members(effort: str | None, quirks: ChatQuirks) -> dict[str, Any]:
@@ -45,13 +45,21 @@ def grade_dropped(request: Request, quirks: ChatQuirks) -> list[ProtocolWarning]
     return [ProtocolWarning("option_dropped", detail)]
 
 
-def only_allowed_tools(request: Request) -> Request:
+def only_allowed_tools(request: Request) -> tuple[Request, list[ProtocolWarning]]:
     """A choice among some of the tools, for a wire that has no such choice: the other tools are left out."""
     choice = request.tool_choice
-    if not isinstance(choice, AllowedTools):
-        return request
-    tools = tuple(tool for tool in request.tools if tool.name in choice.names)
-    return replace(request, tools=tools, tool_choice=choice.mode)
+    return only_these(request, choice.names, choice.mode) if isinstance(choice, AllowedTools) else (request, [])
+
+
+def only_these(
+    request: Request, names: Collection[str], mode: Literal["auto", "required"]
+) -> tuple[Request, list[ProtocolWarning]]:
+    """The request with these tools alone, and the choice among them."""
+    left_out = [tool.name for tool in request.tools if tool.name not in names]
+    tools = tuple(tool for tool in request.tools if tool.name in names)
+    detail = f"this provider can't be told which tools may be called: {', '.join(left_out)} left out, {mode} sent"
+    warnings = [ProtocolWarning("tool_choice_changed", detail)] if left_out else []
+    return replace(request, tools=tools, tool_choice=mode), warnings
 
 
 def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list[ProtocolWarning]]:
