@@ -435,7 +435,7 @@ async def test_force_among_some_tools() -> None:
     tools, choice = [TOOL, Tool("other")], AllowedTools(("other",), "required")
     sent, warnings = await Endpoint(capabilities={"forced_choice": "no"}).chat("Hello", tools, tool_choice=choice)
     assert ([tool["function"]["name"] for tool in sent["tools"]], sent["tool_choice"]) == (["other"], "auto")
-    assert [code for code, _ in warnings] == ["forced_choice_dropped"]
+    assert [code for code, _ in warnings] == ["forced_choice_dropped", "tool_choice_changed"]
 
 
 @pytest_anyio

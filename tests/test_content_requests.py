@@ -392,12 +392,13 @@ def test_answers_go_back_in_a_chat(name: str, wire: str) -> None:
         renumbered = [f"{old!r} as {new!r}" for old, new in zip(ids, own, strict=True) if old != new]
         ids = own
     takes_reasoning = wire != "chat"
-    opaque = any(item["type"] == "reasoning" for item in message.extras.get("output", ()))
+    opaque = any(item["type"] not in ("message", "function_call") for item in message.extras.get("output", ()))
+    left = [f"messages[1].{name}" for name in message.extras if name != "output" or opaque]
     wanted = [
         "reasoning_dropped: messages[1]: the reasoning was not sent, this provider takes none back"
         if message.reasoning and not takes_reasoning else "",
-        "extras_dropped: messages[1].output: not sent, this provider has no place for it or can't read it"
-        if opaque else "",
+        f"extras_dropped: {', '.join(left)}: not sent, this provider has no place for it or can't read it"
+        if left else "",
         f"ids_renumbered: sent in the model's own style: {', '.join(renumbered)}" if renumbered else "",
     ]  # fmt: skip
     assert said == list(filter(None, wanted))
@@ -419,10 +420,14 @@ def test_answers_go_back_as_items(name: str) -> None:
     """
     message = ANSWERS[name]
     written, said = sent("responses", user("Hi"), message, *(tool_result(call, "done") for call in message.tool_calls))
-    lost = message.reasoning and "output" not in message.extras
-    assert said == (
-        ["reasoning_dropped: messages[1]: the reasoning was not sent, this provider takes none back"] if lost else []
-    )
+    left = [f"messages[1].{name}" for name in message.extras if name != "output"]
+    wanted = [
+        "reasoning_dropped: messages[1]: the reasoning was not sent, this provider takes none back"
+        if message.reasoning and "output" not in message.extras else "",
+        f"extras_dropped: {', '.join(left)}: not sent, this provider has no place for it or can't read it"
+        if left else "",
+    ]  # fmt: skip
+    assert said == list(filter(None, wanted))
     calls = [item for item in written if item["type"] == "function_call"]
     assert [item["call_id"] for item in calls] == [call.id for call in message.tool_calls]
     assert [(item["name"], item["arguments"]) for item in calls] == _calls(message)

@@ -19,6 +19,7 @@ from ..schema import moonshot, moonshot_problems
 from ..tools import NamedTool, Tool
 from ..types import ProtocolWarning
 from .chat import ChatAdapter, ChatQuirks
+from .chat.history import ids_changed
 from .chat.thinking import only_these
 from .prepare import Rules, drop_force
 
@@ -249,11 +250,7 @@ def _ids_changed(request: Request) -> list[ProtocolWarning]:
     for old, new in zip(before, _renumbered(before), strict=True):
         pairs = zip(old["tool_calls"], new["tool_calls"], strict=True)
         changed.update({call["id"]: made["id"] for call, made in pairs if call["id"] != made["id"]})
-    if not changed:
-        return []
-    shown = [f"{old!r} as {new!r}" for old, new in list(changed.items())[:20]]
-    more = [f"and {len(changed) - len(shown)} more"] if len(changed) > len(shown) else []
-    return [ProtocolWarning("ids_renumbered", f"sent in the model's own style: {', '.join([*shown, *more])}")]
+    return ids_changed(changed, changed.values(), "sent in the model's own style")
 
 
 def _with_ids(message: MessageLike) -> dict[str, Any]:

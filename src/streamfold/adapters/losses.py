@@ -45,18 +45,29 @@ class Losses:
         return found
 
 
-def losses_of_chat(request: Request, *, takes_reasoning: bool) -> Losses:
-    """What Chat Completions can't carry of a conversation. Dicts are sent as they are."""
+def losses_of_chat(request: Request, *, takes_reasoning: bool, takes_details: bool = False) -> Losses:
+    """What Chat Completions can't carry of a conversation. Dicts are sent as they are.
+
+    Args:
+        takes_details: `reasoning_details` go back where they came from, and say what the reasoning says.
+    """
     losses = Losses()
     for at, message in enumerate(request.messages):
         if not isinstance(message, Message):
             continue
         where = f"messages[{at}]"
-        if message.reasoning and not takes_reasoning:  # an empty one says nothing to a provider that wants none
+        own = request.came_from_here(message)
+        details = takes_details and own and message.extras.get("reasoning_details")
+        sent = (message.reasoning or "") in _told_by(details) if details else takes_reasoning
+        if message.reasoning and not sent:  # an empty one says nothing to a provider that wants none
             losses.reasoning.append(where)
-        losses.members += [f"{where}.{name}" for name, value in message.extras.items() if _says_more(name, value)]
+        losses.members += [
+            f"{where}.{name}"
+            for name, value in message.extras.items()
+            if _says_more(name, value) and not (details and name == "reasoning_details")
+        ]
         losses.members += unsent_of_parts(message, where)
-        if not request.came_from_here(message):
+        if not own:
             calls = enumerate(message.tool_calls)
             losses.members += [f"{where}.tool_calls[{number}].extra" for number, call in calls if call.extra]
     for tool in request.tools:
@@ -65,6 +76,12 @@ def losses_of_chat(request: Request, *, takes_reasoning: bool) -> Losses:
         if tool.kind != "function" and tool.parameters.get("properties"):
             losses.members.append(f"the parameters of the tool {tool.name}")
     return losses
+
+
+def _told_by(details: Any) -> str:
+    """The text of `reasoning_details`, without what is encrypted in them."""
+    pieces = [piece for piece in details if isinstance(piece, Mapping)]
+    return "".join(str(piece.get("text") or piece.get("summary") or "") for piece in pieces)
 
 
 def _says_more(name: str, value: Any) -> bool:

@@ -20,6 +20,7 @@ from ..prepare import Rules, does_without, prepare, schema_passes
 from .content import results_without_media
 from .decode import EventReader
 from .encode import RequestWriter
+from .history import short_ids_changed
 from .quirks import ChatQuirks
 from .thinking import grade_dropped, only_allowed_tools, possible_choice, thinks
 
@@ -47,7 +48,12 @@ class ChatAdapter(RequestWriter, EventReader):
 
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
-        lost = losses_of_chat(request, takes_reasoning=self.quirks.reasoning_field is not None).warnings()
+        quirks = self.quirks
+        takes_reasoning = quirks.reasoning_field is not None
+        losses = losses_of_chat(request, takes_reasoning=takes_reasoning, takes_details=quirks.reasoning_details)
+        lost = losses.warnings()
+        if quirks.call_ids == "nine_alphanumeric":
+            lost += short_ids_changed(request.messages)
         moved: list[ProtocolWarning] = []
         if not self.quirks.result_images:
             messages, moved = results_without_media(request.messages)

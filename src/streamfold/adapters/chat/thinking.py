@@ -40,9 +40,10 @@ def grade_dropped(request: Request, quirks: ChatQuirks) -> list[ProtocolWarning]
     effort = request.options.reasoning_effort
     if effort is None or quirks.effort_grades or (quirks.thinking_switch and effort == "none"):
         return []
-    instead = "thinking was switched on" if quirks.thinking_switch else "nothing was sent instead"
-    detail = f"this provider has no grades of reasoning_effort, and {effort!r} was not sent: {instead}"
-    return [ProtocolWarning("option_dropped", detail)]
+    detail = f"this provider has no grades of reasoning_effort, and {effort!r} was not sent: "
+    if quirks.thinking_switch:
+        return [ProtocolWarning("option_changed", f"{detail}thinking was switched on")]
+    return [ProtocolWarning("option_dropped", f"{detail}nothing was sent instead")]
 
 
 def only_allowed_tools(request: Request) -> tuple[Request, list[ProtocolWarning]]:
