@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .capabilities import Capabilities
 from .content import AudioPart, FilePart, ImagePart, TextPart, audio, file, image
 from .decoder import StreamDecoder
 from .errors import (
@@ -35,9 +36,11 @@ from .errors import (
     UpstreamError,
 )
 from .functions import tool
+from .hooks import Asked, Hooks
 from .messages import Message, assistant, system, tool_result, user
 from .tools import AllowedTools, NamedTool, Tool, ToolChoice
 from .types import (
+    Attempt,
     FinishReason,
     Limits,
     ProtocolWarning,
@@ -50,6 +53,7 @@ from .types import (
 )
 
 if TYPE_CHECKING:
+    from .fallback import Fallback
     from .loop import ToolRun, in_thread, run_tools
     from .partial import Partial
     from .provider import ChatStream, Provider
@@ -60,14 +64,19 @@ __all__ = [
     "APIStatusError",
     "APITimeoutError",
     "AllowedTools",
+    "Asked",
+    "Attempt",
     "AudioPart",
     "AuthenticationError",
     "BadRequestError",
+    "Capabilities",
     "ChatStream",
     "ConfigError",
     "EmptyResponseError",
+    "Fallback",
     "FilePart",
     "FinishReason",
+    "Hooks",
     "ImagePart",
     "IncompleteStreamError",
     "InvalidReplyError",
@@ -118,6 +127,10 @@ def __getattr__(name: str) -> Any:
         from . import provider
 
         return getattr(provider, name)
+    if name == "Fallback":
+        from .fallback import Fallback
+
+        return Fallback
     if name == "Partial":
         from .partial import Partial
 

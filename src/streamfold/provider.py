@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
+from anyio.lowlevel import current_token
 
-from .adapters import StatesRules
+from .adapters import Adapter, DoesWithout, Relents, StatesRules
+from .capabilities import Capabilities
 from .decoder import StreamDecoder
-from .errors import ConfigError
+from .errors import APIError, ConfigError, StreamfoldError
+from .functions import as_tools
 from .history import HistoryRules, check_history
+from .hooks import LOG, Asked, Hooks
 from .messages import Messages
-from .profiles import Profile
+from .needs import describe_missing, missing
+from .profiles import Profile, laid_over, read_profile
 from .references import shown_url
-from .request import Request
-from .stream import Answer, ChatStream, Plan
+from .request import Request, read_messages
+from .stream import Answer, Answering, ChatStream, Plan
 from .tools import ToolChoice, ToolLike
 from .transport import HTTPRequest, make_client
 from .types import ProtocolWarning, Reply, Timeouts
@@ -34,11 +39,15 @@ class Provider:
     in is used and never closed.
     """
 
-    def __init__(self, profile: Profile, *, http_client: httpx.AsyncClient | None = None) -> None:
+    def __init__(
+        self, profile: Profile, *, http_client: httpx.AsyncClient | None = None, hooks: Iterable[Hooks] = ()
+    ) -> None:
         self.profile = profile
+        self.hooks = tuple(hooks)
         self._adapter = profile.make_adapter()
         self._client = http_client
         self._owns_client = http_client is None
+        self._loop: object = None  # the event loop that the connections belong to
 
     @classmethod
     def from_config(
@@ -47,6 +56,7 @@ class Provider:
         *,
         config: str | os.PathLike[str] | None = None,
         http_client: httpx.AsyncClient | None = None,
+        hooks: Iterable[Hooks] = (),
         **overrides: Any,
     ) -> Self:
         """A provider by its name (`"main"`, `"main:other-model"`), from a mapping, or the default one.
@@ -55,34 +65,61 @@ class Provider:
         provider, else the file's `default`. A mapping is taken as it is, and no file is read for it.
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, model, dialect, quirks,
-        headers, timeouts, max_retries, limits, transport, fallback; a mapping may start from the catalogue with the key
-        `profile`. The names in `fallback` are kept in the profile and not asked yet: the provider works as if alone.
+        headers, timeouts, max_retries, limits, transport, http2, fallback, capabilities, models; a mapping may start
+        from the catalogue with the key `profile`. Where `fallback` names others, what comes is a `Fallback` of all of
+        them; the overrides are for the first.
 
         Args:
             config: the file to read; else the one that `STREAMFOLD_CONFIG` names, that is in the working directory, or
                 in the user's directory.
+            http_client: the client to send with; it stays the caller's.
+            hooks: who is told how the answers of this provider go, its fallbacks' included.
 
         Raises:
             ConfigError: something in it is unknown or does not fit; the message says what is allowed.
         """
         from .config import effective_profile  # its models take as long to make as all the rest of this import
 
-        return cls(effective_profile(spec, overrides, config), http_client=http_client)
+        profile = effective_profile(spec, overrides, config)
+        hooks = tuple(hooks)
+        provider = cls(profile, http_client=http_client, hooks=hooks)
+        if not profile.fallback:
+            return provider
+        from .fallback import Fallback
+
+        others = [
+            Provider(read_profile(name), http_client=http_client, hooks=hooks)  # no file is read for a mapping
+            if isinstance(spec, Mapping)
+            else Provider.from_config(name, config=config, http_client=http_client, hooks=hooks)
+            for name in profile.fallback
+        ]
+        return Fallback(provider, *others)  # type: ignore[return-value] # a Provider too
 
     @property
     def name(self) -> str:
         """What errors call this provider."""
         return self.profile.name
 
+    def capabilities(self, model: str | None = None) -> Capabilities:
+        """What is known of a model here: "yes", "no", or "unknown", which is neither. Of a `Fallback`: of its first.
+
+        Args:
+            model: another one than the configured one. Without any it is what all models of the endpoint share.
+
+        Raises:
+            ConfigError: the configured model refers to a variable that is not set.
+        """
+        return self.profile.capabilities_of(model or self.profile.sent_model())
+
     def chat_stream(
         self,
         messages: Messages,
-        tools: list[ToolLike] | None = None,
+        tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
         model: str | None = None,
         repair: bool = False,
-        timeouts: Timeouts | None = None,
+        timeouts: Timeouts | Mapping[str, float | None] | None = None,
         extra_headers: Mapping[str, str] | None = None,
         **options: Any,
     ) -> ChatStream:
@@ -90,54 +127,77 @@ class Provider:
 
         Args:
             messages: the conversation; a bare string is one user message.
-            tools: what the model may call: `Tool`s, or dicts in the shape of either OpenAI wire.
+            tools: what the model may call: `Tool`s, typed functions, pydantic models, or dicts in the shape of either
+                OpenAI wire.
             tool_choice: "auto", "none", "required", or `NamedTool(name)`.
             model: another model than the configured one.
             repair: mend a conversation that the provider would refuse (results without a call, calls without a result,
                 empty turns, an id twice), and say so in the reply's warnings. Else it raises.
-            timeouts: other clocks than the configured ones.
+            timeouts: other clocks than the configured ones; a mapping, `{"read": 5}`, leaves the others as they are.
             extra_headers: further headers for this request.
             options: see `Options`: temperature, top_p, max_output_tokens, stop, seed, parallel_tool_calls,
                 reasoning_effort, response_format, extra_body.
 
         Raises:
-            ConfigError: the request can't be sent as it is. Errors of the network are raised by the iteration.
+            ConfigError: the request can't be sent as it is, or needs what the model is known not to have. Errors of the
+                network are raised by the iteration.
         """
+        return ChatStream(
+            self._answer(
+                read_messages(messages),  # a `Fallback` reads them several times
+                as_tools(tools),
+                tool_choice=tool_choice,
+                model=model,
+                repair=repair,
+                timeouts=timeouts,
+                extra_headers=extra_headers,
+                options=options,
+            )
+        )
+
+    def _answer(
+        self,
+        messages: Messages,
+        tools: Iterable[ToolLike],
+        *,
+        tool_choice: ToolChoice,
+        model: str | None,
+        repair: bool,
+        timeouts: Timeouts | Mapping[str, float | None] | None,
+        extra_headers: Mapping[str, str] | None,
+        options: Mapping[str, Any],
+    ) -> Answering:
+        """What `chat_stream` reads from. Raises ConfigError."""
         chosen = model or self.profile.sent_model()
         if not chosen:
             raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
         asked = Request.read(chosen, messages, tools, tool_choice, options)
         asked, found = self._checked(asked, repair=repair)
-        request, changes = self._adapter.prepare(asked)
-        http_request = self._http_request(self._adapter.encode(request), extra_headers, timeouts)
+        told = Asked(self.name, self.profile.adapter, shown_url(self.profile.base_url) + self._adapter.path, asked)
 
-        def decoder() -> StreamDecoder:
-            return StreamDecoder(
-                self._adapter,
-                dialect=self.profile.dialect,
-                tools=request.tools,
-                tool_choice=request.tool_choice,
-                limits=self.profile.limits,
-                names=request.names,
-                answer_tool=request.answer_tool,
+        def plan(changed: Sequence[ProtocolWarning] = ()) -> Plan:
+            adapter = self._adapter
+            request, changes = adapter.prepare(asked)
+            return Plan(
+                provider=self.name,
+                request=self._http_request(adapter.encode(request), extra_headers, timeouts),
+                client=self._http_client,
+                decoder=lambda: self._decoder(adapter, request),
+                max_retries=self.profile.max_retries,
+                asked=told,
+                hooks=(LOG, *self.hooks),
+                changes=[*found, *changes, *changed],
+                secrets=self.profile.secrets(),
+                origin=request.origin,
+                relent=lambda error: self._relented(adapter, error, plan),
             )
 
-        plan = Plan(
-            provider=self.name,
-            request=http_request,
-            client=self._http_client,
-            decoder=decoder,
-            max_retries=self.profile.max_retries,
-            changes=[*found, *changes],
-            secrets=self.profile.secrets(),
-            origin=request.origin,
-        )
-        return ChatStream(Answer(plan))
+        return Answer(plan())
 
     async def chat(
         self,
         messages: Messages,
-        tools: list[ToolLike] | None = None,
+        tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
         **options: Any,
@@ -154,6 +214,7 @@ class Provider:
 
     async def aclose(self) -> None:
         """Closes the connections, unless they belong to a client that was passed in."""
+        self._loop = None
         if self._owns_client and self._client is not None:
             client, self._client = self._client, None
             await client.aclose()
@@ -170,16 +231,53 @@ class Provider:
         url = shown_url(self.profile.base_url)
         return f"<Provider {self.name} {self.profile.adapter} {url} model={self.profile.model!r}>"
 
+    def _decoder(self, adapter: Adapter, request: Request) -> StreamDecoder:
+        return StreamDecoder(
+            adapter,
+            dialect=self.profile.dialect,
+            tools=request.tools,
+            tool_choice=request.tool_choice,
+            limits=self.profile.limits,
+            names=request.names,
+            answer_tool=request.answer_tool,
+        )
+
+    def _relented(
+        self, adapter: Adapter, error: APIError, plan: Callable[[Sequence[ProtocolWarning]], Plan]
+    ) -> Plan | None:
+        """A plan with a milder adapter after the server refused a member of the request; kept for what comes after."""
+        milder = adapter.relent(error) if isinstance(adapter, Relents) else None
+        if milder is None:
+            return None
+        self._adapter, warning = milder
+        return plan([warning])
+
     def _checked(self, request: Request, *, repair: bool) -> tuple[Request, list[ProtocolWarning]]:
         """The request with a conversation that this provider takes, and what was found in it. Raises ConfigError."""
-        request = replace(request, origin=f"{self.profile.adapter} {shown_url(self.profile.base_url)}")
+        request = replace(
+            request,
+            origin=f"{self.profile.adapter} {shown_url(self.profile.base_url)}",
+            capabilities=self.profile.capabilities_of(request.model),
+        )
+        self._refuse_impossible(request)
         # Adapters of other packages need not state any rules.
         rules = self._adapter.history_rules(request) if isinstance(self._adapter, StatesRules) else HistoryRules()
         messages, found = check_history(request.messages, rules, repair=repair)
         return replace(request, messages=messages), found
 
+    def _refuse_impossible(self, request: Request) -> None:
+        """Raises ConfigError if the request needs what its model can't, and nothing else can be sent instead."""
+        made_up = self._adapter.does_without(request) if isinstance(self._adapter, DoesWithout) else ()
+        needs = [need for need in missing(request.capabilities, request) if need.capability not in made_up]
+        if needs:
+            others = {need.capability: self.profile.models_with(need.capability) for need in needs}
+            raise ConfigError(f'provider "{self.name}": {describe_missing(needs, request.model, others)}')
+
     def _http_request(
-        self, body: Mapping[str, Any], extra_headers: Mapping[str, str] | None, timeouts: Timeouts | None
+        self,
+        body: Mapping[str, Any],
+        extra_headers: Mapping[str, str] | None,
+        timeouts: Timeouts | Mapping[str, float | None] | None,
     ) -> HTTPRequest:
         headers = {
             "Accept": "text/event-stream",
@@ -195,12 +293,19 @@ class Provider:
             url=self.profile.sent_url() + self._adapter.path,
             headers=headers,
             body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"),
-            timeouts=timeouts or self.profile.timeouts,
+            timeouts=laid_over(self.profile.timeouts, timeouts),
             limits=self.profile.limits,
         )
 
     def _http_client(self) -> httpx.AsyncClient:
         """The client that requests go through, made when it is first needed."""
+        here = current_token()
+        if self._loop is not None and self._loop != here:
+            raise StreamfoldError(
+                f'provider "{self.name}" belongs to another event loop, the first one that it was used on: its'
+                " connections can't change loops. Make one provider for each, or call aclose() on it first"
+            )
+        self._loop = here
         if self._client is None:
-            self._client = make_client(self.profile.transport)
+            self._client = make_client(self.profile.transport, http2=self.profile.http2)
         return self._client

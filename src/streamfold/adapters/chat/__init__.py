@@ -7,12 +7,15 @@ for everybody else, each have a comment with the server they come from. Deviatio
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from typing import Self
 
+from ...errors import APIError, BadRequestError
 from ...history import HistoryRules
 from ...request import Request
 from ...types import ProtocolWarning
-from ..prepare import Rules, prepare, schema_passes
+from ..prepare import Rules, does_without, prepare, schema_passes
 from .content import results_without_media
 from .decode import EventReader
 from .encode import ChatQuirks, RequestWriter
@@ -34,6 +37,10 @@ class ChatAdapter(RequestWriter, EventReader):
         """What this wire demands of a conversation."""
         return HistoryRules(wants_reasoning=self.quirks.reasoning_required)
 
+    def does_without(self, request: Request) -> Collection[str]:
+        """The capabilities that `prepare` makes up for."""
+        return does_without(request, self._rules())
+
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
         moved: list[ProtocolWarning] = []
@@ -44,6 +51,14 @@ class ChatAdapter(RequestWriter, EventReader):
             request = replace(request, messages=messages)
         request, changes = prepare(request, self._rules())
         return request, moved + changes
+
+    def relent(self, error: APIError) -> tuple[Self, ProtocolWarning] | None:
+        """Without `stream_options`, if the server refused the request and named them (older vLLM, LM Studio, Azure)."""
+        refused = isinstance(error, BadRequestError) and "stream_options" in f"{error.message} {error.body}"
+        if not (refused and self.quirks.stream_usage):
+            return None
+        told = f"the server refuses stream_options, and may send no usage without: set stream_usage = false ({error})"
+        return type(self)(replace(self.quirks, stream_usage=False)), ProtocolWarning("option_dropped", told)
 
     def _rules(self) -> Rules:
         quirks = self.quirks
