@@ -210,6 +210,8 @@ async def test_a_conversation_by_its_first_recording(tmp_path: Path) -> None:
     assert [each.name.partition("/")[2] for each in load_source(tmp_path / "x")] == ["x", "x-2", "x-3"]
     assert [each.name.partition("/")[2] for each in load_source(tmp_path / "x-2.sse")] == ["x-2", "x-3"]
     assert [each.name.partition("/")[2] for each in load_source(tmp_path / "x-9")] == ["x-9", "x-10", "x-11", "x-12"]
+    await post(RecordTransport(ReplayTransport([FREE] * 2), tmp_path, name="gpt-4"), {}, {})
+    assert [each.name.partition("/")[2] for each in load_source(tmp_path / "gpt-4")] == ["gpt-4", "gpt-4-2"]
     assert [each.name for each in load_source([tmp_path / "x"])] == [f"{tmp_path.name}/x"]
 
 
