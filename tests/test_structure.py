@@ -30,10 +30,10 @@ FLOORS = {
     **dict.fromkeys(["profiles", "config", "configfile", "sources"], 2),
     **dict.fromkeys(["transport", "clocks", "retries", "waiting", "recording", "replay_server"], 3),
     "partial": 1,
+    "faults": 1,
     "prepared": 2,
     **dict.fromkeys(["stream", "provider", "loop", "swapcheck"], 4),
     "inspection": 1,
-    **dict.fromkeys(["stream", "provider", "loop"], 4),
     **dict.fromkeys(["stream", "provider", "fallback", "loop"], 4),
     "cli": 5,
 }
