@@ -27,6 +27,8 @@ FLOORS = {
     "partial": 1,
     **dict.fromkeys(["stream", "provider", "loop"], 4),
     "cli": 5,
+    "inprocess": 3,
+    "testing": 5,
 }
 MODULES = sorted(
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")

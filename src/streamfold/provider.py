@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -125,7 +126,7 @@ class Provider:
         plan = Plan(
             provider=self.name,
             request=http_request,
-            client=self._http_client,
+            client=partial(self._client_for, asked),
             decoder=decoder,
             max_retries=self.profile.max_retries,
             changes=[*found, *changes],
@@ -198,6 +199,10 @@ class Provider:
             timeouts=timeouts or self.profile.timeouts,
             limits=self.profile.limits,
         )
+
+    def _client_for(self, request: Request) -> httpx.AsyncClient:
+        """The client for the attempts of one request, which is as the caller made it, checked and not yet encoded."""
+        return self._http_client()
 
     def _http_client(self) -> httpx.AsyncClient:
         """The client that requests go through, made when it is first needed."""

@@ -1,0 +1,178 @@
+"""A provider whose model follows a script: for the unit tests of applications.
+
+Nothing of the library is replaced. Requests are read, checked and encoded, the script's turns become the bytes of a
+server, and adapter, decoder and fold read them. What is missing is the network.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NoReturn, Self, TypeAlias
+
+from ..config import effective_profile
+from ..errors import ConfigError
+from ..inprocess import NoConnection, WireAnswer, client_answered_by
+from ..profiles import Profile
+from ..provider import Provider
+from ..request import Request
+from .failures import Fail
+from .requests import SentRequest
+from .script import Answer, Pause, Step, read_answer
+from .wires import error_body, write_events, writer_for
+
+__all__ = ["ScriptError", "ScriptedProvider", "Turn"]
+
+
+class ScriptError(AssertionError):
+    """An application and its script disagree: a request that no turn is left for, or a turn that nobody asked for.
+
+    It is no StreamfoldError, so that no application takes it for a failure of its provider.
+    """
+
+
+Turn: TypeAlias = Answer | Callable[[SentRequest], Answer]
+
+_NOWHERE = "http://scripted.invalid/v1"
+
+
+class ScriptedProvider(Provider):
+    """A provider that answers each request with the next turn of a script.
+
+        provider = ScriptedProvider(call("get_weather", city="Paris"), "It is 18 degrees.")
+        assert await ask(provider, "What is the weather in Paris?") == "It is 18 degrees."
+        assert [tool.name for tool in provider.requests[0].tools] == ["get_weather"]
+        provider.assert_done()
+
+    Args:
+        turns: one for each request, in this order: a text, a step (`say`, `think`, `call`, `refuse`, `usage`, `finish`,
+            `pause`, `fail`), a list of both, or a function from the request to any of these.
+        then: the turn for every request after them; None: such a request is an error.
+        provider: the configuration to take the place of, as `Provider.from_config` takes it: its wire format, quirks
+            and dialect hold, its key and address are not used. Else it is plain Chat Completions.
+        overrides: as for `Provider.from_config`. Unless `max_retries` is among them, nothing is sent again, so that a
+            failure in the script is the failure that the application sees; with retries, each takes a turn.
+
+    Attributes:
+        requests: those that came.
+
+    Raises:
+        ConfigError: a turn is none, or the configuration can't be used.
+    """
+
+    def __init__(
+        self,
+        *turns: Turn,
+        then: Turn | None = None,
+        provider: str | Mapping[str, Any] | None = None,
+        **overrides: Any,
+    ) -> None:
+        super().__init__(_profile(provider, overrides))
+        self._turns = [_checked_turn(turn, f"turn {number}") for number, turn in enumerate(turns, 1)]
+        self._then = None if then is None else _checked_turn(then, "then")
+        self._problems: list[str] = []
+        self._calls = 0
+        self.requests: list[SentRequest] = []
+        writer_for(self.profile.adapter, "", 0, self._next_id)  # a wire that nobody can write is told of at once
+
+    @classmethod
+    def from_config(
+        cls,
+        spec: str | Mapping[str, Any] | None = None,
+        *,
+        config: str | os.PathLike[str] | None = None,
+        http_client: Any = None,
+        **overrides: Any,
+    ) -> Self:
+        """Not for a script. Raises ConfigError that says how to make one."""
+        raise ConfigError("a script is not configured: write ScriptedProvider(*turns, provider=...)")
+
+    def assert_done(self) -> None:
+        """Raises ScriptError if a turn was not asked for, or if there was a request that no turn was left for."""
+        problems, used = list(self._problems), len(self.requests)
+        for number, turn in enumerate(self._turns[used:], used + 1):
+            problems.append(f"turn {number} was not asked for: {_shown(turn)}")
+        if problems:
+            raise ScriptError("; ".join(problems))
+
+    def _client_for(self, request: Request) -> Any:
+        return client_answered_by(partial(self._answer, request))
+
+    def _answer(self, asked: Request, body: bytes) -> WireAnswer | NoConnection:
+        request = SentRequest.of(asked, body)
+        self.requests.append(request)
+        number = len(self.requests)
+        turn = self._turns[number - 1] if number <= len(self._turns) else self._then
+        if turn is None:
+            self._refuse(number, request)
+        try:
+            return self._played(read_answer(turn(request) if callable(turn) else turn), asked.model, number)
+        except ConfigError as exc:  # as a StreamfoldError an application might take it for a failure of its provider
+            self._problems.append(f"turn {number} can't be played: {exc}")
+            raise ScriptError(self._problems[-1]) from exc
+        except Exception as exc:
+            self._problems.append(f"turn {number}, {_shown(turn)}, failed: {type(exc).__name__}: {exc}")
+            raise
+
+    def _played(self, steps: Sequence[Step], model: str, number: int) -> WireAnswer | NoConnection:
+        writer = writer_for(self.profile.adapter, model, number, self._next_id)
+        last = steps[-1] if steps and isinstance(steps[-1], Fail) else None
+        if last and (last.only_first or (last.how == "broken" and not _speaks(steps))):
+            return _no_answer(last, number, sum(step.seconds for step in steps if isinstance(step, Pause)))
+        headers = {"content-type": "text/event-stream", "x-request-id": f"scripted-{number}"}
+        broken = last is not None and last.how == "broken"
+        return WireAnswer(write_events(steps, writer), headers=headers, broken=broken)
+
+    def _refuse(self, number: int, request: SentRequest) -> NoReturn:
+        turns = f"{len(self._turns)} turn{'' if len(self._turns) == 1 else 's'}"
+        problem = (
+            f"request {number} has no turn: the script has {turns}, and the application asked once more, after"
+            f" {request.text!r:.200} (each argument is a turn; a list is one turn of several steps)"
+        )
+        self._problems.append(problem)
+        raise ScriptError(problem)
+
+    def _next_id(self, name: str) -> str:
+        number, self._calls = self._calls, self._calls + 1
+        return f"functions.{name}:{number}" if self.profile.adapter == "kimi" else f"call_{number + 1}"
+
+
+def _profile(spec: str | Mapping[str, Any] | None, overrides: Mapping[str, Any]) -> Profile:
+    if spec is None:
+        spec = {"name": "scripted", "base_url": _NOWHERE, "model": "scripted"}
+    elif isinstance(spec, Mapping):
+        spec = {"base_url": _NOWHERE, **spec}
+    read = effective_profile(spec, {"max_retries": 0, **overrides})
+    changed: dict[str, Any] = {"base_url": _NOWHERE, "api_key": None, "api_key_env": (), "headers": {}}
+    return read.model_copy(update={**changed, "model": read.model or "scripted"})
+
+
+def _checked_turn(turn: Turn, where: str) -> Turn:
+    """The turn. Raises ConfigError that says which one can't be played."""
+    if callable(turn):
+        return turn
+    try:
+        read_answer(turn)
+    except ConfigError as exc:
+        raise ConfigError(f"{where}: {exc}") from None
+    return turn
+
+
+def _speaks(steps: Sequence[Step]) -> bool:
+    return any(not isinstance(step, Pause | Fail) for step in steps)
+
+
+def _no_answer(step: Fail, number: int, delay: float) -> WireAnswer | NoConnection:
+    if step.how in ("broken", "timeout"):
+        return NoConnection(step.message, timed_out=step.how == "timeout", delay=delay)
+    if step.status is None:
+        return WireAnswer(headers={"content-type": "text/event-stream"}, delay=delay)
+    headers = {"content-type": "application/json", "x-request-id": f"scripted-{number}"}
+    if step.retry_after is not None:
+        headers["retry-after-ms"] = f"{step.retry_after * 1000:g}"
+    return WireAnswer([(0.0, error_body(step))], step.status, headers, delay=delay)
+
+
+def _shown(turn: Turn) -> str:
+    return getattr(turn, "__name__", repr(turn)) if callable(turn) else repr(turn)[:200]
