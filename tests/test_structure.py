@@ -25,6 +25,7 @@ FLOORS = {
     **dict.fromkeys(["profiles", "config", "configfile", "sources"], 2),
     **dict.fromkeys(["transport", "recording", "replay_server"], 3),
     "partial": 1,
+    "faults": 1,
     **dict.fromkeys(["stream", "provider", "loop"], 4),
     "cli": 5,
     "inprocess": 3,

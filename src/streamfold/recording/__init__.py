@@ -7,6 +7,7 @@ a socket.
 from __future__ import annotations
 
 from .files import Cut, Recording, Speed, find_recording, paced, pieces
-from .replay import ReplayTransport, answer_headers
+from .replay import ReplayTransport
+from .shelf import answer_headers
 
 __all__ = ["Cut", "Recording", "ReplayTransport", "Speed", "answer_headers", "find_recording", "paced", "pieces"]

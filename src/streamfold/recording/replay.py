@@ -6,26 +6,18 @@ needs neither a network nor a key.
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+import math
+from collections.abc import AsyncIterator, Iterable
 
 import anyio
 import httpx
 
 from ..errors import ConfigError
-from .files import Recording, Speed, paced
+from ..faults import Ending, Fault
+from .files import Speed
+from .shelf import Answer, Request, Shelf, Source
 
-__all__ = ["ReplayTransport", "answer_headers"]
-
-# They describe the connection, or the encoding of the day of the recording, not the bytes that are played.
-_NOT_PLAYED = {"connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "set-cookie"}
-
-
-def answer_headers(recording: Recording) -> dict[str, str]:
-    """The headers to answer with: those of the recording that still hold, and a content type in any case."""
-    kept = {name.lower(): value for name, value in recording.headers.items() if name.lower() not in _NOT_PLAYED}
-    return {"content-type": "text/event-stream", **kept}
+__all__ = ["ReplayTransport", "broken_off", "pause"]
 
 
 class ReplayTransport(httpx.AsyncBaseTransport):
@@ -34,7 +26,8 @@ class ReplayTransport(httpx.AsyncBaseTransport):
     Args:
         source: a recording, the path of one, or several of them: one for each request, in this order.
         speed, cuts: as in `paced`.
-        faults: nothing yet.
+        faults: what goes wrong, of `streamfold.faults`. A request that is sent again because a fault broke its answer
+            off gets the same recording again.
 
     Attributes:
         requests: the requests that came, bodies read.
@@ -44,20 +37,9 @@ class ReplayTransport(httpx.AsyncBaseTransport):
     """
 
     def __init__(
-        self,
-        source: Recording | str | os.PathLike[str] | Sequence[Recording | str | os.PathLike[str]],
-        *,
-        speed: Speed = "instant",
-        cuts: str = "recorded",
-        faults: Sequence[Any] = (),
+        self, source: Source, *, speed: Speed = "instant", cuts: str = "recorded", faults: Iterable[Fault] = ()
     ) -> None:
-        if faults:
-            raise ConfigError(f"faults can't be injected yet: leave them out, instead of {faults!r}")
-        several = [source] if isinstance(source, Recording | str | os.PathLike) else list(source)
-        if not several:
-            raise ConfigError("no recording was given: there is nothing to answer with")
-        recordings = [item if isinstance(item, Recording) else Recording.load(item) for item in several]
-        self._answers = [(recording, paced(recording, cuts, speed)) for recording in recordings]
+        self._shelf = Shelf(source, speed=speed, cuts=cuts, faults=faults)
         self._bodies: list[_Body] = []
         self.requests: list[httpx.Request] = []
 
@@ -70,22 +52,26 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         """The next recording as an answer. Raises ConfigError when there is none left."""
         await request.aread()
         self.requests.append(request)
-        number, there_are = len(self.requests), len(self._answers)
-        if number > there_are:
-            given = ", ".join(recording.name for recording, _ in self._answers)
+        answer = self._shelf.answer(Request(request.method, request.url.raw_path.decode("ascii"), request.content))
+        if answer is None:
+            given = ", ".join(recording.name for recording in self._shelf.recordings)
+            number = len(self.requests)
             raise ConfigError(f"request {number} ({request.method} {request.url}) has no recording: given were {given}")
-        recording, steps = self._answers[number - 1]
-        body = _Body(steps, broken=recording.broken)
+        if answer.delay:
+            await pause(answer.delay)
+        if answer.status is None:  # in httpx's own words
+            raise httpx.RemoteProtocolError("Server disconnected without sending a response.")
+        body = _Body(answer)
         self._bodies.append(body)
-        return httpx.Response(recording.status, headers=answer_headers(recording), stream=body, request=request)
+        return httpx.Response(answer.status, headers=dict(answer.headers), stream=body, request=request)
 
 
 class _Body(httpx.AsyncByteStream):
     """The bytes of one answer. Not a generator: trio complains of one that is dropped half-way."""
 
-    def __init__(self, steps: Sequence[tuple[float, bytes]], *, broken: bool) -> None:
-        self._steps = iter(steps)
-        self._broken = broken
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._ending: Ending | None = None
         self._waiting: anyio.CancelScope | None = None
         self.closed = False
 
@@ -93,21 +79,38 @@ class _Body(httpx.AsyncByteStream):
         return self
 
     async def __anext__(self) -> bytes:
-        delay, piece = next(self._steps, (0.0, b""))
-        if not self.closed:
-            with anyio.CancelScope() as self._waiting:
-                await anyio.sleep(delay)  # also for no time at all: a network would let others run here
-        if self.closed:
-            raise httpx.ReadError("the answer was closed while it was being read")
-        if piece:
-            return piece
-        if self._broken:  # in httpx's own words
-            raise httpx.RemoteProtocolError(
-                "peer closed connection without sending complete message body (incomplete chunked read)"
-            )
+        while not self._ending:
+            step = next(self._answer.steps)
+            if not self.closed:
+                with anyio.CancelScope() as self._waiting:
+                    await pause(step.delay)
+            if self.closed:
+                raise httpx.ReadError("the answer was closed while it was being read")
+            self._ending = step.ending
+            if step.data:
+                return step.data
+        if self._ending != "end":
+            raise broken_off(self._ending)
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
         self.closed = True
+        self._answer.broken = self._answer.broken or self._ending is None
         if self._waiting is not None:  # whoever waits for the next piece learns of it now, as on a socket
             self._waiting.cancel()
+
+
+async def pause(seconds: float) -> None:
+    """Waits, for ever if there is no end to the seconds. Also for none: a network would let others run here."""
+    if seconds == math.inf:
+        await anyio.sleep_forever()
+    await anyio.sleep(seconds)
+
+
+def broken_off(ending: Ending) -> httpx.HTTPError:
+    """What httpx raises where a body ends so, in its own words."""
+    if ending == "reset":
+        return httpx.ReadError("connection reset by peer")
+    return httpx.RemoteProtocolError(
+        "peer closed connection without sending complete message body (incomplete chunked read)"
+    )
