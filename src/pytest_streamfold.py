@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["replay", "scripted"]
 
 _scripted: pytest.StashKey[ScriptedFixture] = pytest.StashKey()
+_replay: pytest.StashKey[ReplayFixture] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,10 +46,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """After a test that passed: its scripts must have been played to their end."""
+    """After a test that passed: its scripts must have been played to their end, and its faults have had a chance."""
     yield
     if (scripts := item.stash.get(_scripted, None)) is not None:
         scripts.assert_done()
+    if item.get_closest_marker("streamfold_faults") is not None:
+        played = item.stash.get(_replay, None)
+        if played is None or not played.providers:
+            pytest.fail("the faults of streamfold_faults happened to nothing: no provider was made with `replay`")
 
 
 @pytest.fixture
@@ -72,12 +77,13 @@ def replay(request: pytest.FixtureRequest) -> ReplayFixture:
     from streamfold.testing import ReplayFixture
 
     config = request.config
-    marked = [fault for marker in request.node.iter_markers("streamfold_faults") for fault in marker.args]
-    return ReplayFixture(
+    markers = reversed(list(request.node.iter_markers("streamfold_faults")))  # those of the module and the class first
+    request.node.stash[_replay] = made = ReplayFixture(
         folders=config.getini("streamfold_fixtures"),
         beside=request.path,
         root=config.rootpath,
-        faults=marked,
+        faults=[fault for marker in markers for fault in marker.args],
         record=config.getoption("streamfold_record"),
         test=request.node.nodeid,
     )
+    return made

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .cuts import assert_any_cut, assert_recording
+    from .cuts import assert_any_cut, assert_any_text_cut, assert_recording
     from .fixtures import ReplayFixture, ScriptedFixture
+    from .replayed import ReplayProvider
     from .requests import SentRequest
     from .script import Answer, Step, call, fail, finish, pause, refuse, say, think, usage
     from .scripted import ScriptedProvider, ScriptError, Turn
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "ReplayFixture",
+    "ReplayProvider",
     "ScriptError",
     "ScriptedFixture",
     "ScriptedProvider",
@@ -24,6 +26,7 @@ __all__ = [
     "Step",
     "Turn",
     "assert_any_cut",
+    "assert_any_text_cut",
     "assert_recording",
     "call",
     "fail",
@@ -36,8 +39,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(["assert_any_cut", "assert_recording"], "cuts"),
+    **dict.fromkeys(["assert_any_cut", "assert_any_text_cut", "assert_recording"], "cuts"),
     **dict.fromkeys(["ReplayFixture", "ScriptedFixture"], "fixtures"),
+    "ReplayProvider": "replayed",
     "SentRequest": "requests",
     **dict.fromkeys(["ScriptError", "ScriptedProvider", "Turn"], "scripted"),
     **dict.fromkeys(

@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, Self, TypeAlias
 
-from ..config import effective_profile
 from ..errors import ConfigError
-from ..inprocess import NoConnection, WireAnswer, client_answered_by
-from ..profiles import Profile
+from ..inprocess import NoConnection, client_answered_by
 from ..provider import Provider
+from ..recording import Cut, Recording
 from ..request import Request
 from .failures import Fail
 from .requests import SentRequest
 from .script import Answer, Pause, Step, read_answer
+from .standin import stand_in
 from .wires import error_body, write_events, writer_for
 
 __all__ = ["ScriptError", "ScriptedProvider", "Turn"]
@@ -33,8 +33,6 @@ class ScriptError(AssertionError):
 
 
 Turn: TypeAlias = Answer | Callable[[SentRequest], Answer]
-
-_NOWHERE = "http://scripted.invalid/v1"
 
 
 class ScriptedProvider(Provider):
@@ -68,7 +66,7 @@ class ScriptedProvider(Provider):
         provider: str | Mapping[str, Any] | None = None,
         **overrides: Any,
     ) -> None:
-        super().__init__(_profile(provider, overrides))
+        super().__init__(stand_in(provider, overrides, name="scripted"))
         self._turns = [_checked_turn(turn, f"turn {number}") for number, turn in enumerate(turns, 1)]
         self._then = None if then is None else _checked_turn(then, "then")
         self._problems: list[str] = []
@@ -99,7 +97,7 @@ class ScriptedProvider(Provider):
     def _client_for(self, request: Request) -> Any:
         return client_answered_by(partial(self._answer, request))
 
-    def _answer(self, asked: Request, body: bytes) -> WireAnswer | NoConnection:
+    def _answer(self, asked: Request, body: bytes) -> Recording | NoConnection:
         request = SentRequest.of(asked, body)
         self.requests.append(request)
         number = len(self.requests)
@@ -115,14 +113,19 @@ class ScriptedProvider(Provider):
             self._problems.append(f"turn {number}, {_shown(turn)}, failed: {type(exc).__name__}: {exc}")
             raise
 
-    def _played(self, steps: Sequence[Step], model: str, number: int) -> WireAnswer | NoConnection:
+    def _played(self, steps: Sequence[Step], model: str, number: int) -> Recording | NoConnection:
         writer = writer_for(self.profile.adapter, model, number, self._next_id)
         last = steps[-1] if steps and isinstance(steps[-1], Fail) else None
         if last and (last.only_first or (last.how == "broken" and not _speaks(steps))):
             return _no_answer(last, number, sum(step.seconds for step in steps if isinstance(step, Pause)))
-        headers = {"content-type": "text/event-stream", "x-request-id": f"scripted-{number}"}
-        broken = last is not None and last.how == "broken"
-        return WireAnswer(write_events(steps, writer), headers=headers, broken=broken)
+        events = write_events(steps, writer)
+        return Recording(
+            f"turn {number}",
+            b"".join(event for _, event in events),
+            headers={"x-request-id": f"scripted-{number}"},
+            cuts=tuple(Cut(len(event), delay) for delay, event in events),
+            broken=last is not None and last.how == "broken",
+        )
 
     def _refuse(self, number: int, request: SentRequest) -> NoReturn:
         turns = f"{len(self._turns)} turn{'' if len(self._turns) == 1 else 's'}"
@@ -136,16 +139,6 @@ class ScriptedProvider(Provider):
     def _next_id(self, name: str) -> str:
         number, self._calls = self._calls, self._calls + 1
         return f"functions.{name}:{number}" if self.profile.adapter == "kimi" else f"call_{number + 1}"
-
-
-def _profile(spec: str | Mapping[str, Any] | None, overrides: Mapping[str, Any]) -> Profile:
-    if spec is None:
-        spec = {"name": "scripted", "base_url": _NOWHERE, "model": "scripted"}
-    elif isinstance(spec, Mapping):
-        spec = {"base_url": _NOWHERE, **spec}
-    read = effective_profile(spec, {"max_retries": 0, **overrides})
-    changed: dict[str, Any] = {"base_url": _NOWHERE, "api_key": None, "api_key_env": (), "headers": {}}
-    return read.model_copy(update={**changed, "model": read.model or "scripted"})
 
 
 def _checked_turn(turn: Turn, where: str) -> Turn:
@@ -163,15 +156,16 @@ def _speaks(steps: Sequence[Step]) -> bool:
     return any(not isinstance(step, Pause | Fail) for step in steps)
 
 
-def _no_answer(step: Fail, number: int, delay: float) -> WireAnswer | NoConnection:
+def _no_answer(step: Fail, number: int, delay: float) -> Recording | NoConnection:
     if step.how in ("broken", "timeout"):
         return NoConnection(step.message, timed_out=step.how == "timeout", delay=delay)
     if step.status is None:
-        return WireAnswer(headers={"content-type": "text/event-stream"}, delay=delay)
+        return Recording("nothing", b"")
     headers = {"content-type": "application/json", "x-request-id": f"scripted-{number}"}
     if step.retry_after is not None:
         headers["retry-after-ms"] = f"{step.retry_after * 1000:g}"
-    return WireAnswer([(0.0, error_body(step))], step.status, headers, delay=delay)
+    body = error_body(step)
+    return Recording("an error", body, status=step.status, headers=headers, cuts=(Cut(len(body), delay),))
 
 
 def _shown(turn: Turn) -> str:

@@ -7,6 +7,7 @@ could not come over a wire.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -64,6 +65,8 @@ def write_events(steps: Sequence[Step], writer: Writer) -> list[tuple[float, byt
                 made = list(writer.said(step))
             case ToolCallStep():
                 made, reason = list(writer.call(step)), reason or "tool_calls"
+            case Pause(seconds) if seconds == math.inf:
+                return [*events, (seconds, b": never\n\n")]
             case Pause(seconds):
                 wait += seconds
             case Finish(word):
