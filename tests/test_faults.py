@@ -42,7 +42,7 @@ from streamfold.faults import (
     status,
     truncate_json,
 )
-from streamfold.recording import Recording, ReplayTransport
+from streamfold.recording import FaultTransport, Recording, ReplayTransport
 from streamfold.replay_server import serve_replay
 from streamfold.sse import SSEDecoder
 
@@ -238,7 +238,17 @@ async def over_tcp(recording: Recording, *faults: Fault, **config: Any) -> Async
         yield provider
 
 
-@pytest.fixture(params=[in_process, over_tcp])
+@asynccontextmanager
+async def in_front(recording: Recording, *faults: Fault, **config: Any) -> AsyncIterator[Provider]:
+    """Faults between the provider and a server without any, which has a recording for each attempt."""
+    async with serve_replay([recording] * 4) as base_url:
+        transport = FaultTransport(httpx.AsyncHTTPTransport(), faults)
+        async with httpx.AsyncClient(transport=transport, timeout=None) as client:
+            values = {"base_url": base_url, "model": "m", "max_retries": 0, **config}
+            yield Provider.from_config(values, http_client=client)
+
+
+@pytest.fixture(params=[in_process, over_tcp, in_front])
 def answering(request: pytest.FixtureRequest) -> Answering:
     made: Answering = request.param
     return made
@@ -386,7 +396,8 @@ async def test_what_httpx_raises(fault: Fault, in_words: tuple[type[Exception], 
     """In process it is what a real connection gives: for a reset the error that a RST is."""
     kind, words = in_words
     async with serve_replay(HELLO, faults=[fault]) as base_url:
-        for transport in (ReplayTransport(HELLO, faults=[fault]), httpx.AsyncHTTPTransport()):
+        live = FaultTransport(ReplayTransport(HELLO), [fault])
+        for transport in (ReplayTransport(HELLO, faults=[fault]), httpx.AsyncHTTPTransport(), live):
             async with httpx.AsyncClient(transport=transport, timeout=30) as client:
                 with pytest.raises(kind, match=words) as caught:
                     await client.post(base_url + "/chat/completions", json={})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from http.client import responses
@@ -19,9 +19,9 @@ from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from .faults import Fault
-from .jsontext import parse_event
-from .recording import Recording, Speed
-from .recording.shelf import Answer, Request, Shelf
+from .recording import ReplayMismatch, Speed
+from .recording.requests import Request
+from .recording.shelf import Answer, Match, Shelf, Source
 from .recording.sockets import Connection, serving
 
 __all__ = ["serve_replay"]
@@ -37,20 +37,22 @@ _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream
 
 @asynccontextmanager
 async def serve_replay(
-    recordings: Recording | Sequence[Recording],
+    source: Source,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
     speed: Speed = "instant",
     cuts: str = "recorded",
     faults: Iterable[Fault] = (),
+    match: Match = "order",
 ) -> AsyncIterator[str]:
     """Serves recordings as long as the context lasts, and says at which base URL.
 
     A request whose `model` is the name of a recording, or the last part of one, gets that, as often as it asks. Other
-    requests get the recordings in order, each once.
+    requests get the recordings as `match` says; one that does not match is refused with 400 and the difference.
 
     Args:
+        source, match: as in `ReplayTransport`.
         host: a loopback address; port: 0 takes a free one.
         speed, cuts: as in `paced`. Each piece is one HTTP chunk.
         faults: what goes wrong, of `streamfold.faults`. A request that is sent again because a fault broke its answer
@@ -60,7 +62,7 @@ async def serve_replay(
         ConfigError: an argument can't be used.
         OSError: the port is taken.
     """
-    shelf = _Server(Shelf(recordings, speed=speed, cuts=cuts, faults=faults))
+    shelf = _Server(Shelf(source, speed=speed, cuts=cuts, faults=faults, match=match))
     async with serving(shelf.answer, host, port) as (_, taken):
         yield f"http://{f'[{host}]' if ':' in host else host}:{taken}/v1"
 
@@ -91,13 +93,15 @@ class _Server:
             request = await _receive(connection)
         except _BadRequest as exc:
             return await _send_error(connection, exc.status, str(exc))
-        if request.method != "POST" or not request.path.endswith(_PATHS):
+        if request.method != "POST" or not request.path.partition("?")[0].endswith(_PATHS):
             paths = " or ".join(f"POST <anything>{path}" for path in _PATHS)
             return await _send_error(
                 connection, HTTPStatus.NOT_FOUND, f"{request.method} {request.path} is not served here, {paths} is"
             )
-        model = _model(request.body)
-        answer = (self._shelf.named(request, model) if model else None) or self._shelf.answer(request)
+        try:
+            answer = self._shelf.named(request.model) or self._shelf.answer(request)
+        except ReplayMismatch as exc:
+            return await _send_error(connection, HTTPStatus.BAD_REQUEST, str(exc), "replay_mismatch")
         if answer is None:
             message = (
                 f"there are {len(self._shelf.recordings)} recordings, and each was sent once; name one as the model"
@@ -114,7 +118,8 @@ async def _receive(stream: ByteStream) -> Request:
     except anyio.DelimiterNotFound as exc:
         raise _BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers are too large") from exc
     first, *lines = head.decode("latin-1").split("\r\n")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    pairs = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+    headers = dict(pairs)
     words = first.split()
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
         raise _BadRequest(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1 request")
@@ -126,7 +131,7 @@ async def _receive(stream: ByteStream) -> Request:
     if int(length) > _BODY_BYTES:
         raise _BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large")
     body = await buffered.receive_exactly(int(length)) if int(length) else b""
-    return Request(words[0], words[1].partition("?")[0], body)
+    return Request(words[0], words[1], body, pairs)
 
 
 async def _play(connection: Connection, answer: Answer) -> None:
@@ -157,8 +162,8 @@ async def _pause(connection: Connection, seconds: float) -> None:
         await anyio.sleep(seconds)
 
 
-async def _send_error(stream: ByteStream, status: HTTPStatus, message: str) -> None:
-    body = json.dumps({"error": {"message": message, "type": "invalid_request_error", "code": None}}).encode()
+async def _send_error(stream: ByteStream, status: HTTPStatus, message: str, code: str | None = None) -> None:
+    body = json.dumps({"error": {"message": message, "type": "invalid_request_error", "code": code}}).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body))}
     await stream.send(_head(status, headers) + body)
     # The rest of a request that was not read to its end: closing on it would reset the connection, answer included.
@@ -174,13 +179,3 @@ def _head(status: int, headers: dict[str, str]) -> bytes:
         *(f"{name}: {value}" for name, value in headers.items()),
     ]
     return "\r\n".join([*lines, "connection: close", "", ""]).encode("latin-1")
-
-
-def _model(body: bytes) -> str | None:
-    """The model that a request asks for; None if it has none, or is not JSON, which a recording does not mind."""
-    try:
-        request = parse_event(body.decode())
-    except ValueError:
-        return None
-    model = request.get("model") if isinstance(request, dict) else None
-    return model if isinstance(model, str) else None

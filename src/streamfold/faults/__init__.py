@@ -8,7 +8,7 @@ the same bytes every time, and nothing here waits, so that all of it can be test
 from __future__ import annotations
 
 from .injector import Injection, Injector
-from .steps import Ending, Step
+from .steps import Chain, Ending, Step
 from .vocabulary import (
     Fault,
     corrupt,
@@ -26,6 +26,7 @@ from .vocabulary import (
 )
 
 __all__ = [
+    "Chain",
     "Ending",
     "Fault",
     "Injection",

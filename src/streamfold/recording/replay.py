@@ -15,31 +15,42 @@ import httpx
 from ..errors import ConfigError
 from ..faults import Ending, Fault
 from .files import Speed
-from .shelf import Answer, Request, Shelf, Source
+from .requests import Request
+from .shelf import Answer, Match, Shelf, Source
 
-__all__ = ["ReplayTransport", "broken_off", "pause"]
+__all__ = ["ReplayTransport", "broken_off", "hung_up", "pause"]
 
 
 class ReplayTransport(httpx.AsyncBaseTransport):
-    """Answers requests with recordings, whatever is asked: `httpx.AsyncClient(transport=ReplayTransport(...))`.
+    """Answers requests with recordings: `httpx.AsyncClient(transport=ReplayTransport(...))`.
 
     Args:
-        source: a recording, the path of one, or several of them: one for each request, in this order.
+        source: a recording, the path of one (and of what followed it in the same conversation), a folder, or a list.
         speed, cuts: as in `paced`.
         faults: what goes wrong, of `streamfold.faults`. A request that is sent again because a fault broke its answer
             off gets the same recording again.
+        match: "order": each recording once, in their order, for the request that was recorded with it, or for any
+            request if none was. "request": each for its request, whenever and as often as that comes. "any": in their
+            order, whatever is asked.
 
     Attributes:
         requests: the requests that came, bodies read.
 
     Raises:
         ConfigError: an argument can't be used; or, when it happens, there are more requests than recordings.
+        ReplayMismatch: when it happens, a request is not the one that was recorded.
     """
 
     def __init__(
-        self, source: Source, *, speed: Speed = "instant", cuts: str = "recorded", faults: Iterable[Fault] = ()
+        self,
+        source: Source,
+        *,
+        speed: Speed = "instant",
+        cuts: str = "recorded",
+        faults: Iterable[Fault] = (),
+        match: Match = "order",
     ) -> None:
-        self._shelf = Shelf(source, speed=speed, cuts=cuts, faults=faults)
+        self._shelf = Shelf(source, speed=speed, cuts=cuts, faults=faults, match=match)
         self._bodies: list[_Body] = []
         self.requests: list[httpx.Request] = []
 
@@ -49,18 +60,18 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         return sum(not body.closed for body in self._bodies)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """The next recording as an answer. Raises ConfigError when there is none left."""
+        """The recording for this request. Raises ConfigError when there is none left, ReplayMismatch if none fits."""
         await request.aread()
         self.requests.append(request)
-        answer = self._shelf.answer(Request(request.method, request.url.raw_path.decode("ascii"), request.content))
+        answer = self._shelf.answer(Request.of(request))
         if answer is None:
             given = ", ".join(recording.name for recording in self._shelf.recordings)
             number = len(self.requests)
             raise ConfigError(f"request {number} ({request.method} {request.url}) has no recording: given were {given}")
         if answer.delay:
             await pause(answer.delay)
-        if answer.status is None:  # in httpx's own words
-            raise httpx.RemoteProtocolError("Server disconnected without sending a response.")
+        if answer.status is None:
+            raise hung_up()
         body = _Body(answer)
         self._bodies.append(body)
         return httpx.Response(answer.status, headers=dict(answer.headers), stream=body, request=request)
@@ -105,6 +116,11 @@ async def pause(seconds: float) -> None:
     if seconds == math.inf:
         await anyio.sleep_forever()
     await anyio.sleep(seconds)
+
+
+def hung_up() -> httpx.HTTPError:
+    """What httpx raises where a connection is closed before the answer, in its own words."""
+    return httpx.RemoteProtocolError("Server disconnected without sending a response.")
 
 
 def broken_off(ending: Ending) -> httpx.HTTPError:

@@ -1,0 +1,50 @@
+"""What a recording folds to, in the words of `[expect]`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..decoder import StreamDecoder
+from ..errors import StreamError, UpstreamError
+from ..types import Reply
+from .files import Recording
+
+__all__ = ["expected"]
+
+_COUNTED = ("input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens")
+
+
+def expected(recording: Recording) -> dict[str, Any]:
+    """What the recording folds to, as it is written under `[expect]`: what is not named is not in the answer.
+
+    Raises:
+        ConfigError: there is no such adapter.
+    """
+    decoder = StreamDecoder(recording.adapter)
+    try:
+        decoder.feed(recording.body)
+        decoder.close(interrupted="the connection broke off" if recording.broken else None)
+    except StreamError as error:
+        found: dict[str, Any] = {"error": type(error).__name__, **(_said(error.partial) if error.partial else {})}
+        if isinstance(error, UpstreamError):  # the server's own words; ours may be reworded
+            found["message"] = error.message
+    else:
+        reply = decoder.reply
+        counts = {name: getattr(reply.usage, name) for name in _COUNTED} if reply.usage else {}
+        found = {
+            **_said(reply),
+            "finish_reason": reply.finish_reason,
+            "raw_finish_reason": reply.raw_finish_reason,
+            "warnings": [warning.code for warning in reply.warnings],
+            "usage": {name: count for name, count in counts.items() if count is not None},
+        }
+    return {key: value for key, value in found.items() if value not in (None, "", [], {})}
+
+
+def _said(reply: Reply) -> dict[str, Any]:
+    return {
+        "text": reply.text,
+        "reasoning": reply.reasoning,
+        "refusal": reply.refusal,
+        "calls": [{"id": call.id, "name": call.name, "arguments": call.raw_arguments} for call in reply.tool_calls],
+    }
