@@ -95,9 +95,9 @@ class ScriptedProvider(Provider):
             raise ScriptError("; ".join(problems))
 
     def _client_for(self, request: Request) -> Any:
-        return client_answered_by(partial(self._answer, request))
+        return client_answered_by(partial(self._turn_for, request))
 
-    def _answer(self, asked: Request, body: bytes) -> Recording | NoConnection:
+    def _turn_for(self, asked: Request, body: bytes) -> Recording | NoConnection:
         request = SentRequest.of(asked, body)
         self.requests.append(request)
         number = len(self.requests)
