@@ -69,10 +69,11 @@ def scripted(request: pytest.FixtureRequest) -> ScriptedFixture:
 
 
 @pytest.fixture
-def replay(request: pytest.FixtureRequest) -> ReplayFixture:
+def replay(request: pytest.FixtureRequest) -> Generator[ReplayFixture, None, None]:
     """Makes providers that play recordings: `replay("kimi/parallel_calls", cuts="bytes:1")`.
 
-    See `streamfold.testing.ReplayFixture`.
+    With `provider="kimi:kimi-k2.6"` it records what is missing, if pytest is run with `--streamfold-record=once`. See
+    `streamfold.testing.ReplayFixture`.
     """
     from streamfold.testing import ReplayFixture
 
@@ -86,4 +87,6 @@ def replay(request: pytest.FixtureRequest) -> ReplayFixture:
         record=config.getoption("streamfold_record"),
         test=request.node.nodeid,
     )
-    return made
+    yield made
+    for problem in made.keep():
+        request.node.warn(pytest.PytestWarning(problem))

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import entry_points
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 
 import streamfold
+from folding import DONE, call, entry, fin, text
 
 pytest_plugins = ["pytester"]
 
@@ -314,6 +319,140 @@ def test_a_request_too_many(run: Runner) -> None:
     result = run.here(test_it=test)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["E*ScriptError: request 2 * has no recording: given were demo/parallel_calls"])
+
+
+# --- Recording -------------------------------------------------------------------------------------------------------
+
+
+class Model(ThreadingHTTPServer):
+    """A provider on loopback: answers from a list, in its order, and counts."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: list[tuple[int, bytes]] = []
+        self.asked = 0
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Model
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        status, body = self.server.answers[self.server.asked % len(self.server.answers)]
+        self.server.asked += 1
+        self.send_response(status)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
+    server = Model()
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("MODEL_URL", f"http://127.0.0.1:{server.server_port}/v1")
+    monkeypatch.setenv("MODEL_KEY", "sk-secret-of-mine-0123456789")
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+RECORDED = """
+    import os
+    import anyio
+    from streamfold import run_tools, tool
+
+    PROVIDER = {"base_url": os.environ["MODEL_URL"], "model": "m", "api_key_env": "MODEL_KEY"}
+
+    @tool
+    def get_weather(city: str) -> str:
+        return "warm"
+
+    async def talk(provider):
+        async with provider, run_tools(provider, "QUESTION", [get_weather]) as run:
+            async for _ in run:
+                pass
+        return run.reply.text
+
+    def test_it(replay):
+        assert anyio.run(talk, replay("weather/paris", provider=PROVIDER)) == "It is warm."
+"""
+CALL = call(entry(0, "c1", "get_weather", '{"city": "Paris"}')) + fin("tool_calls") + DONE
+TEXT = text("It is warm.") + fin("stop") + DONE
+
+
+def test_a_conversation_is_recorded_once(run: Runner, model: Model) -> None:
+    """Without a recording the test says how to make one; recorded once, it is played, and the key is nowhere."""
+    model.answers = [(200, CALL), (200, TEXT)]
+    files = {"test_it": RECORDED}
+    missing = run.here(**files)
+    missing.assert_outcomes(failed=1)
+    missing.stdout.fnmatch_lines(
+        ["E*there is no recording 'weather/paris' in *fixtures*pytest --streamfold-record=once 'test_it.py::test_it'"]
+    )
+    assert model.asked == 0
+
+    run.here("--streamfold-record=once", "-W", "error", **files).assert_outcomes(passed=1)
+    assert model.asked == 2
+    written = sorted(path.relative_to(run.path / "fixtures").as_posix() for path in run.path.glob("fixtures/**/*.*"))
+    assert written == [f"weather/paris{end}" for end in ("-2.sse", "-2.toml", ".sse", ".toml")]
+    assert not any(b"secret-of-mine" in path.read_bytes() for path in run.path.glob("fixtures/**/*.*"))
+
+    for mode in ("none", "once"):
+        run.here(f"--streamfold-record={mode}", "-W", "error", **files).assert_outcomes(passed=1)
+    assert model.asked == 2
+
+    changed = run.here(test_it=RECORDED.replace("QUESTION", "ANOTHER"))
+    changed.assert_outcomes(failed=1)
+    changed.stdout.fnmatch_lines(
+        ["E*ScriptError: this request is not the one that weather/paris answers*", "E*+*ANOTHER*"]
+    )
+
+
+def test_a_conversation_is_recorded_anew(run: Runner, model: Model) -> None:
+    """With `all` it takes the place of the old one; an answer that is an error, or cut off, does not."""
+    files = {"test_it": RECORDED}
+    model.answers = [(200, CALL), (200, TEXT)]
+    run.here("--streamfold-record=all", **files).assert_outcomes(passed=1)
+    folder = run.path / "fixtures" / "weather"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for bad in ((401, b'{"error": {"message": "no such key"}}'), (200, TEXT[:50])):
+        model.answers, model.asked = [bad], 0
+        result = run.here("--streamfold-record=all", **files)
+        result.assert_outcomes(failed=1, warnings=1)
+        result.stdout.fnmatch_lines(["*PytestWarning: weather/paris was not recorded: the answer paris *"])
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    model.answers = [(200, TEXT)]
+    run.here("--streamfold-record=all", **files).assert_outcomes(passed=1)
+    assert sorted(path.name for path in folder.iterdir()) == ["paris.sse", "paris.toml"]
+    assert not [path for path in (run.path / "fixtures").iterdir() if path != folder]
+
+
+def test_what_can_not_be_recorded(run: Runner, model: Model) -> None:
+    """Several names are not one conversation; what has no provider is only ever played."""
+    model.answers = [(200, TEXT)]
+    test = """
+        import anyio
+        import os
+        import pytest
+        from streamfold import ConfigError
+
+        def test_it(replay):
+            provider = {"base_url": os.environ["MODEL_URL"], "model": "m"}
+            with pytest.raises(ConfigError, match="recorded under one name, its later answers as NAME-2"):
+                replay("a", "b", provider=provider)
+            with pytest.raises(ConfigError, match='name its provider .provider="kimi:kimi-k2.6"., and run pytest --str'):
+                replay("a")
+            assert anyio.run(replay("demo/parallel_calls").chat, "Hi").tool_calls
+    """
+    run.here("--streamfold-record=all", test_it=test).assert_outcomes(passed=1)
+    assert model.asked == 0
 
 
 # --- The README ------------------------------------------------------------------------------------------------------

@@ -54,11 +54,7 @@ from streamfold.testing import (
     usage,
 )
 
-pytestmark = [
-    pytest.mark.anyio,
-    # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),
-]
+pytestmark = pytest.mark.anyio
 
 WIRES = ["openai:gpt-5", "kimi:kimi-k2.6", "openai-responses:gpt-5"]
 

@@ -1,17 +1,19 @@
-"""Clients without a network: their requests are answered by what is at hand, and noted on the way."""
+"""Clients for tests: their requests are answered by what is at hand, or noted on their way to the network."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 
 from .errors import ConfigError
 from .recording import Recording, ReplayTransport
 from .recording.replay import pause
+from .transport import make_client
 
-__all__ = ["NoConnection", "client_answered_by", "client_noted_by"]
+__all__ = ["NoConnection", "client_answered_by", "client_noted_by", "network_transport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +27,40 @@ class NoConnection:
 
 def client_answered_by(answer: Callable[[bytes], Recording | NoConnection]) -> httpx.AsyncClient:
     """A client whose requests are answered by a function of their bodies. It need not be closed."""
-    return httpx.AsyncClient(transport=_Answered(answer), timeout=None)
+    return _Client(_Answered(answer))
 
 
 def client_noted_by(
-    transport: httpx.AsyncBaseTransport, note: Callable[[bytes], None], misused: Callable[[str], Exception]
+    transport: httpx.AsyncBaseTransport, note: Callable[[bytes], object], misused: Callable[[str], Exception]
 ) -> httpx.AsyncClient:
     """A client of this transport that tells the body of each request first. Closing the transport is enough.
 
     Args:
         misused: makes the exception for a request that the transport has nothing for, of what it says.
     """
-    return httpx.AsyncClient(transport=_Noted(transport, note, misused), timeout=None)
+    return _Client(_Noted(transport, note, misused))
+
+
+def network_transport(name: str) -> httpx.AsyncBaseTransport:
+    """The way to the network that a client of our own takes, as a transport: `name` is "httpx" or "aiohttp"."""
+    return _Through(make_client(name))
+
+
+class _Client(httpx.AsyncClient):
+    """A client that hands out the transport's own answer.
+
+    httpx wraps it into generators and leaves these to the garbage collector where a stream is closed early, of which
+    trio complains each time: in a test that would be a failure.
+    """
+
+    def __init__(self, way: httpx.AsyncBaseTransport) -> None:
+        super().__init__(transport=way, timeout=None)
+        self._way = way
+
+    async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        response = await self._way.handle_async_request(request)
+        response.request = request
+        return response
 
 
 class _Answered(httpx.AsyncBaseTransport):
@@ -47,7 +71,9 @@ class _Answered(httpx.AsyncBaseTransport):
         answer = self._answer(await request.aread())
         if isinstance(answer, NoConnection):
             await pause(answer.delay)
-            raise httpx.ConnectTimeout(answer.message) if answer.timed_out else httpx.ConnectError(answer.message)
+            if answer.timed_out:
+                raise httpx.ConnectTimeout(answer.message) from TimeoutError(answer.message)
+            raise httpx.ConnectError(answer.message)
         return await ReplayTransport(answer, speed="recorded" if answer.cuts else "instant").handle_async_request(
             request
         )
@@ -57,7 +83,7 @@ class _Noted(httpx.AsyncBaseTransport):
     def __init__(
         self,
         transport: httpx.AsyncBaseTransport,
-        note: Callable[[bytes], None],
+        note: Callable[[bytes], object],
         misused: Callable[[str], Exception],
     ) -> None:
         self._transport = transport
@@ -70,3 +96,19 @@ class _Noted(httpx.AsyncBaseTransport):
             return await self._transport.handle_async_request(request)
         except ConfigError as exc:
             raise self._misused(str(exc)) from exc
+
+
+class _Through(httpx.AsyncBaseTransport):
+    """Another client as a transport: with its pool, and its proxies from the environment."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        answer = await self._client.send(request, stream=True, follow_redirects=False)
+        return httpx.Response(
+            answer.status_code, headers=answer.headers, stream=answer.stream, extensions=answer.extensions
+        )
+
+    async def aclose(self) -> None:
+        await self._client.aclose()

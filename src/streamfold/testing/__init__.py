@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .cuts import assert_any_cut, assert_any_text_cut, assert_recording
     from .fixtures import ReplayFixture, ScriptedFixture
+    from .noted import NotedProvider, ScriptError
     from .replayed import ReplayProvider
     from .requests import SentRequest
     from .script import Answer, Step, call, fail, finish, pause, refuse, say, think, usage
-    from .scripted import ScriptedProvider, ScriptError, Turn
+    from .scripted import ScriptedProvider, Turn
 
 __all__ = [
     "Answer",
+    "NotedProvider",
     "ReplayFixture",
     "ReplayProvider",
     "ScriptError",
@@ -41,9 +43,10 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(["assert_any_cut", "assert_any_text_cut", "assert_recording"], "cuts"),
     **dict.fromkeys(["ReplayFixture", "ScriptedFixture"], "fixtures"),
+    **dict.fromkeys(["NotedProvider", "ScriptError"], "noted"),
     "ReplayProvider": "replayed",
     "SentRequest": "requests",
-    **dict.fromkeys(["ScriptError", "ScriptedProvider", "Turn"], "scripted"),
+    **dict.fromkeys(["ScriptedProvider", "Turn"], "scripted"),
     **dict.fromkeys(
         ["Answer", "Step", "call", "fail", "finish", "pause", "refuse", "say", "think", "usage"],
         "script",

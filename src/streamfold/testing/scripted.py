@@ -6,36 +6,28 @@ server, and adapter, decoder and fold read them. What is missing is the network.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NoReturn, Self, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from ..errors import ConfigError
 from ..inprocess import NoConnection, client_answered_by
-from ..provider import Provider
 from ..recording import Cut, Recording
 from ..request import Request
 from .failures import Fail
+from .noted import NotedProvider, ScriptError
 from .requests import SentRequest
 from .script import Answer, Pause, Step, read_answer
 from .standin import stand_in
 from .wires import error_body, write_events, writer_for
 
-__all__ = ["ScriptError", "ScriptedProvider", "Turn"]
-
-
-class ScriptError(AssertionError):
-    """An application and its script disagree: a request that no turn is left for, or a turn that nobody asked for.
-
-    It is no StreamfoldError, so that no application takes it for a failure of its provider.
-    """
+__all__ = ["ScriptedProvider", "Turn"]
 
 
 Turn: TypeAlias = Answer | Callable[[SentRequest], Answer]
 
 
-class ScriptedProvider(Provider):
+class ScriptedProvider(NotedProvider):
     """A provider that answers each request with the next turn of a script.
 
         provider = ScriptedProvider(call("get_weather", city="Paris"), "It is 18 degrees.")
@@ -71,20 +63,7 @@ class ScriptedProvider(Provider):
         self._then = None if then is None else _checked_turn(then, "then")
         self._problems: list[str] = []
         self._calls = 0
-        self.requests: list[SentRequest] = []
         writer_for(self.profile.adapter, "", 0, self._next_id)  # a wire that nobody can write is told of at once
-
-    @classmethod
-    def from_config(
-        cls,
-        spec: str | Mapping[str, Any] | None = None,
-        *,
-        config: str | os.PathLike[str] | None = None,
-        http_client: Any = None,
-        **overrides: Any,
-    ) -> Self:
-        """Not for a script. Raises ConfigError that says how to make one."""
-        raise ConfigError("a script is not configured: write ScriptedProvider(*turns, provider=...)")
 
     def assert_done(self) -> None:
         """Raises ScriptError if a turn was not asked for, or if there was a request that no turn was left for."""
@@ -98,8 +77,7 @@ class ScriptedProvider(Provider):
         return client_answered_by(partial(self._turn_for, request))
 
     def _turn_for(self, asked: Request, body: bytes) -> Recording | NoConnection:
-        request = SentRequest.of(asked, body)
-        self.requests.append(request)
+        request = self._note(asked, body)
         number = len(self.requests)
         turn = self._turns[number - 1] if number <= len(self._turns) else self._then
         if turn is None:
