@@ -84,8 +84,8 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runner:
 
 def _entry_point() -> str:
     """What the package announces: by its metadata if it is installed, else as `pyproject.toml` will have it."""
-    for entry in entry_points(group="pytest11", name="streamfold"):
-        return entry.value
+    for announced in entry_points(group="pytest11", name="streamfold"):
+        return announced.value
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     return str(project["entry-points"]["pytest11"]["streamfold"])
 
@@ -424,7 +424,7 @@ def test_a_conversation_is_recorded_anew(run: Runner, model: Model) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     for bad in ((401, b'{"error": {"message": "no such key"}}'), (200, TEXT[:50])):
         model.answers, model.asked = [bad], 0
-        result = run.here("--streamfold-record=all", **files)
+        result = run.here("--streamfold-record=all", "-W", "default", **files)
         result.assert_outcomes(failed=1, warnings=1)
         result.stdout.fnmatch_lines(["*PytestWarning: weather/paris was not recorded: the answer paris *"])
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -447,7 +447,7 @@ def test_what_can_not_be_recorded(run: Runner, model: Model) -> None:
             provider = {"base_url": os.environ["MODEL_URL"], "model": "m"}
             with pytest.raises(ConfigError, match="recorded under one name, its later answers as NAME-2"):
                 replay("a", "b", provider=provider)
-            with pytest.raises(ConfigError, match='name its provider .provider="kimi:kimi-k2.6"., and run pytest --str'):
+            with pytest.raises(ConfigError, match='name its provider .provider="kimi:kimi-k2.6"., and run pytest'):
                 replay("a")
             assert anyio.run(replay("demo/parallel_calls").chat, "Hi").tool_calls
     """

@@ -48,6 +48,8 @@ class RecordProvider(NotedProvider):
                     problem = f"the answer {file.stem} has the status {recording.status}"
                 elif not recording.complete:
                     problem = f"the answer {file.stem} is not complete ({recording.ended})"
+                elif error := recording.expect.get("error"):
+                    problem = f"the answer {file.stem} ends with {error}"
             if problem is None:
                 self._replace(files)
             return problem and f"{self._name} was not recorded: {problem}"
