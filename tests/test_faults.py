@@ -127,6 +127,8 @@ def test_events_end_at_blank_lines(newline: bytes, cut: Callable[[bytes], list[b
     assert said(body_of(faulty(pieces, drop([1, 3])))) == ["2"]
     assert said(body_of(faulty(pieces, cut_after(events=2)))) == ["1\n1", "2"]
     assert said(body_of(faulty(pieces, duplicate(3, copies=2)))) == ["1\n1", "2", "3", "3", "3"]
+    assert said(body_of(faulty(pieces, truncate_json([1, 3])))) == ["\n1", "2", ""]
+    assert body_of(faulty(pieces, corrupt([2]))).count(b"data: \xff") == 1
     assert said(body_of(faulty(pieces, garbage("data: x\n\n", after_events=1)))) == ["1\n1", "x", "2", "3"]
 
 
@@ -229,20 +231,28 @@ async def in_process(recording: Recording, *faults: Fault, **config: Any) -> Asy
     assert transport.open_streams == 0
 
 
+TLS = httpx.create_ssl_context()  # once, because it takes longer than most of these tests
+
+
+def network() -> httpx.AsyncHTTPTransport:
+    return httpx.AsyncHTTPTransport(verify=TLS)
+
+
 @asynccontextmanager
 async def over_tcp(recording: Recording, *faults: Fault, **config: Any) -> AsyncIterator[Provider]:
     async with (
         serve_replay(recording, faults=faults) as base_url,
-        Provider.from_config({"base_url": base_url, "model": "m", "max_retries": 0, **config}) as provider,
+        httpx.AsyncClient(transport=network(), timeout=None) as client,
     ):
-        yield provider
+        values = {"base_url": base_url, "model": "m", "max_retries": 0, **config}
+        yield Provider.from_config(values, http_client=client)
 
 
 @asynccontextmanager
 async def in_front(recording: Recording, *faults: Fault, **config: Any) -> AsyncIterator[Provider]:
     """Faults between the provider and a server without any, which has a recording for each attempt."""
     async with serve_replay([recording] * 4) as base_url:
-        transport = FaultTransport(httpx.AsyncHTTPTransport(), faults)
+        transport = FaultTransport(network(), faults)
         async with httpx.AsyncClient(transport=transport, timeout=None) as client:
             values = {"base_url": base_url, "model": "m", "max_retries": 0, **config}
             yield Provider.from_config(values, http_client=client)
@@ -397,7 +407,7 @@ async def test_what_httpx_raises(fault: Fault, in_words: tuple[type[Exception], 
     kind, words = in_words
     async with serve_replay(HELLO, faults=[fault]) as base_url:
         live = FaultTransport(ReplayTransport(HELLO), [fault])
-        for transport in (ReplayTransport(HELLO, faults=[fault]), httpx.AsyncHTTPTransport(), live):
+        for transport in (ReplayTransport(HELLO, faults=[fault]), network(), live):
             async with httpx.AsyncClient(transport=transport, timeout=30) as client:
                 with pytest.raises(kind, match=words) as caught:
                     await client.post(base_url + "/chat/completions", json={})

@@ -34,7 +34,7 @@ __all__ = [
     "truncate_json",
 ]
 
-_PAYLOAD = re.compile(rb"^data:[ ]?([^\r\n]+)", re.MULTILINE)
+_PAYLOAD = re.compile(rb"(?<![^\r\n])data:[ ]?([^\r\n]+)")
 _WEB_PAGE = "<html><head><title>502 Bad Gateway</title></head><body>The proxy lost its server.</body></html>\n\n"
 
 

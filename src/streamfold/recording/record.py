@@ -177,8 +177,7 @@ class _Tap(httpx.AsyncByteStream):
         except BaseException:
             self._exchange.end("cancelled: the reader did not wait any longer")
             raise
-        finally:
-            self._exchange.came(piece)
+        self._exchange.came(piece)
         return piece
 
     async def aclose(self) -> None:
