@@ -19,6 +19,7 @@ from streamfold import (
     BadRequestError,
     ConfigError,
     EmptyResponseError,
+    Fallback,
     IncompleteStreamError,
     NamedTool,
     NotFoundError,
@@ -194,6 +195,12 @@ async def test_the_history_is_checked() -> None:
     assert provider.requests == []
 
 
+async def test_a_character_that_is_cut_in_two() -> None:
+    """Halves of a surrogate pair in two pieces are one character."""
+    chunks = await chunks_of(ScriptedProvider(say("Hi \ud83d", "\udc4b!")), "Hi")
+    assert [chunk.delta for chunk in chunks] == ["Hi ", "👋!", ""]
+
+
 # --- Turns -----------------------------------------------------------------------------------------------------------
 
 
@@ -294,6 +301,34 @@ async def test_what_went_over_the_wire() -> None:
     assert request.messages == ({"role": "user", "content": "Hi"},)
     assert (request.text, request.model, request.options.max_output_tokens) == ("Hi", "gpt-5", 7)
     assert (request.body["model"], request.body["max_output_tokens"]) == ("gpt-5", 7)
+
+
+async def test_the_text_of_a_request() -> None:
+    """It is that of the last message, also where that is a list of parts, a dict, or an item of the Responses API."""
+    provider = ScriptedProvider(then="Hi.", provider="openai-responses:gpt-5")
+    call_of_f = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    for messages in (
+        [user("a", "b")],
+        [{"role": "user", "content": [{"type": "text", "text": "ab"}]}],
+        [user("x"), call_of_f, {"type": "function_call_output", "call_id": "c", "output": "ab"}],
+    ):
+        await provider.chat(messages)
+        assert provider.requests[-1].text == "ab"
+
+
+async def test_providers_that_stand_in_for_each_other() -> None:
+    """A script is a provider among others, for a `Fallback` too."""
+    first, second = ScriptedProvider(fail(503)), ScriptedProvider("From the second.")
+    reply = await Fallback(first, second).chat("Hi")
+    assert (reply.text, len(first.requests), len(second.requests)) == ("From the second.", 1, 1)
+
+
+async def test_an_application_that_makes_its_provider_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given a script by replacing what makes one."""
+    provider = ScriptedProvider("Hello.")
+    monkeypatch.setattr(Provider, "from_config", lambda *_, **__: provider)
+    async with Provider.from_config("kimi:kimi-k2.6") as made:
+        assert (await made.chat("Hi")).text == "Hello."
 
 
 # --- What goes wrong -------------------------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from ..config import effective_profile
@@ -20,7 +20,7 @@ class RecordProvider(NotedProvider):
     """A real provider, with its key and address, whose answers become the recording `name` in a folder.
 
     They are drafts until `keep` is called: an answer that is an error, or that was not read to its end, would be what
-    all later runs play.
+    all later runs play. It holds connections: `async with`, or `aclose` in the end.
 
     Raises:
         ConfigError: the configuration or the name can't be used.
@@ -30,10 +30,9 @@ class RecordProvider(NotedProvider):
         self, folder: Path, name: str, provider: str | Mapping[str, Any], overrides: Mapping[str, Any]
     ) -> None:
         profile = effective_profile(provider, {"max_retries": 0, **overrides})  # or a failed attempt would be a turn
-        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._name = name
-        self._draft = Path(tempfile.mkdtemp(prefix=".recording-", dir=folder))
+        self._draft = folder / f".recording-{token_hex(8)}"  # made when there is something to be written
         network = network_transport(profile.transport)
         super().__init__(profile, RecordTransport(network, self._draft, name=name, adapter=profile.adapter))
 
@@ -54,7 +53,7 @@ class RecordProvider(NotedProvider):
                 self._replace(files)
             return problem and f"{self._name} was not recorded: {problem}"
         finally:
-            shutil.rmtree(self._draft)
+            shutil.rmtree(self._draft, ignore_errors=True)
 
     def _replace(self, files: list[Path]) -> None:
         target = self._folder / self._name

@@ -106,7 +106,10 @@ def _error(step: Fail) -> dict[str, Any]:
 
 def _event(payload: dict[str, Any], name: str = "") -> bytes:
     head = f"event: {name}\n" if name else ""
-    return f"{head}data: {json.dumps(payload, ensure_ascii=False)}\n\n".encode("utf-8", "surrogatepass")
+    try:
+        return f"{head}data: {json.dumps(payload, ensure_ascii=False)}\n\n".encode()
+    except UnicodeEncodeError:  # half a character: a script that cuts one in two, as some servers do
+        return f"{head}data: {json.dumps(payload)}\n\n".encode()
 
 
 def _usage(counted: Usage, given: str, made: str) -> dict[str, Any]:
