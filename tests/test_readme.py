@@ -13,6 +13,7 @@ import pytest
 import respx
 
 from streamfold import Provider, errors
+from streamfold.faults import vocabulary
 from streamfold.profiles import catalogue, read_profile
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,9 +75,15 @@ async def test_the_tool_example(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.asyncio
-async def test_the_replay_example(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test in the README passes."""
-    await _run(_block("ReplayTransport"), monkeypatch)["test_two_calls"]()
+@pytest.mark.parametrize("name", ["test_two_calls", "test_retries"])
+async def test_the_replay_examples(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The tests in the README pass."""
+    await _run(_block(name), monkeypatch)[name]()
+
+
+def test_the_faults_are_named() -> None:
+    """Every fault is in the README."""
+    assert [name for name in vocabulary.__all__ if name != "Fault" and f"`{name}`" not in README] == []
 
 
 def test_the_table_is_the_catalogue() -> None:

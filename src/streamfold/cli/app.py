@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
+from time import sleep
 from typing import Annotated, Any
 
 import anyio
@@ -17,13 +19,15 @@ from rich.text import Text
 from ..config import read_config
 from ..decoder import StreamDecoder
 from ..errors import ConfigError
+from ..faults import read_fault
 from ..messages import system, user
 from ..profiles import catalogue
 from ..provider import Provider
-from ..recording import Recording, find_recording
+from ..recording import Recording, Speed, find_recording, load_source, paced, recording_client
 from ..references import shown_url
-from ..replay_server import serve_replay
+from ..replay_server import serve_replay as serve_recordings
 from ..sources import key_state
+from ..transport import make_client
 from . import config as config_commands
 from .errors import told_errors
 from .show import Json, Plain, Screen
@@ -36,6 +40,18 @@ app = typer.Typer(
 app.add_typer(config_commands.app, name="config")
 
 AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON for each chunk.")]
+Provided = Annotated[
+    str | None, typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL; else the default one.")
+]
+System = Annotated[str | None, typer.Option("--system", help="Instructions for the model.")]
+ToolFile = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, help="A JSON list of tools, in the shape of Chat Completions."),
+]
+Choice = Annotated[str, typer.Option(help="auto, none, required, or the name of a tool.")]
+BaseUrl = Annotated[str | None, typer.Option(help="Another address than the configured one, with its /v1.")]
+Pace = Annotated[str, typer.Option("--speed", help="instant, recorded, or a number of pieces per second.")]
+Cuts = Annotated[str, typer.Option(help="recorded, whole, events, bytes:N or random:SEED.")]
 
 _DEMO = (
     ("demo/reasoning_text", "Why must a streamed tool call wait until the stream has ended?"),
@@ -55,25 +71,40 @@ def demo(
 @app.command()
 def chat(
     prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
-    provider: Annotated[
-        str | None, typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL; else the default one.")
-    ] = None,
-    system_prompt: Annotated[str | None, typer.Option("--system", help="Instructions for the model.")] = None,
-    tool_file: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A JSON list of tools, in the shape of Chat Completions."),
-    ] = None,
-    tool_choice: Annotated[str, typer.Option(help="auto, none, required, or the name of a tool.")] = "auto",
-    base_url: Annotated[str | None, typer.Option(help="Another address than the configured one, with its /v1.")] = None,
+    provider: Provided = None,
+    system_prompt: System = None,
+    tool_file: ToolFile = None,
+    tool_choice: Choice = "auto",
+    base_url: BaseUrl = None,
     config: config_commands.File = None,
+    record_folder: Annotated[
+        Path | None, typer.Option("--record", file_okay=False, help="Record the answer into this folder.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Asks a model and streams its answer."""
-    messages = [
-        *([system(system_prompt)] if system_prompt else []),
-        user(sys.stdin.read() if prompt == "-" else prompt),
-    ]
-    _run(_chat, _screen(as_json), provider, config, base_url, messages, tool_file, tool_choice)
+    asked = _Question(_messages(system_prompt, prompt), tool_file, tool_choice)
+    _run(_chat, _screen(as_json), _provider(provider, config, base_url), asked, record_folder, None)
+
+
+@app.command()
+def record(
+    name: Annotated[str, typer.Argument(help="Of the recording; a folder may stand before it, as in kimi/hello.")],
+    prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
+    provider: Provided = None,
+    directory: Annotated[Path, typer.Option(file_okay=False, help="Where NAME.sse and NAME.toml go.")] = Path(
+        "fixtures"
+    ),
+    system_prompt: System = None,
+    tool_file: ToolFile = None,
+    tool_choice: Choice = "auto",
+    base_url: BaseUrl = None,
+    config: config_commands.File = None,
+    as_json: AsJson = False,
+) -> None:
+    """Asks a model, streams its answer, and records it without secrets, in place of an older recording."""
+    asked = _Question(_messages(system_prompt, prompt), tool_file, tool_choice)
+    _run(_chat, _screen(as_json), _provider(provider, config, base_url), asked, directory, name)
 
 
 @app.command()
@@ -81,6 +112,8 @@ def replay(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A recorded answer: FILE.sse.")],
     adapter: Annotated[str | None, typer.Option(help="The wire format; else what FILE.toml says, else chat.")] = None,
     dialect: Annotated[str | None, typer.Option(help="How the model writes calls inside its text.")] = None,
+    speed: Pace = "instant",
+    cuts: Cuts = "recorded",
     as_json: AsJson = False,
 ) -> None:
     """Folds a recorded answer and shows what comes out."""
@@ -88,11 +121,30 @@ def replay(
     with told_errors():
         recording = Recording.load(file)
         decoder = StreamDecoder(adapter or recording.adapter, dialect=dialect)
-        for chunk in decoder.feed(recording.body):
-            screen.chunk(chunk)
-        for chunk in decoder.close():
+        for delay, piece in paced(recording, cuts, _speed(speed)):
+            sleep(delay)
+            for chunk in decoder.feed(piece):
+                screen.chunk(chunk)
+        for chunk in decoder.close(interrupted="the recorded connection broke off" if recording.broken else None):
             screen.chunk(chunk)
         screen.end(decoder.reply)
+
+
+@app.command()
+def serve_replay(
+    sources: Annotated[
+        list[Path], typer.Argument(exists=True, help="Recordings and folders of recordings, in their order.")
+    ],
+    port: Annotated[int, typer.Option(help="Of 127.0.0.1; 0 takes a free one.", min=0, max=65535)] = 0,
+    speed: Pace = "recorded",
+    cuts: Cuts = "recorded",
+    match: Annotated[str, typer.Option(help="order, request, or any: which recording answers what.")] = "order",
+    fault: Annotated[
+        list[str] | None, typer.Option(help="What goes wrong, as in Python: 'status(429, times=2)'. Repeatable.")
+    ] = None,
+) -> None:
+    """Answers HTTP requests with recordings, until Ctrl-C."""
+    _run(_serve, sources, port, speed, cuts, match, fault or [])
 
 
 @app.command()
@@ -128,7 +180,7 @@ async def _demo(screen: Screen, as_json: bool, speed: float) -> None:
     console = Console()
     recordings = [find_recording(name) for name, _ in _DEMO]
     async with (
-        serve_replay(recordings, speed=speed) as base_url,
+        serve_recordings(recordings, speed=speed) as base_url,
         Provider.from_config({"name": "demo", "base_url": base_url}) as provider,
     ):
         for name, question in _DEMO:
@@ -139,21 +191,65 @@ async def _demo(screen: Screen, as_json: bool, speed: float) -> None:
                 console.print()
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    messages: list[Any]
+    tool_file: Path | None
+    tool_choice: str
+
+
+def _messages(system_prompt: str | None, prompt: str) -> list[Any]:
+    said = user(sys.stdin.read() if prompt == "-" else prompt)
+    return [system(system_prompt), said] if system_prompt else [said]
+
+
+def _provider(spec: str | None, config: Path | None, base_url: str | None) -> Callable[[], Provider]:
+    return lambda: Provider.from_config(spec, config=config, base_url=base_url)
+
+
 async def _chat(
-    screen: Screen,
-    spec: str | None,
-    config: Path | None,
-    base_url: str | None,
-    messages: list[Any],
-    tool_file: Path | None,
-    tool_choice: str,
+    screen: Screen, make: Callable[[], Provider], question: _Question, directory: Path | None, name: str | None
 ) -> None:
-    tools = _read_tools(tool_file) if tool_file else None
-    choice: Any = tool_choice
-    if tool_choice not in ("auto", "none", "required"):
-        choice = {"type": "function", "name": tool_choice}
-    async with Provider.from_config(spec, config=config, base_url=base_url) as provider:
-        await _show(provider, screen, messages, tools, choice)
+    tools = _read_tools(question.tool_file) if question.tool_file else None
+    choice: Any = question.tool_choice
+    if choice not in ("auto", "none", "required"):
+        choice = {"type": "function", "name": choice}
+    async with make() as provider:
+        if directory is None:
+            await _show(provider, screen, question.messages, tools, choice)
+            return
+        profile = provider.profile
+        client, recorded = recording_client(
+            make_client(profile.transport), directory, name=name, secrets=profile.secrets(), adapter=profile.adapter
+        )
+        try:
+            async with client:
+                recording = Provider(profile, http_client=client)
+                await _show(recording, screen, question.messages, tools, choice)
+        finally:
+            for path in recorded.written:
+                typer.echo(f"recorded: {path}.sse", err=True)
+
+
+async def _serve(sources: list[Path], port: int, speed: str, cuts: str, match: Any, faults: list[str]) -> None:
+    recordings = [recording for source in sources for recording in load_source(source)]
+    timed = all(recording.cuts for recording in recordings)
+    pace = _speed("instant" if speed == "recorded" and not timed else speed)
+    broken = [read_fault(text) for text in faults]
+    serving = serve_recordings(recordings, port=port, speed=pace, cuts=cuts, match=match, faults=broken)
+    try:
+        async with serving as base_url:
+            typer.echo(f"{base_url} answers with {', '.join(recording.name for recording in recordings)}")
+            await anyio.sleep_forever()
+    except OSError as exc:
+        raise ConfigError(f"port {port} can't be used: {exc.strerror or exc}") from exc
+
+
+def _speed(text: str) -> Speed:
+    try:
+        return text if text in ("instant", "recorded") else float(text)  # type: ignore[return-value]
+    except ValueError:
+        raise ConfigError(f"speed is instant, recorded or a number of pieces per second, not {text!r}") from None
 
 
 async def _show(

@@ -8,6 +8,7 @@ the same bytes every time, and nothing here waits, so that all of it can be test
 from __future__ import annotations
 
 from .injector import Injection, Injector
+from .reading import read_fault
 from .steps import Chain, Ending, Step
 from .vocabulary import (
     Fault,
@@ -39,6 +40,7 @@ __all__ = [
     "garbage",
     "hang_up",
     "keepalive",
+    "read_fault",
     "reset",
     "slow",
     "stall",

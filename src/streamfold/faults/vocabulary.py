@@ -176,6 +176,7 @@ class keepalive(_Placed):
         _Placed.__post_init__(self)
         _check_number(self, "comments", self.comments, least=1)
         _check_number(self, "seconds", self.seconds)
+        _check_text(self, "comment", self.comment, "one line of text", [str])
         if "\n" in self.comment or "\r" in self.comment:
             raise ConfigError(f"keepalive: comment is one line of text, not {self.comment!r}")
 
@@ -198,8 +199,7 @@ class garbage(_Placed):
 
     def __post_init__(self) -> None:
         _Placed.__post_init__(self)
-        if not self.data:
-            raise ConfigError("garbage: data is a text or bytes, and not empty")
+        _check_text(self, "data", self.data or None, "a text or bytes, and not empty", [str, bytes])
 
     def filters(self) -> list[Filter]:
         return self._insert(Step(0.0, self.data.encode() if isinstance(self.data, str) else self.data))
@@ -310,6 +310,9 @@ class status(Fault):
         Fault.__post_init__(self)
         _check_number(self, "code", self.code, least=200, most=599)
         _check_number(self, "retry_after", self.retry_after)
+        for key in ("message", "body", "content_type"):
+            if key != "body" or self.body is not None:
+                _check_text(self, key, getattr(self, key), "a text", [str])
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -347,6 +350,11 @@ def _check_number(
         wanted = "a number of seconds"
         fits = type(value) in (int, float) and value >= 0 and (endless or value < math.inf)
     if not fits:
+        raise ConfigError(f"{_name(fault)}: {key} is {wanted}, not {value!r}")
+
+
+def _check_text(fault: Fault, key: str, value: Any, wanted: str, kinds: list[type]) -> None:
+    if type(value) not in kinds:
         raise ConfigError(f"{_name(fault)}: {key} is {wanted}, not {value!r}")
 
 

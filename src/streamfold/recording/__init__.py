@@ -10,7 +10,7 @@ from __future__ import annotations
 from .expected import expected
 from .fault_transport import FaultTransport
 from .files import Cut, Recording, Sent, Speed, find_recording, paced, pieces
-from .record import RecordTransport
+from .record import RecordTransport, recording_client
 from .replay import ReplayTransport
 from .requests import ReplayMismatch
 from .shelf import Match, answer_headers, load_source
@@ -31,4 +31,5 @@ __all__ = [
     "load_source",
     "paced",
     "pieces",
+    "recording_client",
 ]

@@ -23,7 +23,7 @@ from .cleaning import Cleaner
 from .noting import Noted, own_name, recorded
 from .requests import Request
 
-__all__ = ["RecordTransport"]
+__all__ = ["RecordTransport", "recording_client"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][\w.+@-]*(/[A-Za-z0-9_][\w.+@-]*)*", re.ASCII)
 
@@ -43,6 +43,9 @@ class RecordTransport(httpx.AsyncBaseTransport):
         name: of the recordings; a folder may stand before it. Without one it is the model's, and nothing is replaced.
         secrets: what must not be in the files.
         adapter: the wire format of the answers; else it is found by the path of the request.
+
+    Attributes:
+        written: the recordings so far, in the order in which they ended, without a suffix.
 
     Raises:
         ConfigError: the name or a secret can't be used; or, when it happens, the files can't be written.
@@ -69,6 +72,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         self._numbers: dict[str, count[int]] = {}
         self._open: set[_Exchange] = set()
         self._conversation = ""
+        self.written: list[Path] = []
         Cleaner(self._secrets)
         if adapter is not None:
             find_adapter(adapter)
@@ -120,6 +124,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
             recording.save(exchange.path)
         except OSError as exc:
             raise ConfigError(f"the recording {exchange.path} can't be written: {exc.strerror or exc}") from exc
+        self.written.append(exchange.path)
 
     def _make_folder(self, folder: Path) -> None:
         try:
@@ -185,3 +190,32 @@ class _Tap(httpx.AsyncByteStream):
             self._exchange.end("closed by the reader")
         finally:
             await self._stream.aclose()
+
+
+def recording_client(
+    client: httpx.AsyncClient,
+    directory: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    secrets: Iterable[str] = (),
+    adapter: str | None = None,
+) -> tuple[httpx.AsyncClient, RecordTransport]:
+    """A client that sends through another one, with all that that is set up with (proxies, certificates), and records.
+
+    Closing it closes the other one. The arguments, and what they raise, are those of `RecordTransport`.
+    """
+    transport = RecordTransport(_Through(client), directory, name=name, secrets=secrets, adapter=adapter)
+    return httpx.AsyncClient(transport=transport, timeout=None), transport
+
+
+class _Through(httpx.AsyncBaseTransport):
+    """Sends by means of a client. A client with a transport of its own would not look for proxies."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await self._client.send(request, stream=True, follow_redirects=False)
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
