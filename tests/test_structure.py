@@ -21,6 +21,8 @@ FLOORS = {
         ["sse", "schema", "parts", "arguments", "body", "pipeline", "calls", "fold", "adapters", "dialects", "decoder"],
         1,
     ),
+    "capabilities": 0,
+    "needs": 1,
     **dict.fromkeys(["tomltext", "references"], 0),
     **dict.fromkeys(["profiles", "config", "configfile", "sources"], 2),
     **dict.fromkeys(["transport", "clocks", "retries", "waiting", "recording", "replay_server"], 3),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .capabilities import Capabilities
 from .content import AudioPart, FilePart, ImagePart, TextPart, audio, file, image
 from .decoder import StreamDecoder
 from .errors import (
@@ -66,6 +67,7 @@ __all__ = [
     "AudioPart",
     "AuthenticationError",
     "BadRequestError",
+    "Capabilities",
     "ChatStream",
     "ConfigError",
     "EmptyResponseError",

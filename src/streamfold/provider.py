@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -13,14 +13,17 @@ from typing import Any, Self
 import httpx
 from anyio.lowlevel import current_token
 
-from .adapters import Adapter, Relents, StatesRules
+from .adapters import Adapter, DoesWithout, Relents, StatesRules
+from .capabilities import Capabilities
 from .decoder import StreamDecoder
 from .errors import APIError, ConfigError, StreamfoldError
+from .functions import as_tools
 from .history import HistoryRules, check_history
 from .messages import Messages
-from .profiles import Profile, read_profile
+from .needs import describe_missing, missing
+from .profiles import Profile, laid_over, read_profile
 from .references import shown_url
-from .request import Request
+from .request import Request, read_messages
 from .stream import Answer, Answering, ChatStream, Plan
 from .tools import ToolChoice, ToolLike
 from .transport import HTTPRequest, make_client
@@ -58,9 +61,9 @@ class Provider:
         provider, else the file's `default`. A mapping is taken as it is, and no file is read for it.
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, model, dialect, quirks,
-        headers, timeouts, max_retries, limits, transport, http2, fallback; a mapping may start from the catalogue with
-        the key `profile`. Where `fallback` names others, what comes is a `Fallback` of all of them; the overrides are
-        for the first.
+        headers, timeouts, max_retries, limits, transport, http2, fallback, capabilities, models; a mapping may start
+        from the catalogue with the key `profile`. Where `fallback` names others, what comes is a `Fallback` of all of
+        them; the overrides are for the first.
 
         Args:
             config: the file to read; else the one that `STREAMFOLD_CONFIG` names, that is in the working directory, or
@@ -90,15 +93,26 @@ class Provider:
         """What errors call this provider."""
         return self.profile.name
 
+    def capabilities(self, model: str | None = None) -> Capabilities:
+        """What is known of a model here: "yes", "no", or "unknown", which is neither. Of a `Fallback`: of its first.
+
+        Args:
+            model: another one than the configured one. Without any it is what all models of the endpoint share.
+
+        Raises:
+            ConfigError: the configured model refers to a variable that is not set.
+        """
+        return self.profile.capabilities_of(model or self.profile.sent_model())
+
     def chat_stream(
         self,
         messages: Messages,
-        tools: list[ToolLike] | None = None,
+        tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
         model: str | None = None,
         repair: bool = False,
-        timeouts: Timeouts | None = None,
+        timeouts: Timeouts | Mapping[str, float | None] | None = None,
         extra_headers: Mapping[str, str] | None = None,
         **options: Any,
     ) -> ChatStream:
@@ -106,23 +120,25 @@ class Provider:
 
         Args:
             messages: the conversation; a bare string is one user message.
-            tools: what the model may call: `Tool`s, or dicts in the shape of either OpenAI wire.
+            tools: what the model may call: `Tool`s, typed functions, pydantic models, or dicts in the shape of either
+                OpenAI wire.
             tool_choice: "auto", "none", "required", or `NamedTool(name)`.
             model: another model than the configured one.
             repair: mend a conversation that the provider would refuse (results without a call, calls without a result,
                 empty turns, an id twice), and say so in the reply's warnings. Else it raises.
-            timeouts: other clocks than the configured ones.
+            timeouts: other clocks than the configured ones; a mapping, `{"read": 5}`, leaves the others as they are.
             extra_headers: further headers for this request.
             options: see `Options`: temperature, top_p, max_output_tokens, stop, seed, parallel_tool_calls,
                 reasoning_effort, response_format, extra_body.
 
         Raises:
-            ConfigError: the request can't be sent as it is. Errors of the network are raised by the iteration.
+            ConfigError: the request can't be sent as it is, or needs what the model is known not to have. Errors of the
+                network are raised by the iteration.
         """
         return ChatStream(
             self._answer(
-                messages,
-                tools,
+                read_messages(messages),  # a `Fallback` reads them several times
+                as_tools(tools),
                 tool_choice=tool_choice,
                 model=model,
                 repair=repair,
@@ -135,12 +151,12 @@ class Provider:
     def _answer(
         self,
         messages: Messages,
-        tools: list[ToolLike] | None,
+        tools: Iterable[ToolLike],
         *,
         tool_choice: ToolChoice,
         model: str | None,
         repair: bool,
-        timeouts: Timeouts | None,
+        timeouts: Timeouts | Mapping[str, float | None] | None,
         extra_headers: Mapping[str, str] | None,
         options: Mapping[str, Any],
     ) -> Answering:
@@ -171,7 +187,7 @@ class Provider:
     async def chat(
         self,
         messages: Messages,
-        tools: list[ToolLike] | None = None,
+        tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
         **options: Any,
@@ -228,14 +244,30 @@ class Provider:
 
     def _checked(self, request: Request, *, repair: bool) -> tuple[Request, list[ProtocolWarning]]:
         """The request with a conversation that this provider takes, and what was found in it. Raises ConfigError."""
-        request = replace(request, origin=f"{self.profile.adapter} {shown_url(self.profile.base_url)}")
+        request = replace(
+            request,
+            origin=f"{self.profile.adapter} {shown_url(self.profile.base_url)}",
+            capabilities=self.profile.capabilities_of(request.model),
+        )
+        self._refuse_impossible(request)
         # Adapters of other packages need not state any rules.
         rules = self._adapter.history_rules(request) if isinstance(self._adapter, StatesRules) else HistoryRules()
         messages, found = check_history(request.messages, rules, repair=repair)
         return replace(request, messages=messages), found
 
+    def _refuse_impossible(self, request: Request) -> None:
+        """Raises ConfigError if the request needs what its model can't, and nothing else can be sent instead."""
+        made_up = self._adapter.does_without(request) if isinstance(self._adapter, DoesWithout) else ()
+        needs = [need for need in missing(request.capabilities, request) if need.capability not in made_up]
+        if needs:
+            others = {need.capability: self.profile.models_with(need.capability) for need in needs}
+            raise ConfigError(f'provider "{self.name}": {describe_missing(needs, request.model, others)}')
+
     def _http_request(
-        self, body: Mapping[str, Any], extra_headers: Mapping[str, str] | None, timeouts: Timeouts | None
+        self,
+        body: Mapping[str, Any],
+        extra_headers: Mapping[str, str] | None,
+        timeouts: Timeouts | Mapping[str, float | None] | None,
     ) -> HTTPRequest:
         headers = {
             "Accept": "text/event-stream",
@@ -251,7 +283,7 @@ class Provider:
             url=self.profile.sent_url() + self._adapter.path,
             headers=headers,
             body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"),
-            timeouts=timeouts or self.profile.timeouts,
+            timeouts=laid_over(self.profile.timeouts, timeouts),
             limits=self.profile.limits,
         )
 

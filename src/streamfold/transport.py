@@ -96,6 +96,7 @@ class Exchange:
         self._waits = waits(clocks.due)
         self._response: httpx.Response | None = None
         self._next: Callable[[], Awaitable[bytes]] | None = None
+        self._events = 0
         self.closed = False
         self.request_id: str | None = None
 
@@ -130,8 +131,11 @@ class Exchange:
             raise await self._status_error(response)
         self._next = _bytes_of(response).__anext__
 
-    async def read(self) -> bytes | None:
+    async def read(self, events: int = 0) -> bytes | None:
         """The next bytes; None at the end of the body, and after `aclose`.
+
+        Args:
+            events: how many events there were in the bytes so far, for the clocks.
 
         Raises:
             APITimeoutError: a clock ran out.
@@ -139,10 +143,14 @@ class Exchange:
         """
         if self._next is None:
             return None
-        clocks, now = self._clocks, self._waits.now
-        clocks.wait_begins(now())
+        clocks, waits = self._clocks, self._waits
+        if events != self._events:
+            self._events = events
+            if clocks.event_came():
+                waits.moved()
+        clocks.waiting_since = waits.now()
         try:
-            data = await self._waits.wait(self._next())
+            data = await waits.wait(self._next())
         except StopAsyncIteration:
             return None
         except Interrupted:
@@ -150,13 +158,8 @@ class Exchange:
             return None
         except httpx.HTTPError as exc:
             raise self._failed(exc) from exc
-        clocks.bytes_came(now())
+        clocks.bytes_came(waits.now())
         return None if self.closed else data
-
-    def event_came(self) -> None:
-        """Tells the clocks that the bytes held an event."""
-        if self._clocks.event_came():
-            self._waits.moved()
 
     async def drain(self) -> None:
         """Reads what is behind the end of the answer, for a moment: usually nothing but the end of the body."""
