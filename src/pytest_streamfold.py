@@ -49,11 +49,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """After a test that passed: its scripts must have been played to their end, and its faults have had a chance."""
     yield
     if (scripts := item.stash.get(_scripted, None)) is not None:
-        scripts.assert_done()
+        try:
+            scripts.assert_done()
+        except AssertionError as problem:
+            pytest.fail(str(problem), pytrace=False)
     if item.get_closest_marker("streamfold_faults") is not None:
         played = item.stash.get(_replay, None)
         if played is None or not played.providers:
-            pytest.fail("the faults of streamfold_faults happened to nothing: no provider was made with `replay`")
+            told = "the faults of streamfold_faults happened to nothing: no provider was made with `replay`"
+            pytest.fail(told, pytrace=False)
 
 
 @pytest.fixture

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 
 from .errors import ConfigError
-from .recording import Recording, ReplayTransport
+from .recording import Recording, RecordTransport, ReplayTransport, recording_client
 from .recording.replay import pause
 from .transport import make_client
 
-__all__ = ["NoConnection", "client_answered_by", "client_noted_by", "network_transport"]
+__all__ = ["NoConnection", "client_answered_by", "client_noted_by", "recording_transport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,9 @@ def client_noted_by(
     return _Client(_Noted(transport, note, misused))
 
 
-def network_transport(name: str) -> httpx.AsyncBaseTransport:
-    """The way to the network that a client of our own takes, as a transport: `name` is "httpx" or "aiohttp"."""
-    return _Through(make_client(name))
+def recording_transport(transport: str, folder: Path, *, name: str, adapter: str) -> RecordTransport:
+    """The way to the network that a client of our own takes ("httpx" or "aiohttp"), recorded. It is to be closed."""
+    return recording_client(make_client(transport), folder, name=name, adapter=adapter)[1]
 
 
 class _Client(httpx.AsyncClient):
@@ -96,19 +97,3 @@ class _Noted(httpx.AsyncBaseTransport):
             return await self._transport.handle_async_request(request)
         except ConfigError as exc:
             raise self._misused(str(exc)) from exc
-
-
-class _Through(httpx.AsyncBaseTransport):
-    """Another client as a transport: with its pool, and its proxies from the environment."""
-
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self._client = client
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        answer = await self._client.send(request, stream=True, follow_redirects=False)
-        return httpx.Response(
-            answer.status_code, headers=answer.headers, stream=answer.stream, extensions=answer.extensions
-        )
-
-    async def aclose(self) -> None:
-        await self._client.aclose()

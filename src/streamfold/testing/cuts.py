@@ -54,6 +54,7 @@ def assert_any_cut(
         AssertionError: two cuts do not fold to the same; the message says where to cut, and what differs.
         StreamError: the body folds to this error, and does so in every cut.
     """
+    __tracebackhide__ = True
     return _reply(_of_bytes(source, adapter, dialect, decoder).any_cut(splits, random_cuts))
 
 
@@ -81,6 +82,7 @@ def assert_any_text_cut(
         writer = writer_for("chat", "model", 1, str)
         return [event for _, event in write_events([Said("say", tuple(pieces))], writer)]
 
+    __tracebackhide__ = True
     make = _decoders("chat", dialect, decoder)
     return _reply(_Folding("the text", text, make, events).any_cut(splits, random_cuts))
 
@@ -103,6 +105,7 @@ def assert_recording(
         AssertionError: it folds to something else, or not in every cut to the same.
         ConfigError: there is no such recording, or its description expects nothing.
     """
+    __tracebackhide__ = True  # pytest shows the call of this function, and nothing below
     recording = read_source(source)
     if not recording.expect:
         raise ConfigError(f"{recording.name} says nothing of what it must fold to: write [expect] into its description")
@@ -148,6 +151,7 @@ def _decoders(
 
 
 def _reply(outcome: Outcome) -> Reply:
+    __tracebackhide__ = True
     if isinstance(outcome, StreamError):
         raise outcome
     return outcome
@@ -170,6 +174,7 @@ class _Folding:
 
     def fold(self, pieces: Sequence[bytes | str]) -> Outcome:
         """The reply or the error of these pieces. Raises AssertionError for a promise that is not kept."""
+        __tracebackhide__ = True
         decoder, chunks = self.make(), list[StreamChunk]()
         outcome: Outcome
         data = b""
@@ -187,6 +192,7 @@ class _Folding:
 
     def any_cut(self, splits: int, random_cuts: int) -> Outcome:
         """The outcome of the whole. Raises AssertionError if another cut has another."""
+        __tracebackhide__ = True
         whole = self.fold([self.content])
         known = facts(whole)
 

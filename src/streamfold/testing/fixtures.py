@@ -41,6 +41,7 @@ class ScriptedFixture:
 
     def assert_done(self) -> None:
         """Raises ScriptError if a turn of any of them was not asked for."""
+        __tracebackhide__ = True  # pytest shows the test, and nothing below
         problems = []
         for provider in self.providers:
             try:
@@ -84,6 +85,7 @@ class ReplayFixture:
     ) -> None:
         self.folders = list(folders) or [folder / "fixtures" for folder in _up_to(root, beside.parent)]
         self.providers: list[NotedProvider] = []
+        self._root = root
         self._faults = list(faults)
         self._record = record
         self._test = test
@@ -105,6 +107,7 @@ class ReplayFixture:
         Raises:
             ConfigError: there is no such recording; the message says where it was looked for, and how to record it.
         """
+        __tracebackhide__ = True
         missing = [name for name in names if self._folder_of(name) is None]
         if provider is not None and (self._record == "all" or (self._record == "once" and missing)):
             made: NotedProvider = self._recording(names, provider, overrides)
@@ -119,13 +122,14 @@ class ReplayFixture:
 
     def find(self, name: str, provider: Any = None) -> list[Recording]:
         """The recording of this name, and what followed it in the same conversation. Raises ConfigError."""
+        __tracebackhide__ = True
         folder = self._folder_of(name)
         if folder is not None:
             return load_source(folder / name)
         try:
             return [find_recording(name)]
         except ConfigError:
-            looked = ", ".join(map(str, self.folders))
+            looked = ", ".join(str(_inside(self._root, folder)) for folder in self.folders)
             how = "record it with" if provider is not None else 'name its provider (provider="kimi:kimi-k2.6"), and run'
             raise ConfigError(
                 f"there is no recording {name!r} in {looked}, nor does one come with streamfold: {how}"
@@ -156,3 +160,7 @@ def _up_to(root: Path, folder: Path) -> list[Path]:
     if not folder.is_relative_to(root):
         return [folder, root]
     return [folder, *[above for above in folder.parents if above.is_relative_to(root)]]
+
+
+def _inside(root: Path, folder: Path) -> Path:
+    return folder.relative_to(root) if folder.is_relative_to(root) else folder

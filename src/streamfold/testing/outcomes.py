@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, TypeAlias
 
 from ..errors import StreamError, UpstreamError
+from ..recording.expected import in_words
 from ..types import Reply, StreamChunk, ToolCall, Usage
 
 __all__ = ["Outcome", "broken_promises", "differences", "expected_differences", "facts"]
@@ -14,7 +15,6 @@ __all__ = ["Outcome", "broken_promises", "differences", "expected_differences", 
 Outcome: TypeAlias = Reply | StreamError
 
 _ABOUT = 40  # characters round the first difference of two long texts
-_COUNTS = ("input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens")
 _ABSENT = "(absent)"
 
 
@@ -67,44 +67,20 @@ def differences(one: Outcome, other: Outcome, names: tuple[str, str]) -> list[st
 
 def expected_differences(expect: Mapping[str, Any], outcome: Outcome) -> list[str]:
     """Where an outcome is not what the `[expect]` of a recording says. What is not named there must not be there."""
-    found = _as_expected(outcome)
-    if "message" not in expect:  # ours may be reworded, so that it is compared where one is written
-        found.pop("message", None)
-    wanted = dict(expect)
-    calls = [dict(call) for call in wanted.pop("calls", [])]
-    for want, call in zip(calls, found.get("calls", []), strict=False):
+    found = in_words(outcome)
+    found.pop("message", None)  # ours may be reworded, so that it is compared where one is written
+    if "message" in expect and isinstance(outcome, StreamError):
+        found["message"] = outcome.message
+    for want, call, made in zip(expect.get("calls", []), found.get("calls", []), _calls(outcome), strict=False):
         if isinstance(want["arguments"], Mapping):  # what the text means, instead of the text
-            call["arguments"] = call["parsed"]
+            call["arguments"] = made.arguments
         if "id" not in want:
             del call["id"]
-    for call in found.get("calls", []):
-        del call["parsed"]
-    if calls:
-        wanted["calls"] = calls
-    return _differences(_plain(wanted), _plain(found), ("expected", "found"))
+    return _differences(_plain(expect), _plain(found), ("expected", "found"))
 
 
-def _as_expected(outcome: Outcome) -> dict[str, Any]:
-    """An outcome in the words of `[expect]`, without what says nothing."""
-    said = outcome if isinstance(outcome, Reply) else outcome.partial or Reply()
-    found: dict[str, Any] = {"text": said.text, "reasoning": said.reasoning, "refusal": said.refusal}
-    found["calls"] = [
-        {"id": call.id, "name": call.name, "arguments": call.raw_arguments, "parsed": call.arguments}
-        for call in said.tool_calls
-    ]
-    if isinstance(outcome, StreamError):
-        found.update(error=type(outcome).__name__, message=outcome.message)
-    else:
-        found.update(finish_reason=outcome.finish_reason, raw_finish_reason=outcome.raw_finish_reason)
-        found["usage"] = _counts(outcome.usage)
-        found["warnings"] = [warning.code for warning in outcome.warnings]
-    return {name: value for name, value in found.items() if value not in (None, "", [])}
-
-
-def _counts(usage: Usage | None) -> dict[str, int] | None:
-    if usage is None:
-        return None
-    return {name: value for name in _COUNTS if (value := getattr(usage, name)) is not None}
+def _calls(outcome: Outcome) -> list[ToolCall]:
+    return outcome.tool_calls if isinstance(outcome, Reply) else []
 
 
 def _flat(outcome: Outcome) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from secrets import token_hex
 from typing import Any
 
 from ..config import effective_profile
-from ..inprocess import network_transport
-from ..recording import Recording, RecordTransport, load_source
+from ..inprocess import recording_transport
+from ..recording import Recording, load_source
 from .noted import NotedProvider
 
 __all__ = ["RecordProvider"]
@@ -33,8 +33,8 @@ class RecordProvider(NotedProvider):
         self._folder = folder
         self._name = name
         self._draft = folder / f".recording-{token_hex(8)}"  # made when there is something to be written
-        network = network_transport(profile.transport)
-        super().__init__(profile, RecordTransport(network, self._draft, name=name, adapter=profile.adapter))
+        transport = recording_transport(profile.transport, self._draft, name=name, adapter=profile.adapter)
+        super().__init__(profile, transport)
 
     def keep(self) -> str | None:
         """Puts the recordings in the place of older ones. Returns why not, where there is something wrong with them."""
