@@ -19,6 +19,7 @@ from .decoder import StreamDecoder
 from .errors import APIError, ConfigError, StreamfoldError
 from .functions import as_tools
 from .history import HistoryRules, check_history
+from .hooks import LOG, Asked, Hooks
 from .messages import Messages
 from .needs import describe_missing, missing
 from .profiles import Profile, laid_over, read_profile
@@ -39,8 +40,11 @@ class Provider:
     in is used and never closed.
     """
 
-    def __init__(self, profile: Profile, *, http_client: httpx.AsyncClient | None = None) -> None:
+    def __init__(
+        self, profile: Profile, *, http_client: httpx.AsyncClient | None = None, hooks: Iterable[Hooks] = ()
+    ) -> None:
         self.profile = profile
+        self.hooks = tuple(hooks)
         self._adapter = profile.make_adapter()
         self._client = http_client
         self._owns_client = http_client is None
@@ -53,6 +57,7 @@ class Provider:
         *,
         config: str | os.PathLike[str] | None = None,
         http_client: httpx.AsyncClient | None = None,
+        hooks: Iterable[Hooks] = (),
         **overrides: Any,
     ) -> Self:
         """A provider by its name (`"main"`, `"main:other-model"`), from a mapping, or the default one.
@@ -68,6 +73,8 @@ class Provider:
         Args:
             config: the file to read; else the one that `STREAMFOLD_CONFIG` names, that is in the working directory, or
                 in the user's directory.
+            http_client: the client to send with; it stays the caller's.
+            hooks: who is told how the answers of this provider go, its fallbacks' included.
 
         Raises:
             ConfigError: something in it is unknown or does not fit; the message says what is allowed.
@@ -75,15 +82,16 @@ class Provider:
         from .config import effective_profile  # its models take as long to make as all the rest of this import
 
         profile = effective_profile(spec, overrides, config)
-        provider = cls(profile, http_client=http_client)
+        hooks = tuple(hooks)
+        provider = cls(profile, http_client=http_client, hooks=hooks)
         if not profile.fallback:
             return provider
         from .fallback import Fallback
 
         others = [
-            Provider(read_profile(name), http_client=http_client)  # no file is read for a mapping
+            Provider(read_profile(name), http_client=http_client, hooks=hooks)  # no file is read for a mapping
             if isinstance(spec, Mapping)
-            else Provider.from_config(name, config=config, http_client=http_client)
+            else Provider.from_config(name, config=config, http_client=http_client, hooks=hooks)
             for name in profile.fallback
         ]
         return Fallback(provider, *others)  # type: ignore[return-value] # a Provider too
@@ -166,6 +174,7 @@ class Provider:
             raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
         asked = Request.read(chosen, messages, tools, tool_choice, options)
         asked, found = self._checked(asked, repair=repair)
+        told = Asked(self.name, self.profile.adapter, shown_url(self.profile.base_url) + self._adapter.path, asked)
 
         def plan(changed: Sequence[ProtocolWarning] = ()) -> Plan:
             adapter = self._adapter
@@ -176,6 +185,8 @@ class Provider:
                 client=partial(self._client_for, asked),
                 decoder=lambda: self._decoder(adapter, request),
                 max_retries=self.profile.max_retries,
+                asked=told,
+                hooks=(LOG, *self.hooks),
                 changes=[*found, *changes, *changed],
                 secrets=self.profile.secrets(),
                 origin=request.origin,
