@@ -186,6 +186,16 @@ async def test_a_wire_that_nobody_knows(tmp_path: Path) -> None:
     assert (recording.body, recording.adapter, recording.complete, recording.expect) == (b"anything", "none", True, {})
 
 
+@pytest.mark.anyio
+async def test_an_empty_answer(tmp_path: Path) -> None:
+    """An answer without a body is one too, and is replayed at any speed."""
+    assert await post(RecordTransport(Scripted(status=204), tmp_path, name="x")) == b""
+    recording = Recording.load(tmp_path / "x")
+    assert (recording.status, recording.body, recording.cuts) == (204, b"", ())
+    assert recording.expect == {"error": "EmptyResponseError"}
+    assert await post(ReplayTransport(recording, speed="recorded")) == b""
+
+
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
@@ -235,9 +245,10 @@ async def test_where_nothing_can_be_written(tmp_path: Path) -> None:
 
 KEY = "sk-canary-0123456789abcdefghij"
 COOKIE = "cookie-canary-1"
+ANSWERED = "cookie-canary-2"
 GIVEN = 'given/"canary"/ü'
 LOOKS_LIKE = "ghp_canary0123456789abcdefghij"
-CANARIES = [KEY, COOKIE, GIVEN, json.dumps(GIVEN)[1:-1], LOOKS_LIKE, "canary-in-mcp-1", "canary-in-url-1"]
+CANARIES = [KEY, COOKIE, ANSWERED, GIVEN, json.dumps(GIVEN)[1:-1], LOOKS_LIKE, "canary-in-mcp-1", "canary-in-url-1"]
 REQUEST = {
     "model": "m",
     "messages": [{"role": "user", "content": f"my keys are {KEY} and {GIVEN} and {LOOKS_LIKE}"}],
@@ -266,9 +277,14 @@ async def test_no_canary_is_in_the_files(tmp_path: Path, cut: int) -> None:
     """However network and events cut it: not in the bytes, not in what they fold to, not in the description."""
     body = echo()
     made = [body[start : start + cut] for start in range(0, len(body), cut)]
-    headers = {"content-type": "text/event-stream", "set-cookie": COOKIE, "x-request-id": KEY, "server": LOOKS_LIKE}
-    transport = RecordTransport(Scripted(*made, headers=headers), tmp_path, name="x", secrets=[GIVEN, COOKIE, ""])
-    sent = {"authorization": f"Bearer {KEY}", "cookie": COOKIE}
+    headers = {
+        "content-type": "text/event-stream",
+        "set-cookie": f"s={ANSWERED}; Domain=example.com",
+        "x-request-id": KEY,
+        "server": LOOKS_LIKE,
+    }
+    transport = RecordTransport(Scripted(*made, headers=headers), tmp_path, name="x", secrets=[GIVEN, ""])
+    sent = {"authorization": f"Bearer {KEY}", "cookie": f"a=1; b={COOKIE}; c=2"}
     url = f"{URL}?api-key=canary-in-url-1&api-version=1"
     assert await post(transport, url, json=REQUEST, headers=sent) == body
     written = b"\n".join(files(tmp_path).values())
@@ -302,8 +318,9 @@ async def test_bytes_change_only_where_a_key_stood(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_placeholders_are_no_secrets(tmp_path: Path) -> None:
     """A local server's key that is a plain word is left in the texts that have the word; so is prose about keys."""
-    said = text("EMPTY is empty. Use bearer authentication, sk-learn or a task-based key: sk-... ")
-    await post(RecordTransport(Scripted(said), tmp_path, name="x"), headers={"authorization": "Bearer EMPTY"}, json={})
+    said = text("EMPTY is empty, 4096 tokens. Use bearer authentication, sk-learn or a task-based key: sk-... ")
+    headers = {"authorization": "Bearer EMPTY", "x-max-tokens": "4096", "x-token-budget": "4096"}
+    await post(RecordTransport(Scripted(said), tmp_path, name="x"), headers=headers, json={})
     assert Recording.load(tmp_path / "x").body == said
 
 

@@ -244,7 +244,7 @@ async def _chat(
 
 async def _serve(sources: list[Path], port: int, speed: str, cuts: str, match: Any, faults: list[str]) -> None:
     recordings = [recording for source in sources for recording in load_source(source)]
-    timed = all(recording.cuts for recording in recordings)
+    timed = all(recording.cuts or not recording.body for recording in recordings)
     pace = _speed("instant" if speed == "recorded" and not timed else speed)
     broken = [read_fault(text) for text in faults]
     serving = serve_recordings(recordings, port=port, speed=pace, cuts=cuts, match=match, faults=broken)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, AnyStr, NamedTuple
@@ -25,14 +25,32 @@ HIDDEN = "***"
 _SHORTEST = 4  # a shorter text stands in too many others
 _WORD = 8  # a "key" that is a plain word is a placeholder unless it has as many letters
 
-# OpenAI's and its relatives' keys, bearer tokens, JSON web tokens, and the keys of clouds and code hosts.
-_PATTERN = (
-    r"(?:\b|(?<=\\[nrt]))"  # also behind a line end that is written as one
-    r"(?:(?:sk|pk|rk|gsk|xai|nvapi|pplx|hf|tvly|gh[opsur]|github_pat|glpat|xox[abprs])[-_](?=[\w-]*\d)[\w-]{16,}"
-    r"|(?i:bearer\s+)(?P<key>(?=[\w.~+/=-]*\d)[\w.~+/=-]{12,})"
-    r"|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]+)?|AKIA[0-9A-Z]{16}\b|AIza[\w-]{30,})"
-)
-_SECRET_HEADER = re.compile("auth|key|token|secret|cookie|session|password", re.IGNORECASE)
+_STARTS = "sk pk rk gsk xai nvapi pplx hf tvly ghp gho ghu ghs ghr github_pat glpat xoxa xoxb xoxp xoxr xoxs"
+
+
+def _looks() -> Iterator[tuple[str, str]]:
+    """What keys look like: how they begin, and a pattern of it.
+
+    The keys of OpenAI and its relatives and of code hosts, bearer tokens, JSON web tokens, and the keys of clouds. A
+    pattern begins with its letters and looks back from there, and looks no further than keys are long: other ways of
+    writing them take a hundred times as long.
+    """
+    for start in [start + end for start in _STARTS.split() for end in "-_"]:
+        yield start, _beginning(start) + r"(?=[\w-]{0,200}\d)[\w-]{16,}"
+    for start in ("earer ", "EARER "):
+        yield start, start + r"[ ]{0,8}(?P<key>(?=[\w.~+/=-]{0,200}\d)[\w.~+/=-]{12,})"
+    yield "eyJ", _beginning("eyJ") + r"[\w-]{8,2000}\.[\w-]{8,}(?:\.[\w-]+)?"
+    yield "AKIA", _beginning("AKIA") + r"[0-9A-Z]{16}\b"
+    yield "AIza", _beginning("AIza") + r"[\w-]{30,}"
+
+
+def _beginning(start: str) -> str:
+    """Not in the middle of a word, but behind a line end that is written as one."""
+    return rf"{start}(?:(?<![A-Za-z0-9_]{start})|(?<=\\[nrt]{start}))"
+
+
+_LOOKS = dict(_looks())
+_SECRET_HEADER = re.compile("auth|key|token(?!s)|secret|session|password", re.IGNORECASE)
 _SECRET_MEMBER = re.compile(
     r"(?:proxy)?authorization|(?:x|access|private|secret)?(?:api)?key|(?:auth|access|refresh|bearer|id)token"
     r"|(?:client)?secret|password|(?:set)?cookie",
@@ -42,7 +60,7 @@ _PLAIN_KEY = re.compile("key", re.IGNORECASE)  # as often the key of a dictionar
 _BLOCK_END = re.compile(rb"(?:(?>\r\n|\n|\r)){2,}")
 _PAYLOAD = re.compile(rb"(?<![^\r\n])data:[ ]?([^\r\n]*)")
 _TELLING = ("type", "item_id", "output_index", "content_index", "index")  # which part of an answer an event is about
-_JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_JSON_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 class _Splice(NamedTuple):
@@ -64,9 +82,12 @@ class Cleaner:
             raise ConfigError(f"a secret of less than {_SHORTEST} characters stands in too many other texts")
         spellings = {spelling for secret in known for spelling in _spellings(secret)}
         longest_first = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
-        self._in_text = _compiled([re.escape(spelling) for spelling in longest_first], "|", f"(?a:{_PATTERN})")
-        encoded = [re.escape(spelling.encode("utf-8", "replace")) for spelling in longest_first]
-        self._in_bytes = _compiled(encoded, b"|", _PATTERN.encode())
+        self._in_text = {look: re.compile(pattern, re.ASCII) for look, pattern in _LOOKS.items()}
+        self._in_bytes = {look.encode(): re.compile(pattern.encode()) for look, pattern in _LOOKS.items()}
+        if longest_first:
+            self._in_text[""] = re.compile("|".join(map(re.escape, longest_first)))
+            encoded = [re.escape(spelling.encode("utf-8", "replace")) for spelling in longest_first]
+            self._in_bytes[b""] = re.compile(b"|".join(encoded))
 
     def text(self, text: str) -> str:
         """The text with `***` for each secret."""
@@ -116,10 +137,13 @@ class Cleaner:
 
 
 def secrets_in_headers(headers: Iterable[tuple[str, str]]) -> list[str]:
-    """The values that are secret, and without the scheme in front of them."""
+    """The values that are secret, also without the scheme in front of them, and those of cookies."""
     found = []
     for name, value in headers:
-        if _SECRET_HEADER.search(name):
+        if name.lower() in ("cookie", "set-cookie"):
+            parts = value.split(";")[: 1 if name.lower() == "set-cookie" else None]  # what follows is where it holds
+            found += [part.partition("=")[2].strip() for part in parts]
+        elif _SECRET_HEADER.search(name):
             found += [value, *value.split()[-1:]]
     return [value for value in found if _is_telling(value)]
 
@@ -153,8 +177,8 @@ def _is_secret(name: str, value: Any) -> bool:
 
 
 def _is_telling(secret: str) -> bool:
-    """Not a placeholder such as `EMPTY` or `ollama`, which would be taken out of every text that has the word."""
-    return len(secret) >= _SHORTEST and not (secret.isalpha() and len(secret) <= _WORD)
+    """Not a placeholder such as `EMPTY`, or a number, which would be taken out of every text that has the word."""
+    return len(secret) >= _SHORTEST and not (len(secret) <= _WORD and (secret.isalpha() or secret.isdigit()))
 
 
 def _spellings(secret: str) -> Iterator[str]:
@@ -167,16 +191,12 @@ def _spellings(secret: str) -> Iterator[str]:
         yield in_json.replace("/", "\\/")
 
 
-def _compiled(known: list[AnyStr], bar: AnyStr, pattern: AnyStr) -> list[re.Pattern[AnyStr]]:
-    patterns = [pattern, bar.join(known)] if known else [pattern]
-    return [re.compile(each) for each in patterns]
-
-
-def _spans(patterns: Iterable[re.Pattern[AnyStr]], text: AnyStr) -> list[tuple[int, int]]:
+def _spans(patterns: Mapping[AnyStr, re.Pattern[AnyStr]], text: AnyStr) -> list[tuple[int, int]]:
     """Where secrets stand, in order; those that overlap are one."""
     found = sorted(
         match.span("key" if match.re.groupindex and match["key"] else 0)
-        for pattern in patterns
+        for start, pattern in patterns.items()
+        if start in text
         for match in pattern.finditer(text)
     )
     joined: list[tuple[int, int]] = []

@@ -238,7 +238,7 @@ def paced(recording: Recording, cuts: str = "recorded", speed: Speed = "instant"
     if speed == "instant":
         return [(0.0, piece) for piece in made]
     if speed == "recorded":
-        if not recording.cuts:
+        if recording.body and not recording.cuts:
             raise ConfigError(f"{recording.name} was not timed: give the speed as a number of pieces per second")
         ends = list(accumulate(cut.size for cut in recording.cuts))
         times = list(accumulate(cut.delay for cut in recording.cuts))

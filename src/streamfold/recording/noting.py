@@ -11,7 +11,7 @@ import httpx
 
 from ..adapters import find_adapter
 from ..decoder import StreamDecoder
-from .cleaning import Cleaner
+from .cleaning import Cleaner, secrets_in_headers
 from .expected import expected
 from .files import Cut, Recording
 from .requests import Request
@@ -58,7 +58,8 @@ def own_name(request: Request) -> str:
 def recorded(noted: Noted, secrets: Sequence[str], adapter: str | None) -> Recording:
     """The recording of an exchange, for `adapter` where the path is that one's."""
     request = noted.request
-    cleaner = Cleaner([*secrets, *request.secrets()])
+    cookies = [("set-cookie", value) for value in noted.headers.get_list("set-cookie")]
+    cleaner = Cleaner([*secrets, *request.secrets(), *secrets_in_headers(cookies)])
     pieces, encoding, problem = _decoded(noted)
     body, cuts = cleaner.body(b"".join(piece for _, piece in pieces), _cuts(pieces))
     sent = request.sent(cleaner)
