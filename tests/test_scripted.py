@@ -20,6 +20,7 @@ from streamfold import (
     ConfigError,
     EmptyResponseError,
     Fallback,
+    Hooks,
     IncompleteStreamError,
     NamedTool,
     NotFoundError,
@@ -321,6 +322,14 @@ async def test_providers_that_stand_in_for_each_other() -> None:
     first, second = ScriptedProvider(fail(503)), ScriptedProvider("From the second.")
     reply = await Fallback(first, second).chat("Hi")
     assert (reply.text, len(first.requests), len(second.requests)) == ("From the second.", 1, 1)
+
+
+async def test_hooks_are_called() -> None:
+    """Who watches providers watches this one too."""
+    seen: list[str] = []
+    hooks = Hooks(on_request=lambda asked: seen.append(asked.model), on_finish=lambda _, reply: seen.append(reply.text))
+    await ScriptedProvider("Hi.", hooks=[hooks]).chat("Hello")
+    assert seen == ["scripted", "Hi."]
 
 
 async def test_an_application_that_makes_its_provider_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Self
 
 from ..errors import ConfigError
+from ..hooks import Hooks
 from ..inprocess import client_noted_by
 from ..profiles import Profile
 from ..provider import Provider
@@ -31,8 +32,8 @@ class NotedProvider(Provider):
         requests: those that came.
     """
 
-    def __init__(self, profile: Profile, transport: Any = None) -> None:
-        super().__init__(profile)
+    def __init__(self, profile: Profile, transport: Any = None, *, hooks: Iterable[Hooks] = ()) -> None:
+        super().__init__(profile, hooks=hooks)
         self._transport = transport
         self.requests: list[SentRequest] = []
 

@@ -29,12 +29,13 @@ class RecordProvider(NotedProvider):
     def __init__(
         self, folder: Path, name: str, provider: str | Mapping[str, Any], overrides: Mapping[str, Any]
     ) -> None:
-        profile = effective_profile(provider, {"max_retries": 0, **overrides})  # or a failed attempt would be a turn
+        keys = {name: value for name, value in overrides.items() if name != "hooks"}
+        profile = effective_profile(provider, {"max_retries": 0, **keys})  # or a failed attempt would be a turn
         self._folder = folder
         self._name = name
         self._draft = folder / f".recording-{token_hex(8)}"  # made when there is something to be written
         transport = recording_transport(profile.transport, self._draft, name=name, adapter=profile.adapter)
-        super().__init__(profile, transport)
+        super().__init__(profile, transport, hooks=overrides.get("hooks", ()))
 
     def keep(self) -> str | None:
         """Puts the recordings in the place of older ones. Returns why not, where there is something wrong with them."""

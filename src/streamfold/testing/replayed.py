@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..faults import Fault
+from ..hooks import Hooks
 from ..recording import Match, Recording, ReplayTransport, Speed, find_recording, load_source
 from .noted import NotedProvider
 from .standin import stand_in
@@ -28,8 +29,8 @@ class ReplayProvider(NotedProvider):
             hold, its key and address are not used. Else it is a plain one, with the adapter and the model that the
             first recording names.
         cuts, speed, faults, match: as for `ReplayTransport`.
-        overrides: as for `Provider.from_config`. Unless `max_retries` is among them, nothing is sent again, so that the
-            application sees each fault.
+        hooks, overrides: as for `Provider.from_config`. Unless `max_retries` is among them, nothing is sent again, so
+            that the application sees each fault.
 
     Attributes:
         requests: those that came. One that no recording is left for, or that is not the one that was recorded, is a
@@ -47,13 +48,14 @@ class ReplayProvider(NotedProvider):
         speed: Speed = "instant",
         faults: Iterable[Fault] = (),
         match: Match = "order",
+        hooks: Iterable[Hooks] = (),
         **overrides: Any,
     ) -> None:
         read = [recording for source in recordings for recording in _conversation(source)]
         transport = ReplayTransport(read, speed=speed, cuts=cuts, faults=faults, match=match)
         first = read[0]
         profile = stand_in(provider, overrides, name="replay", adapter=first.adapter, model=_model(first))
-        super().__init__(profile, transport)
+        super().__init__(profile, transport, hooks=hooks)
 
 
 def _conversation(source: Recording | str | os.PathLike[str]) -> list[Recording]:

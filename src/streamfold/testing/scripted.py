@@ -6,11 +6,12 @@ server, and adapter, decoder and fold read them. What is missing is the network.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 from ..errors import ConfigError
+from ..hooks import Hooks
 from ..inprocess import NoConnection, client_answered_by
 from ..recording import Cut, Recording
 from ..request import Request
@@ -41,8 +42,8 @@ class ScriptedProvider(NotedProvider):
         then: the turn for every request after them; None: such a request is an error.
         provider: the configuration to take the place of, as `Provider.from_config` takes it: its wire format, quirks
             and dialect hold, its key and address are not used. Else it is plain Chat Completions.
-        overrides: as for `Provider.from_config`. Unless `max_retries` is among them, nothing is sent again, so that a
-            failure in the script is the failure that the application sees; with retries, each takes a turn.
+        hooks, overrides: as for `Provider.from_config`. Unless `max_retries` is among them, nothing is sent again, so
+            that a failure in the script is what the application sees; with retries, each takes a turn.
 
     Attributes:
         requests: those that came.
@@ -56,9 +57,10 @@ class ScriptedProvider(NotedProvider):
         *turns: Turn,
         then: Turn | None = None,
         provider: str | Mapping[str, Any] | None = None,
+        hooks: Iterable[Hooks] = (),
         **overrides: Any,
     ) -> None:
-        super().__init__(stand_in(provider, overrides, name="scripted"))
+        super().__init__(stand_in(provider, overrides, name="scripted"), hooks=hooks)
         self._turns = [_checked_turn(turn, f"turn {number}") for number, turn in enumerate(turns, 1)]
         self._then = None if then is None else _checked_turn(then, "then")
         self._problems: list[str] = []
