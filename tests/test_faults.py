@@ -46,6 +46,9 @@ from streamfold.recording import FaultTransport, Recording, ReplayTransport
 from streamfold.replay_server import serve_replay
 from streamfold.sse import SSEDecoder
 
+# httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+
 EVENTS = [text("Hel"), text("lo"), fin("stop"), DONE]
 BODY = b"".join(EVENTS)
 HELLO = Recording("case/hello", BODY)

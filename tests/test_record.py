@@ -39,6 +39,9 @@ from streamfold.replay_server import serve_replay
 BODY = text("Hel") + text("lo") + fin("stop") + DONE
 HELLO = Recording("case/hello", BODY)
 URL = "https://provider.example/v1/chat/completions"
+# httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+
 TLS = httpx.create_ssl_context()
 OLD = Recording("old/x", b"data: old\n\n", origin="before", cuts=(Cut(4, 0.0), Cut(7, 1.0)), expect={"text": "old"})
 

@@ -104,6 +104,7 @@ class Exchange:
     async def pause(self, seconds: float) -> None:
         """Sleeps before the request is sent; `aclose` ends it."""
         if seconds and not self.closed:
+            self._clocks.pause()
             await self._interruptible(anyio.sleep(seconds))
 
     async def open(self) -> None:
@@ -116,6 +117,7 @@ class Exchange:
         if self.closed:
             return
         self._clocks.start(self._waits.now())
+        self._waits.moved()  # after a pause, in which they were further away
         request = self._client.build_request(
             "POST",
             self._request.url,

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from time import sleep
 from typing import Annotated, Any
 
 import anyio
@@ -17,21 +16,19 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ..config import read_config
-from ..decoder import StreamDecoder
 from ..errors import ConfigError
-from ..faults import read_fault
 from ..messages import system, user
 from ..profiles import catalogue
 from ..provider import Provider
-from ..recording import Recording, Speed, find_recording, load_source, paced, recording_client
+from ..recording import find_recording, recording_client
 from ..references import shown_url
-from ..replay_server import serve_replay as serve_recordings
+from ..replay_server import serve_replay
 from ..sources import key_state
 from ..transport import make_client
-from . import capabilities
+from . import capabilities, replays
 from . import config as config_commands
 from .errors import told_errors
-from .show import Json, Plain, Screen
+from .show import Screen, screen_for
 
 app = typer.Typer(
     help="The async door to language models: streamed text, whole tool calls, one interface for every provider.",
@@ -39,6 +36,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(config_commands.app, name="config")
+app.command()(replays.replay)
+app.command()(replays.serve_replay)
 
 AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON for each chunk.")]
 Provided = Annotated[
@@ -51,8 +50,6 @@ ToolFile = Annotated[
 ]
 Choice = Annotated[str, typer.Option(help="auto, none, required, or the name of a tool.")]
 BaseUrl = Annotated[str | None, typer.Option(help="Another address than the configured one, with its /v1.")]
-Pace = Annotated[str, typer.Option("--speed", help="instant, recorded, or a number of pieces per second.")]
-Cuts = Annotated[str, typer.Option(help="recorded, whole, events, bytes:N or random:SEED.")]
 
 _DEMO = (
     ("demo/reasoning_text", "Why must a streamed tool call wait until the stream has ended?"),
@@ -66,7 +63,7 @@ def demo(
     speed: Annotated[float, typer.Option(help="Events per second.")] = 25.0,
 ) -> None:
     """Streams two answers from files over real HTTP on loopback. Needs no key and no network."""
-    _run(_demo, _screen(as_json, everything=True), as_json, speed)
+    _run(_demo, screen_for(as_json, everything=True), as_json, speed)
 
 
 @app.command()
@@ -85,7 +82,7 @@ def chat(
 ) -> None:
     """Asks a model and streams its answer."""
     asked = _Question(_messages(system_prompt, prompt), tool_file, tool_choice)
-    _run(_chat, _screen(as_json), _provider(provider, config, base_url), asked, record_folder, None)
+    _run(_chat, screen_for(as_json), _provider(provider, config, base_url), asked, record_folder, None)
 
 
 @app.command()
@@ -105,47 +102,7 @@ def record(
 ) -> None:
     """Asks a model, streams its answer, and records it without secrets, in place of an older recording."""
     asked = _Question(_messages(system_prompt, prompt), tool_file, tool_choice)
-    _run(_chat, _screen(as_json), _provider(provider, config, base_url), asked, directory, name)
-
-
-@app.command()
-def replay(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A recorded answer: FILE.sse.")],
-    adapter: Annotated[str | None, typer.Option(help="The wire format; else what FILE.toml says, else chat.")] = None,
-    dialect: Annotated[str | None, typer.Option(help="How the model writes calls inside its text.")] = None,
-    speed: Pace = "instant",
-    cuts: Cuts = "recorded",
-    as_json: AsJson = False,
-) -> None:
-    """Folds a recorded answer and shows what comes out."""
-    screen = _screen(as_json)
-    with told_errors():
-        recording = Recording.load(file)
-        decoder = StreamDecoder(adapter or recording.adapter, dialect=dialect)
-        for delay, piece in paced(recording, cuts, _speed(speed)):
-            sleep(delay)
-            for chunk in decoder.feed(piece):
-                screen.chunk(chunk)
-        for chunk in decoder.close(interrupted="the recorded connection broke off" if recording.broken else None):
-            screen.chunk(chunk)
-        screen.end(decoder.reply)
-
-
-@app.command()
-def serve_replay(
-    sources: Annotated[
-        list[Path], typer.Argument(exists=True, help="Recordings and folders of recordings, in their order.")
-    ],
-    port: Annotated[int, typer.Option(help="Of 127.0.0.1; 0 takes a free one.", min=0, max=65535)] = 0,
-    speed: Pace = "recorded",
-    cuts: Cuts = "recorded",
-    match: Annotated[str, typer.Option(help="order, request, or any: which recording answers what.")] = "order",
-    fault: Annotated[
-        list[str] | None, typer.Option(help="What goes wrong, as in Python: 'status(429, times=2)'. Repeatable.")
-    ] = None,
-) -> None:
-    """Answers HTTP requests with recordings, until Ctrl-C."""
-    _run(_serve, sources, port, speed, cuts, match, fault or [])
+    _run(_chat, screen_for(as_json), _provider(provider, config, base_url), asked, directory, name)
 
 
 @app.command()
@@ -191,7 +148,7 @@ async def _demo(screen: Screen, as_json: bool, speed: float) -> None:
     console = Console()
     recordings = [find_recording(name) for name, _ in _DEMO]
     async with (
-        serve_recordings(recordings, speed=speed) as base_url,
+        serve_replay(recordings, speed=speed) as base_url,
         Provider.from_config({"name": "demo", "base_url": base_url}) as provider,
     ):
         for name, question in _DEMO:
@@ -242,27 +199,6 @@ async def _chat(
                 typer.echo(f"recorded: {path}.sse", err=True)
 
 
-async def _serve(sources: list[Path], port: int, speed: str, cuts: str, match: Any, faults: list[str]) -> None:
-    recordings = [recording for source in sources for recording in load_source(source)]
-    timed = all(recording.cuts or not recording.body for recording in recordings)
-    pace = _speed("instant" if speed == "recorded" and not timed else speed)
-    broken = [read_fault(text) for text in faults]
-    serving = serve_recordings(recordings, port=port, speed=pace, cuts=cuts, match=match, faults=broken)
-    try:
-        async with serving as base_url:
-            typer.echo(f"{base_url} answers with {', '.join(recording.name for recording in recordings)}")
-            await anyio.sleep_forever()
-    except OSError as exc:
-        raise ConfigError(f"port {port} can't be used: {exc.strerror or exc}") from exc
-
-
-def _speed(text: str) -> Speed:
-    try:
-        return text if text in ("instant", "recorded") else float(text)  # type: ignore[return-value]
-    except ValueError:
-        raise ConfigError(f"speed is instant, recorded or a number of pieces per second, not {text!r}") from None
-
-
 async def _show(
     provider: Provider, screen: Screen, messages: list[Any], tools: list[Any] | None, choice: Any, **options: Any
 ) -> None:
@@ -278,13 +214,6 @@ def _read_tools(path: Path) -> list[Any]:
     except ValueError as exc:
         raise ConfigError(f"{path}: not JSON: {exc}") from exc
     return tools if isinstance(tools, list) else [tools]
-
-
-def _screen(as_json: bool, *, everything: bool = False) -> Screen:
-    console = Console(highlight=False)
-    if as_json:
-        return Json(console)
-    return Plain(console, console if console.is_terminal or everything else Console(stderr=True, highlight=False))
 
 
 def _run(function: Callable[..., Awaitable[None]], *args: Any) -> None:

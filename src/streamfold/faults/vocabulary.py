@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from random import Random
-from typing import Any
 
 from ..errors import ConfigError
+from .checks import check_number, check_place, check_text
 from .steps import Edit, Filter, Insert, Late, Step
 
 __all__ = [
@@ -49,7 +49,7 @@ class Fault:
     times: int | None = None
 
     def __post_init__(self) -> None:
-        _check_number(self, "times", self.times, least=1)
+        check_number(self, "times", self.times, least=1)
 
     def filters(self) -> list[Filter]:
         """What changes the body of one answer."""
@@ -59,7 +59,7 @@ class Fault:
         # As it is written: without what was left out.
         said = [(part.name, getattr(self, part.name), part.default) for part in fields(self)]
         shown = ", ".join(f"{name}={value!r}" for name, value, default in said if value != default)
-        return f"{_name(self)}({shown})"
+        return f"{type(self).__name__}({shown})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -69,7 +69,7 @@ class _Placed(Fault):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        _check_place(self, self.after_bytes, self.after_events)
+        check_place(self, self.after_bytes, self.after_events)
 
     def _insert(self, *steps: Step) -> list[Filter]:
         return [Insert(steps, after_bytes=self.after_bytes, after_events=self.after_events)]
@@ -92,7 +92,7 @@ class cut_after(Fault):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        _check_place(self, self.bytes, self.events)
+        check_place(self, self.bytes, self.events)
         if self.bytes is None and self.events is None:
             raise ConfigError("cut_after: give bytes= or events=")
 
@@ -134,7 +134,7 @@ class stall(_Placed):
 
     def __post_init__(self) -> None:
         _Placed.__post_init__(self)
-        _check_number(self, "seconds", self.seconds, endless=True)
+        check_number(self, "seconds", self.seconds, endless=True)
 
     def filters(self) -> list[Filter]:
         return self._insert(Step(self.seconds))
@@ -153,8 +153,8 @@ class slow(Fault):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        _check_number(self, "seconds", self.seconds)
-        _check_number(self, "head", self.head)
+        check_number(self, "seconds", self.seconds)
+        check_number(self, "head", self.head)
 
     def filters(self) -> list[Filter]:
         return [Late(self.seconds)]
@@ -174,9 +174,9 @@ class keepalive(_Placed):
 
     def __post_init__(self) -> None:
         _Placed.__post_init__(self)
-        _check_number(self, "comments", self.comments, least=1)
-        _check_number(self, "seconds", self.seconds)
-        _check_text(self, "comment", self.comment, "one line of text", [str])
+        check_number(self, "comments", self.comments, least=1)
+        check_number(self, "seconds", self.seconds)
+        check_text(self, "comment", self.comment, "one line of text", [str])
         if "\n" in self.comment or "\r" in self.comment:
             raise ConfigError(f"keepalive: comment is one line of text, not {self.comment!r}")
 
@@ -199,7 +199,7 @@ class garbage(_Placed):
 
     def __post_init__(self) -> None:
         _Placed.__post_init__(self)
-        _check_text(self, "data", self.data or None, "a text or bytes, and not empty", [str, bytes])
+        check_text(self, "data", self.data or None, "a text or bytes, and not empty", [str, bytes])
 
     def filters(self) -> list[Filter]:
         return self._insert(Step(0.0, self.data.encode() if isinstance(self.data, str) else self.data))
@@ -213,9 +213,9 @@ class _Edited(Fault):
         Fault.__post_init__(self)
         numbers = (self.events,) if isinstance(self.events, int) else self.events
         if not numbers:
-            raise ConfigError(f"{_name(self)}: give the numbers of the events, from 1")
+            raise ConfigError(f"{type(self).__name__}: give the numbers of the events, from 1")
         for number in numbers:
-            _check_number(self, "events", number, least=1)
+            check_number(self, "events", number, least=1)
         object.__setattr__(self, "events", tuple(numbers))
 
     def _edit(self, edit: Callable[[int, bytes], bytes]) -> list[Filter]:
@@ -246,7 +246,7 @@ class duplicate(_Edited):
 
     def __post_init__(self) -> None:
         _Edited.__post_init__(self)
-        _check_number(self, "copies", self.copies, least=1)
+        check_number(self, "copies", self.copies, least=1)
 
     def filters(self) -> list[Filter]:
         return self._edit(lambda number, event: _ended(event) * (1 + self.copies))
@@ -308,11 +308,11 @@ class status(Fault):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        _check_number(self, "code", self.code, least=200, most=599)
-        _check_number(self, "retry_after", self.retry_after)
+        check_number(self, "code", self.code, least=200, most=599)
+        check_number(self, "retry_after", self.retry_after)
         for key in ("message", "body", "content_type"):
             if key != "body" or self.body is not None:
-                _check_text(self, key, getattr(self, key), "a text", [str])
+                check_text(self, key, getattr(self, key), "a text", [str])
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -325,41 +325,6 @@ class status(Fault):
         """The body of the answer."""
         error = {"error": {"message": self.message, "type": None, "code": None}}
         return (json.dumps(error) if self.body is None else self.body).encode()
-
-
-# --- Arguments -------------------------------------------------------------------------------------------------------
-
-
-def _check_place(fault: Fault, after_bytes: int | None, after_events: int | None) -> None:
-    _check_number(fault, "bytes", after_bytes, least=0)
-    _check_number(fault, "events", after_events, least=0)
-    if after_bytes is not None and after_events is not None:
-        raise ConfigError(f"{_name(fault)}: a place is after so many bytes or after so many events, not both")
-
-
-def _check_number(
-    fault: Fault, key: str, value: Any, *, least: int | None = None, most: int | None = None, endless: bool = False
-) -> None:
-    """Raises ConfigError for what is no number of this kind: whole from `least`, or else seconds. None is left out."""
-    if value is None:
-        return
-    if least is not None:
-        wanted = f"a whole number from {least}" + (f" to {most}" if most else "")
-        fits = type(value) is int and least <= value and (most is None or value <= most)
-    else:
-        wanted = "a number of seconds"
-        fits = type(value) in (int, float) and value >= 0 and (endless or value < math.inf)
-    if not fits:
-        raise ConfigError(f"{_name(fault)}: {key} is {wanted}, not {value!r}")
-
-
-def _check_text(fault: Fault, key: str, value: Any, wanted: str, kinds: list[type]) -> None:
-    if type(value) not in kinds:
-        raise ConfigError(f"{_name(fault)}: {key} is {wanted}, not {value!r}")
-
-
-def _name(fault: Fault) -> str:
-    return type(fault).__name__
 
 
 def _ended(event: bytes) -> bytes:

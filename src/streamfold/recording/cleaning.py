@@ -11,13 +11,13 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, AnyStr, NamedTuple
 from urllib.parse import quote
 
 from ..errors import ConfigError
 from .files import Cut
+from .texts import Leaf, documents, leaves
 
 __all__ = ["HIDDEN", "Cleaner", "secrets_in_headers", "secrets_in_json"]
 
@@ -57,10 +57,6 @@ _SECRET_MEMBER = re.compile(
     re.IGNORECASE,
 )
 _PLAIN_KEY = re.compile("key", re.IGNORECASE)  # as often the key of a dictionary
-_BLOCK_END = re.compile(rb"(?:(?>\r\n|\n|\r)){2,}")
-_PAYLOAD = re.compile(rb"(?<![^\r\n])data:[ ]?([^\r\n]*)")
-_TELLING = ("type", "item_id", "output_index", "content_index", "index")  # which part of an answer an event is about
-_JSON_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 class _Splice(NamedTuple):
@@ -117,15 +113,15 @@ class Cleaner:
 
     def _in_events(self, body: bytes) -> list[_Splice]:
         """What is to be changed for the secrets that stand in several events, or are written with escapes."""
-        lanes: dict[Any, list[_Leaf]] = {}
-        for document in _documents(body):
-            for leaf in _leaves(document):
+        lanes: dict[Any, list[Leaf]] = {}
+        for document in documents(body):
+            for leaf in leaves(document):
                 lanes.setdefault(leaf.lane, []).append(leaf)
         changed: list[_Splice] = []
-        for leaves in lanes.values():
-            starts = list(accumulate((len(leaf.text) for leaf in leaves), initial=0))
-            spans = _spans(self._in_text, "".join(leaf.text for leaf in leaves))
-            for leaf, start in zip(leaves, starts, strict=False):
+        for lane in lanes.values():
+            starts = list(accumulate((len(leaf.text) for leaf in lane), initial=0))
+            spans = _spans(self._in_text, "".join(leaf.text for leaf in lane))
+            for leaf, start in zip(lane, starts, strict=False):
                 text = leaf.text
                 for first, last in reversed(spans):
                     if first < start + len(leaf.text) and last > start:
@@ -234,81 +230,3 @@ def _spliced(body: bytes, cuts: Sequence[Cut], splices: Sequence[_Splice]) -> tu
             moved.append(Cut(place(end) - before, waited))
             before, waited = place(end), 0.0
     return b"".join([*out, body[at:]]), tuple(moved)
-
-
-# --- The texts of a body ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Leaf:
-    """A string in a JSON document: which texts it is a further piece of, what it says, and where it stands."""
-
-    lane: tuple[Any, ...]
-    text: str
-    start: int
-    end: int
-
-
-class _Document(NamedTuple):
-    value: Any
-    lines: list[tuple[int, bytes]]
-
-
-class _Members(list[tuple[str, Any]]):
-    """A JSON object as it is written, in its order."""
-
-    def named(self, names: Iterable[str]) -> tuple[Any, ...]:
-        return tuple(value for key, value in self if key in names and isinstance(value, str | int))
-
-
-def _documents(body: bytes) -> Iterator[_Document]:
-    """The JSON documents of a body: of its events, or the body itself."""
-    if (whole := _parsed(body)) is not None:
-        yield _Document(whole, [(0, body)])
-        return
-    start = 0
-    ends = [match.end() for match in _BLOCK_END.finditer(body)]
-    for end in [*ends, len(body)]:
-        lines = [(found.start(1), found[1]) for found in _PAYLOAD.finditer(body, start, end)]
-        if lines and (value := _parsed(b"\n".join(line for _, line in lines))) is not None:
-            yield _Document(value, lines)
-        start = end
-
-
-def _parsed(text: bytes) -> Any:
-    try:
-        return json.loads(text.decode("utf-8-sig"), object_pairs_hook=_Members)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _leaves(document: _Document) -> list[_Leaf]:
-    """The strings of a document. Events whose strings continue each other have the same lanes."""
-    tokens = [
-        (offset + found.start(), offset + found.end())
-        for offset, line in document.lines
-        for found in _JSON_STRING.finditer(line)
-    ]
-    top = document.value
-    which = (
-        top.named(("type", "item_id", "output_index", "content_index", "index")) if isinstance(top, _Members) else ()
-    )
-    strings = list(_strings(top, which))
-    if len(strings) != len(tokens):
-        return []
-    return [_Leaf(lane, text, *token) for (lane, text), token in zip(strings, tokens, strict=True) if lane is not None]
-
-
-def _strings(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...] | None, str]]:
-    """The strings as they stand in the text; names of members have no lane."""
-    match value:
-        case str():
-            yield path, value
-        case _Members():
-            for key, item in value:
-                yield None, key
-                yield from _strings(item, (*path, key))
-        case list():
-            for place, item in enumerate(value):
-                number = item.named(("index",)) if isinstance(item, _Members) else ()
-                yield from _strings(item, (*path, number or place))

@@ -55,7 +55,8 @@ def load_source(source: Source) -> list[Recording]:
     first = Recording.load(path)
     stem = first.name.rpartition("/")[2]
     series = _sorted(path.parent.glob("*.sse")) if first.conversation else []
-    names = re.compile(re.escape(re.sub(r"-\d+$", "", stem)) + r"-\d+")
+    starts = {stem, re.sub(r"-\d+$", "", stem)}  # the number may be part of the name, as in gpt-4
+    names = re.compile(f"({'|'.join(map(re.escape, starts))})-\\d+")
     after = [file for file in series if names.fullmatch(file.stem) and _key(file.stem) > _key(stem)]
     return [
         first,
