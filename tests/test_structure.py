@@ -29,6 +29,7 @@ FLOORS = {
     **dict.fromkeys(["transport", "clocks", "retries", "waiting", "recording", "replay_server"], 3),
     "partial": 1,
     "faults": 1,
+    "inspection": 1,
     **dict.fromkeys(["stream", "provider", "loop"], 4),
     **dict.fromkeys(["stream", "provider", "fallback", "loop"], 4),
     "cli": 5,

@@ -28,6 +28,7 @@ from ..transport import make_client
 from . import capabilities, replays
 from . import config as config_commands
 from .errors import told_errors
+from .inspect import diff, inspect
 from .show import Screen, screen_for
 
 app = typer.Typer(
@@ -38,6 +39,8 @@ app = typer.Typer(
 app.add_typer(config_commands.app, name="config")
 app.command()(replays.replay)
 app.command()(replays.serve_replay)
+app.command()(inspect)
+app.command()(diff)
 
 AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON for each chunk.")]
 Provided = Annotated[
