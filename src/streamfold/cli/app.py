@@ -30,6 +30,7 @@ from . import config as config_commands
 from .errors import told_errors
 from .inspect import diff, inspect
 from .show import Screen, screen_for
+from .swap import swap_check
 
 app = typer.Typer(
     help="The async door to language models: streamed text, whole tool calls, one interface for every provider.",
@@ -39,6 +40,7 @@ app = typer.Typer(
 app.add_typer(config_commands.app, name="config")
 app.command()(replays.replay)
 app.command()(replays.serve_replay)
+app.command()(swap_check)
 app.command()(inspect)
 app.command()(diff)
 
