@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx
@@ -22,6 +24,10 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 def _run(block: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("MOONSHOT_API_KEY", "sk-test")
+    if "from app import" in block:  # a test, and the application that it tests
+        application = ModuleType("app")
+        application.__dict__.update(_run(_block("async def respond("), monkeypatch))
+        monkeypatch.setitem(sys.modules, "app", application)
     namespace: dict[str, Any] = {"__name__": "readme"}
     exec(compile(block, "README.md", "exec"), namespace)
     return namespace

@@ -36,6 +36,8 @@ FLOORS = {
     "inspection": 1,
     **dict.fromkeys(["stream", "provider", "fallback", "loop"], 4),
     "cli": 5,
+    "inprocess": 3,
+    "testing": 5,
 }
 MODULES = sorted(
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")

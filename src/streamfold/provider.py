@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -186,7 +187,7 @@ class Provider:
             return Plan(
                 provider=self.name,
                 request=self._http_request(ready.body, extra_headers, timeouts),
-                client=self._http_client,
+                client=partial(self._client_for, asked),
                 decoder=lambda: self._decoder(adapter, ready.request),
                 max_retries=self.profile.max_retries,
                 asked=told,
@@ -279,6 +280,10 @@ class Provider:
             timeouts=laid_over(self.profile.timeouts, timeouts),
             limits=self.profile.limits,
         )
+
+    def _client_for(self, request: Request) -> httpx.AsyncClient:
+        """The client for the attempts of one request, which is as the caller made it."""
+        return self._http_client()
 
     def _http_client(self) -> httpx.AsyncClient:
         """The client that requests go through, made when it is first needed."""

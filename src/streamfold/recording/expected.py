@@ -9,7 +9,7 @@ from ..errors import StreamError, UpstreamError
 from ..types import Reply
 from .files import Recording
 
-__all__ = ["expected"]
+__all__ = ["expected", "in_words"]
 
 _COUNTED = ("input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens")
 
@@ -25,17 +25,24 @@ def expected(recording: Recording) -> dict[str, Any]:
         decoder.feed(recording.body)
         decoder.close(interrupted="the connection broke off" if recording.broken else None)
     except StreamError as error:
-        found: dict[str, Any] = {"error": type(error).__name__, **(_said(error.partial) if error.partial else {})}
-        if isinstance(error, UpstreamError):  # the server's own words; ours may be reworded
-            found["message"] = error.message
+        return in_words(error)
+    return in_words(decoder.reply)
+
+
+def in_words(outcome: Reply | StreamError) -> dict[str, Any]:
+    """What became of an answer, in the words of `[expect]`."""
+    if isinstance(outcome, StreamError):
+        said = _said(outcome.partial) if outcome.partial else {}
+        found: dict[str, Any] = {"error": type(outcome).__name__, **said}
+        if isinstance(outcome, UpstreamError):  # the server's own words; ours may be reworded
+            found["message"] = outcome.message
     else:
-        reply = decoder.reply
-        counts = {name: getattr(reply.usage, name) for name in _COUNTED} if reply.usage else {}
+        counts = {name: getattr(outcome.usage, name) for name in _COUNTED} if outcome.usage else {}
         found = {
-            **_said(reply),
-            "finish_reason": reply.finish_reason,
-            "raw_finish_reason": reply.raw_finish_reason,
-            "warnings": [warning.code for warning in reply.warnings],
+            **_said(outcome),
+            "finish_reason": outcome.finish_reason,
+            "raw_finish_reason": outcome.raw_finish_reason,
+            "warnings": [warning.code for warning in outcome.warnings],
             "usage": {name: count for name, count in counts.items() if count is not None},
         }
     return {key: value for key, value in found.items() if value not in (None, "", [], {})}
