@@ -17,7 +17,7 @@ class BareLoop:
     """One answer, read by the simplest means. `wire` is "chat" or "responses"."""
 
     def __init__(self, wire: str) -> None:
-        self._collect = self._chat if wire == "chat" else self._responses
+        self._read = self._chat if wire == "chat" else self._responses
         self._rest = b""
         self._text: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
@@ -29,7 +29,12 @@ class BareLoop:
             payload = event[event.index(b"data: ") + 6 :]
             if payload != b"[DONE]":
                 self.chunks += 1
-                self._collect(json.loads(payload))
+                self._read(json.loads(payload))
+
+    def collect(self, payload: dict[str, Any]) -> None:
+        """An event that somebody else has read."""
+        self.chunks += 1
+        self._read(payload)
 
     @property
     def text(self) -> str:
