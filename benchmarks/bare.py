@@ -36,6 +36,10 @@ class BareLoop:
         self.chunks += 1
         self._read(payload)
 
+    def last(self, count: int) -> list[str]:
+        """The last pieces of the text, at most as many as that."""
+        return self._text[-count:] if count else []
+
     @property
     def text(self) -> str:
         return "".join(self._text)

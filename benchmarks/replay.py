@@ -6,7 +6,7 @@ it is cut is in the path, `/PAYLOAD/DELIVERY/SIZE/v1/...`, and whatever is behin
     one     one event in each HTTP chunk, many of them in each TCP segment: a server that is ahead of its client
     bulk    HTTP chunks of 16 KiB: a proxy in between
     live    one event in each HTTP chunk and each TCP segment, then a pause: a model at work
-    paced   like live, 20 events per second, and each says when it was sent (see bench_concurrency.py)
+    paced-N as soon as N clients have asked: 20 events per second for each, which say when they were sent
 
     python benchmarks/replay.py
 
@@ -60,22 +60,25 @@ def stamped() -> bytes:
 
 
 class Pacer:
-    """Sends the events of all paced answers, each at its own moment, with one timer for all of them."""
+    """Sends the events of all paced answers, each at its own moment, with one timer for all of them.
+
+    Nothing is sent before all of the streams are there, and their events are spread evenly over the time between two.
+    """
 
     def __init__(self) -> None:
+        self._waiting: list[tuple[asyncio.Transport, int]] = []
         self._due: deque[tuple[float, asyncio.Transport, int]] = deque()
-        self._asleep = True
 
-    def add(self, transport: asyncio.Transport, events: int) -> None:
-        # All answers have the same pace, so that appending keeps the queue in order.
-        self._due.append((asyncio.get_running_loop().time() + PACE, transport, events))
-        if self._asleep:
-            self._wait()
-
-    def _wait(self) -> None:
-        self._asleep = not self._due
-        if self._due:
-            asyncio.get_running_loop().call_at(self._due[0][0], self._send)
+    def add(self, transport: asyncio.Transport, events: int, streams: int) -> None:
+        self._waiting.append((transport, events))
+        if len(self._waiting) == streams:
+            begin = asyncio.get_running_loop().time() + PACE
+            # All have the same pace, so that whoever was sent to goes to the end of the queue.
+            self._due.extend(
+                (begin + PACE * number / streams, *waiting) for number, waiting in enumerate(self._waiting)
+            )
+            self._waiting.clear()
+            self._send()
 
     def _send(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -89,7 +92,8 @@ class Pacer:
             else:
                 end = {"id": "chatcmpl-1", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
                 transport.write(http_chunk(f"data: {json.dumps(end)}\n\ndata: [DONE]\n\n".encode()) + LAST)
-        self._wait()
+        if self._due:
+            asyncio.get_running_loop().call_at(self._due[0][0], self._send)
 
 
 class Connection(asyncio.Protocol):
@@ -119,9 +123,9 @@ class Connection(asyncio.Protocol):
     def _answer(self, path: str) -> None:
         try:
             _, name, delivery, size, *_ = path.split("/")
-            if delivery == "paced":
-                self._transport.write(HEAD + http_chunk(b": paced\n\n"))
-                self._pacer.add(self._transport, int(size))
+            if delivery.startswith("paced-"):
+                self._transport.write(HEAD)
+                self._pacer.add(self._transport, int(size), int(delivery.removeprefix("paced-")))
                 return
             segments = rendered(name, delivery, int(size))
         except (KeyError, ValueError):
@@ -139,7 +143,17 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_at(due, self._next, segment, due)
 
 
+def allow_sockets() -> None:
+    """As many open files as the system lets us have: the usual limit is just below a thousand streams."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 async def main() -> None:
+    allow_sockets()
     loop = asyncio.get_running_loop()
     pacer = Pacer()
     server = await loop.create_server(lambda: Connection(pacer), "127.0.0.1", 0, backlog=4096)
