@@ -1,9 +1,9 @@
 """Many answers at once: how late a chunk is, what share of a core it takes, and what a stream holds in memory.
 
 Every stream gets 20 events per second, each of which says when it was sent; server and client share the clock. Late is
-from there to where the program has the chunk in its hands. The bare httpx loop does the same in the same run, each in a
-process of its own. The first second does not count. Where a core is not enough for all of the streams, chunks come later
-and later: then the lateness only says so, and the chunks per second are what there is to compare.
+from there to where the program has the chunk in hand. The bare httpx loop does the same in the same run, each in a
+process of its own. The first second does not count. Where a core is not enough for all of the streams, chunks come
+later and later: then the lateness only says so, and the chunks per second are what there is to compare.
 
     python benchmarks/bench_concurrency.py [STREAMS ...]
 """
@@ -28,7 +28,7 @@ from run import replay_server
 
 from streamfold import Provider
 
-SECONDS = 6  # of events in each stream
+SECONDS = 4  # of events in each stream
 PACE = 20  # events per second, see replay.py
 ROUNDS = 2
 

@@ -19,10 +19,10 @@ __all__ = ["PAYLOADS", "TOOLS", "Payload", "digest", "payload"]
 
 Calls = list[tuple[str, str, dict[str, Any]]]  # id, name, arguments
 
-_WORDS = (
+_TEXT = (
     "The weather in Paris is mild today , with a light wind from the west and some clouds over the river . "
     "Take a coat for the evening ; après - midi it may rain , and that is no reason to stay at home . "
-).split(" ")
+)
 _CALLS = 4
 _HEAD = {
     "id": "chatcmpl-C9vTq0bS3nX1yZkLw2dRf4uHe7oMa",
@@ -93,7 +93,7 @@ def payload(name: str, size: int) -> Payload:
 
 
 def _words(size: int) -> list[str]:
-    return [" " + word for word in islice(cycle(_WORDS), size)]
+    return [" " + word for word in islice(cycle(_TEXT.split(" ")), size)]
 
 
 def _arguments(number: int, size: int) -> tuple[list[str], dict[str, Any]]:

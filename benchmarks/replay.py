@@ -1,4 +1,4 @@
-"""A server that sends the payloads, in a process of its own, and as cheaply as Python can: the client is what is measured.
+"""A server that sends the payloads, in a process of its own and as cheaply as Python can: the client is measured.
 
 A response is rendered once and then written in one go, so that it costs hardly anything while a client is reading. How
 it is cut is in the path, `/PAYLOAD/DELIVERY/SIZE/v1/...`, and whatever is behind that is the client's business:

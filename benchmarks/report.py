@@ -1,4 +1,4 @@
-"""From the runs to the table: medians, spread, ratios to the bare loop of the same round, and the targets beside them."""
+"""From the runs to the table: medians, spread, ratios to the bare loop of the same round, and the targets."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ def best_peer(found: list[Line], name: str, delivery: str) -> Line | None:
 def table(found: dict[str, Any]) -> str:
     """The whole of it as text."""
     made = lines(found)
-    out = [f"CPU per event, Python {found['python']}: medians over the rounds [least .. most], and the ratio of the least"]
+    out = [
+        f"CPU per event, Python {found['python']}: medians over the rounds [least .. most], and the ratio of the least"
+    ]
     for name, delivery in dict.fromkeys((line.payload, line.delivery) for line in made):
         out.append(f"\n{name}, {TITLES[delivery]}")
         here = [line for line in made if (line.payload, line.delivery) == (name, delivery)]
@@ -111,7 +113,9 @@ def table(found: dict[str, Any]) -> str:
         peer = best_peer(made, name, delivery)
         if ours and peer:
             times, target = peer.us / ours.us, PEER_TARGETS.get(delivery)
-            out.append(f"  best peer {peer.contestant}: {times:.1f} times streamfold{_judged(times, target, least=True)}")
+            out.append(
+                f"  best peer {peer.contestant}: {times:.1f} times streamfold{_judged(times, target, least=True)}"
+            )
     return "\n".join(out)
 
 

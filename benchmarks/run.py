@@ -1,7 +1,7 @@
 """What streamfold adds to a streamed chunk, beside the bare httpx loop and beside the alternatives, side by side.
 
-Each contestant is a process in an environment of its own (`worker.py`), and reads the same bytes over real HTTP from the
-same server (`replay.py`). In each round every contestant streams each answer once, in shuffled order, so that whatever
+Each contestant is a process in an environment of its own (`worker.py`), and reads the same bytes over real HTTP from
+the same server (`replay.py`). In each round every contestant streams each answer once, in shuffled order, so that whatever
 else the machine does falls on all of them. What counts is CPU time of the contestant's process per event, and its ratio
 to the bare loop's in the same round. A result that is not what the answer says is shown as wrong, however fast it was.
 
@@ -159,7 +159,8 @@ def chosen_scenarios(arguments: argparse.Namespace) -> list[tuple[str, str]]:
         (name, delivery)
         for name in PAYLOADS
         for delivery in DELIVERIES
-        if not arguments.scenarios or any(part in (name, delivery, f"{name}:{delivery}") for part in arguments.scenarios)
+        if not arguments.scenarios
+        or any(part in (name, delivery, f"{name}:{delivery}") for part in arguments.scenarios)
     ]
 
 
@@ -181,7 +182,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="how often everybody runs (7, with --quick 3)")
     parser.add_argument("--quick", action="store_true", help="three rounds, without the peers; writes nothing")
     parser.add_argument("--contestants", type=words, default=[], metavar="A,B", help="only these")
-    parser.add_argument("--scenarios", type=words, default=[], metavar="A,B:one", help="only these payloads, deliveries")
+    parser.add_argument(
+        "--scenarios", type=words, default=[], metavar="A,B:one", help="only these payloads, deliveries"
+    )
     parser.add_argument("--beside", action="append", default=[], metavar="PATH", help="another checkout of streamfold")
     parser.add_argument("--out", type=Path, help=f"where the results go ({RESULTS.relative_to(ROOT)})")
     parser.add_argument("--plot", action="store_true", help="only draw the plot of the results that are there")
@@ -196,7 +199,9 @@ def main() -> None:
     contestants = chosen_contestants(arguments)
     if not any(contestant.name == "bare" for contestant in contestants):
         sys.exit("nothing to compare with: bare is among the contestants of every run (benchmarks/run.py --setup)")
-    rows, versions = measure(contestants, chosen_scenarios(arguments), arguments.rounds or (3 if arguments.quick else 7))
+    rows, versions = measure(
+        contestants, chosen_scenarios(arguments), arguments.rounds or (3 if arguments.quick else 7)
+    )
     found = {"python": platform.python_version(), "versions": versions, "runs": rows}
     print(report.table(found))
     whole = not (arguments.quick or arguments.contestants or arguments.scenarios or arguments.beside)

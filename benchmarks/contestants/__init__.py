@@ -2,8 +2,8 @@
 
 Each module has PACKAGES, whose versions are written beside the results, and `prepare`, which makes a client and returns
 a function that streams one answer: its text, its calls with the arguments parsed, and how many chunks the library gave.
-Each does it the way its documentation shows, and the cheapest of those ways where there are several: what a library only
-hands on in pieces is put together here as in the bare loop, because its user would have to.
+Each does it the way its documentation shows, and the cheapest of those ways where there are several: what a library
+only hands on in pieces is put together here as in the bare loop, because its user would have to.
 """
 
 from __future__ import annotations

@@ -31,9 +31,7 @@ def prepare(url: str, wire: str, _: str | None) -> Ask:
 
     async def responses() -> Answer:
         text, calls, chunks = [], Fragments(), 0
-        stream = await litellm.aresponses(
-            model=model, input="Hi", tools=tools, stream=True, api_base=url, api_key=KEY
-        )
+        stream = await litellm.aresponses(model=model, input="Hi", tools=tools, stream=True, api_base=url, api_key=KEY)
         async for event in stream:
             chunks += 1
             match str(getattr(event.type, "value", event.type)):
