@@ -72,7 +72,10 @@ def _line(
         if bad in results:
             return Line(contestant, name, delivery, bad, detail=next(filter(None, (r.get("error") for r in runs)), ""))
     costs = [run["us_per_event"] for run in runs]
-    pairs = [(run["us_per_event"], bare[name, delivery, run["round"]]) for run in runs]
+    keys = [(name, delivery, run["round"]) for run in runs]
+    pairs = [(cost, bare[key]) for cost, key in zip(costs, keys, strict=True) if key in bare]
+    if not pairs:
+        return Line(contestant, name, delivery, "failed", detail="the bare loop did")
     ratios = [cost / beside for cost, beside in pairs]
     return Line(
         contestant,
@@ -109,10 +112,10 @@ def table(found: dict[str, Any]) -> str:
         out.append(f"\n{name}, {TITLES[delivery]}")
         here = [line for line in made if (line.payload, line.delivery) == (name, delivery)]
         out += [_shown(line) for line in here]
-        ours = next((line for line in here if line.contestant == "streamfold" and line.us), None)
+        ours = next((line for line in here if line.contestant == "streamfold"), None)
         peer = best_peer(made, name, delivery)
-        if ours and peer:
-            times, target = peer.us / ours.us, PEER_TARGETS.get(delivery)
+        if ours and ours.ratio and peer and peer.ratio:
+            times, target = peer.ratio / ours.ratio, PEER_TARGETS.get(delivery)
             out.append(
                 f"  best peer {peer.contestant}: {times:.1f} times streamfold{_judged(times, target, least=True)}"
             )

@@ -1,9 +1,10 @@
 """What streamfold adds to a streamed chunk, beside the bare httpx loop and beside the alternatives, side by side.
 
 Each contestant is a process in an environment of its own (`worker.py`), and reads the same bytes over real HTTP from
-the same server (`replay.py`). In each round every contestant streams each answer once, in shuffled order, so that whatever
-else the machine does falls on all of them. What counts is CPU time of the contestant's process per event, and its ratio
-to the bare loop's in the same round. A result that is not what the answer says is shown as wrong, however fast it was.
+the same server (`replay.py`). In each round every contestant streams each answer once, in shuffled order, so that
+whatever else the machine does falls on all of them. What counts is CPU time of the contestant's process per event, and
+its ratio to the bare loop's in the same round. A result that is not what the answer says is shown as wrong, and has no
+time.
 
     python benchmarks/run.py --setup [NAME ...]     make the environments, once
     python benchmarks/run.py                        measure, print the table, write results/streams.json and the plot
@@ -139,29 +140,30 @@ def row(
 
 
 def chosen_contestants(arguments: argparse.Namespace) -> list[Contestant]:
-    contestants = [
-        contestant
-        for contestant in CONTESTANTS
-        if (contestant.name in arguments.contestants if arguments.contestants else True)
-        and not (arguments.quick and not arguments.contestants and contestant.name in PEERS)
+    names = arguments.contestants or [
+        contestant.name for contestant in CONTESTANTS if not (arguments.quick and contestant.name in PEERS)
     ]
+    known = [contestant.name for contestant in CONTESTANTS]
+    if unknown := [name for name in names if name not in known]:
+        sys.exit(f"no such contestants: {', '.join(unknown)}. There are {', '.join(known)}")
+    chosen = [contestant for contestant in CONTESTANTS if contestant.name in ("bare", *names)]
     for path in arguments.beside:
-        tree = Path(path).resolve()
-        contestants.append(Contestant("streamfold", "streamfold", tree, f"streamfold in {tree.name}"))
-    missing = [contestant.title for contestant in contestants if not environments.is_set_up(contestant.environment)]
+        chosen.append(Contestant("streamfold", "streamfold", Path(path).resolve(), f"streamfold in {path}"))
+    missing = [contestant.title for contestant in chosen if not environments.is_set_up(contestant.environment)]
+    if "bare" in missing:
+        sys.exit("the environment of streamfold is not set up: benchmarks/run.py --setup streamfold")
     if missing:
         print(f"not set up, and left out: {', '.join(missing)} (benchmarks/run.py --setup)", file=sys.stderr)
-    return [contestant for contestant in contestants if contestant.title not in missing]
+    return [contestant for contestant in chosen if contestant.title not in missing]
 
 
 def chosen_scenarios(arguments: argparse.Namespace) -> list[tuple[str, str]]:
-    return [
-        (name, delivery)
-        for name in PAYLOADS
-        for delivery in DELIVERIES
-        if not arguments.scenarios
-        or any(part in (name, delivery, f"{name}:{delivery}") for part in arguments.scenarios)
-    ]
+    wanted = set(arguments.scenarios)
+    every = [(name, delivery) for name in PAYLOADS for delivery in DELIVERIES]
+    chosen = [(name, delivery) for name, delivery in every if wanted & {name, delivery, f"{name}:{delivery}"}]
+    if wanted and not chosen:
+        sys.exit(f"no such scenarios. There are {', '.join(PAYLOADS)}, each in the deliveries {', '.join(DELIVERIES)}")
+    return chosen or every
 
 
 def plot(results: Path, target: Path) -> None:
@@ -196,12 +198,8 @@ def main() -> None:
     if arguments.plot:
         plot(results, PLOTTED)
         return
-    contestants = chosen_contestants(arguments)
-    if not any(contestant.name == "bare" for contestant in contestants):
-        sys.exit("nothing to compare with: bare is among the contestants of every run (benchmarks/run.py --setup)")
-    rows, versions = measure(
-        contestants, chosen_scenarios(arguments), arguments.rounds or (3 if arguments.quick else 7)
-    )
+    contestants, scenarios = chosen_contestants(arguments), chosen_scenarios(arguments)
+    rows, versions = measure(contestants, scenarios, arguments.rounds or (3 if arguments.quick else 7))
     found = {"python": platform.python_version(), "versions": versions, "runs": rows}
     print(report.table(found))
     whole = not (arguments.quick or arguments.contestants or arguments.scenarios or arguments.beside)

@@ -37,7 +37,11 @@ async def measure(ask: Ask, repetitions: int) -> dict[str, Any]:
 
 
 async def main() -> None:
-    contestant = import_module(f"contestants.{sys.argv[1].replace('-', '_')}")
+    try:
+        contestant = import_module(f"contestants.{sys.argv[1].replace('-', '_')}")
+    except Exception as exc:
+        say({"error": f"{type(exc).__name__}: {exc}"[:300]})
+        return
     say({"versions": {name: version(name) for name in contestant.PACKAGES}})
     asks: dict[str, Ask] = {}
     for line in sys.stdin:
