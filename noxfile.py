@@ -81,8 +81,11 @@ def catalogue(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def bench(session: nox.Session) -> None:
-    """What things cost, as ratios measured side by side."""
+    """What things cost, as ratios measured side by side; `nox -s bench -- peers` sets up other libraries to compare."""
     session.install("-e", ".[dev]")
+    peers = "peers" in session.posargs
+    session.run("python", "benchmarks/run.py", "--setup", *([] if peers else ["streamfold"]))
+    session.run("python", "benchmarks/run.py", *([] if peers else ["--quick"]))
     for script in sorted(Path("benchmarks").glob("bench_*.py")):
         session.run("python", str(script))
 
