@@ -117,7 +117,7 @@ def test_mapping_is_never_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     write("not TOML")
     monkeypatch.setenv("STREAMFOLD_CONFIG", "nope.toml")
     monkeypatch.setenv("STREAMFOLD_PROVIDER", "nope")
-    assert Provider.from_config({"profile": "kimi", "model": "m", "fallback": ["x"]}).profile.fallback == ("x",)
+    assert Provider.from_config({"profile": "kimi", "fallback": ["deepseek"]}).profile.fallback == ("deepseek",)
     with pytest.raises(ConfigError, match=r"^config= is for providers that are named"):
         Provider.from_config({"profile": "kimi"}, config="streamfold.toml")
 

@@ -23,9 +23,9 @@ FLOORS = {
     ),
     **dict.fromkeys(["tomltext", "references"], 0),
     **dict.fromkeys(["profiles", "config", "configfile", "sources"], 2),
-    **dict.fromkeys(["transport", "recording", "replay_server"], 3),
+    **dict.fromkeys(["transport", "clocks", "retries", "waiting", "recording", "replay_server"], 3),
     "partial": 1,
-    **dict.fromkeys(["stream", "provider", "loop"], 4),
+    **dict.fromkeys(["stream", "provider", "fallback", "loop"], 4),
     "cli": 5,
 }
 MODULES = sorted(

@@ -38,6 +38,7 @@ from .functions import tool
 from .messages import Message, assistant, system, tool_result, user
 from .tools import AllowedTools, NamedTool, Tool, ToolChoice
 from .types import (
+    Attempt,
     FinishReason,
     Limits,
     ProtocolWarning,
@@ -50,6 +51,7 @@ from .types import (
 )
 
 if TYPE_CHECKING:
+    from .fallback import Fallback
     from .loop import ToolRun, in_thread, run_tools
     from .partial import Partial
     from .provider import ChatStream, Provider
@@ -60,12 +62,14 @@ __all__ = [
     "APIStatusError",
     "APITimeoutError",
     "AllowedTools",
+    "Attempt",
     "AudioPart",
     "AuthenticationError",
     "BadRequestError",
     "ChatStream",
     "ConfigError",
     "EmptyResponseError",
+    "Fallback",
     "FilePart",
     "FinishReason",
     "ImagePart",
@@ -118,6 +122,10 @@ def __getattr__(name: str) -> Any:
         from . import provider
 
         return getattr(provider, name)
+    if name == "Fallback":
+        from .fallback import Fallback
+
+        return Fallback
     if name == "Partial":
         from .partial import Partial
 

@@ -30,14 +30,39 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from .deltas import Call
 from .errors import ProtocolError
 from .jsontext import parse_object
 from .types import Limits
 
-__all__ = ["Calls", "OpenCall"]
+__all__ = ["Calls", "OpenCall", "Rule"]
+
+# Why a fragment went where it went. `inspection/words.py` says each of them in a sentence.
+Rule: TypeAlias = Literal[
+    # it continues a call
+    "item",  # rule 0
+    "index",  # rule 1
+    "changed_id",  # rule 1: in the middle of a call, a tail with another id
+    "id",  # rule 2
+    "last",  # rule 3
+    "named",  # rule 4: the name again, with the arguments that the head did not have
+    "turn",  # rule 4: the index says whose turn it is
+    "unfinished",  # rule 4: the last call whose arguments are not complete
+    # it opens one
+    "first",  # no call is open
+    "index_taken",  # its index is in use, but its id or name is another
+    "id_taken",  # its id is known, and stands for another call already
+    "another",  # without an index, it brings an id or a name, and the last call has one
+    "new_index",  # a head under an index that nobody opened
+    "nothing_waits",  # a tail under such an index, and all calls have their arguments
+    # the server's own list of the calls, at the end of the answer
+    "listed_id",
+    "listed_item",
+    "listed_name",
+    "listed_new",
+]
 
 
 @dataclass(slots=True, eq=False)
@@ -94,8 +119,8 @@ class Calls:
         """
         if not (part.id or part.name or part.arguments or part.extra):
             return None  # an empty entry, as some servers send to keep a connection busy, opens nothing
-        call = self._find(part) or self._open(part)
-        self._add(call, part)
+        call, rule = self._find(part)
+        call = self._place(part, call, rule)
         return Call(call.number, part.id, part.name, part.arguments, part.whole, part.extra, part.item)
 
     def settle(self, summary: Iterable[Call]) -> None:
@@ -108,21 +133,23 @@ class Calls:
         waiting = list(self._opened)
         unknown: list[Call] = []
         for part in summary:
-            same = [call for call in waiting if part.id and call.id == part.id] or [
-                call for call in waiting if part.item and self._by_item.get(part.item) is call
-            ]
+            same_id = next((call for call in waiting if part.id and call.id == part.id), None)
+            same = same_id or next((c for c in waiting if part.item and self._by_item.get(part.item) is c), None)
             if same:
-                waiting.remove(same[0])
-                self._add(same[0], part)
+                waiting.remove(same)
+                self._place(part, same, "listed_id" if same_id else "listed_item")
             else:
                 unknown.append(part)
         for part in unknown:
             renamed = next((call for call in waiting if call.name == part.name), None)
             if renamed is not None:
                 waiting.remove(renamed)
-            self._add(renamed or self._open(part), part)
+            self._place(part, renamed, "listed_name" if renamed else "listed_new")
 
-    def _add(self, call: OpenCall, part: Call) -> None:
+    def _place(self, part: Call, call: OpenCall | None, rule: Rule) -> OpenCall:
+        """Adds a fragment to its call, or to a new one. `rule` says why; whoever wants to know overrides this."""
+        if call is None:
+            call = self._open(part)
         if part.index is not None:
             self._by_index[part.index] = call  # also for a tail under another index than its head
         if part.item and (part.id or part.name):  # what a tail says counts less than where its head was
@@ -135,6 +162,7 @@ class Calls:
         if part.extra:
             call.extra = {**(call.extra or {}), **part.extra}
         self._append(call, part)
+        return call
 
     def finish(self) -> list[OpenCall]:
         """All calls, in the model's order: by index if each has one of its own, else by first appearance."""
@@ -143,35 +171,37 @@ class Calls:
             return list(self._opened)
         return sorted(self._opened, key=lambda call: call.index or 0)
 
-    def _find(self, part: Call) -> OpenCall | None:
-        """The open call that a fragment continues, by rules 0 to 4 above; None if it opens one."""
+    def _find(self, part: Call) -> tuple[OpenCall | None, Rule]:
+        """The open call that a fragment continues, by rules 0 to 4 above; None if it opens one. And why."""
         if part.item and (call := self._by_item.get(part.item)) and self._continues(call, part):
-            return call
+            return call, "item"
         here = None if part.index is None else self._by_index.get(part.index)
         if here and self._continues(here, part):
-            return here
+            return here, "index"
         same_id = next((call for call in reversed(self._opened) if part.id and call.id == part.id), None)
         if same_id and (here or part.index is None or same_id.index is None or not _is_head(part)):
-            return same_id if self._continues(same_id, part) else None
+            return (same_id, "id") if self._continues(same_id, part) else (None, "id_taken")
         if here:  # an id that changes in the middle of a call (poolsideai/pool#9)
-            return here if not part.name and part.arguments and here.name and not _is_complete(here) else None
+            changed = not part.name and part.arguments and here.name and not _is_complete(here)
+            return (here, "changed_id") if changed else (None, "index_taken")
         if not self._opened:
-            return None
+            return None, "first"
         if part.index is None:
-            return self._opened[-1] if self._waits_for(self._opened[-1], part) else None
+            return (self._opened[-1], "last") if self._waits_for(self._opened[-1], part) else (None, "another")
         return self._find_head_of(part, part.index)
 
-    def _find_head_of(self, part: Call, index: int) -> OpenCall | None:
+    def _find_head_of(self, part: Call, index: int) -> tuple[OpenCall | None, Rule]:
         """The call whose head came under another index than this fragment, if it is a further piece of one."""
         waiting = [call for call in self._opened if call.size < 8 and call.text.strip() in ("", "{}")]
         if part.name:  # the name again, with the arguments that the head did not have
             named = [call for call in waiting if call.id and call.name == part.name]
-            return named[-1] if named and part.arguments and not part.id else None
+            return (named[-1], "named") if named and part.arguments and not part.id else (None, "new_index")
         if not part.arguments:
-            return None
+            return None, "new_index"
         if index < len(self._opened) and self._opened[index] in waiting:
-            return self._opened[index]
-        return next((call for call in reversed(self._opened) if not _is_complete(call)), None)
+            return self._opened[index], "turn"
+        tail_of = next((call for call in reversed(self._opened) if not _is_complete(call)), None)
+        return (tail_of, "unfinished") if tail_of else (None, "nothing_waits")
 
     def _continues(self, call: OpenCall, part: Call) -> bool:
         """Whether a fragment with the index or the id of `call` is a further piece of it, not another call's head."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .adapters import Adapter, find_adapter
 from .body import HEAD, PlainBody, not_a_stream, shown
@@ -43,12 +43,15 @@ class StreamDecoder:
 
     Attributes:
         events: how many events have come.
+        fold_type: what folds the deltas. `inspection` has one that also tells what it was given.
 
     >>> decoder = StreamDecoder("chat")
     >>> chunks = decoder.feed(b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\\n\\n')
     >>> [chunk.delta for chunk in chunks], decoder.close()[-1].finish_reason
     (['Hi'], 'stop')
     """
+
+    fold_type: ClassVar[type[Fold]] = Fold
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class StreamDecoder:
             context = DialectContext(read_tools, choice, start_in_reasoning)
             read = {"think", *dialect.split("+")} if context.calls_allowed else {"think"}
             dialect = find_dialect(dialect, context)
-        self._fold = Fold(
+        self._fold = self.fold_type(
             tool_names=[tool.name for tool in read_tools],
             tool_choice=choice,
             limits=self._limits,

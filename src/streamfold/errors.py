@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .jsontext import join_surrogates
 
 if TYPE_CHECKING:
-    from .types import Reply, ToolCall
+    from .types import Attempt, Reply, ToolCall
 
 __all__ = [
     "APIConnectionError",
@@ -80,7 +80,10 @@ class APIError(StreamfoldError):
         retryable: whether the same request may succeed later. Nothing was executed, whatever the answer.
         body: what the server sent, parsed if it was JSON, cut to the configured limit.
         partial: what had been received, without tool calls; None before the first chunk.
+        attempts: what was tried before this, in vain.
     """
+
+    attempts: Sequence[Attempt] = ()
 
     def __init__(
         self,
@@ -323,8 +326,13 @@ def error_info(body: Any, *, status: int | None = None) -> ErrorInfo:
     )
 
 
-def status_error(info: ErrorInfo, **rest: Any) -> APIStatusError:
-    """The exception for an answer whose status is not 2xx."""
+def status_error(info: ErrorInfo, *, should_retry: bool | None = None, **rest: Any) -> APIStatusError:
+    """The exception for an answer whose status is not 2xx.
+
+    Args:
+        should_retry: what the server itself says of another try (`x-should-retry`), if it says anything. It knows more
+            than its status tells; but a quota is no matter of trying again.
+    """
     status = info.status or 0
     kind = _BY_STATUS.get(status, APIStatusError)
     if info.quota:
@@ -337,7 +345,7 @@ def status_error(info: ErrorInfo, **rest: Any) -> APIStatusError:
         f"{info.message} (HTTP {status})",
         status_code=status,
         code=info.code or info.type,
-        retryable=info.retryable,
+        retryable=info.retryable if should_retry is None or info.quota else should_retry,
         **rest,
     )
 

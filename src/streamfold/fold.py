@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from .arguments import read_arguments
 from .calls import Calls, OpenCall
@@ -53,7 +53,10 @@ class Fold:
 
     Attributes:
         finished: whether the finished chunk has been made.
+        calls_type: what sorts the fragments of calls. `inspection` has one that also says why.
     """
+
+    calls_type: ClassVar[type[Calls]] = Calls
 
     def __init__(
         self,
@@ -64,7 +67,7 @@ class Fold:
         names: Mapping[str, str] | None = None,
         answer_tool: str | None = None,
     ) -> None:
-        self._calls = Calls(tool_names, limits)
+        self._calls = self.calls_type(tool_names, limits)
         self._names = names or {}
         self._answer_tool = answer_tool
         self._answered = False

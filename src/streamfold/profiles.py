@@ -62,8 +62,10 @@ class Profile(BaseModel):
         quirks: the typed quirks of the adapter, by name.
         headers: sent with every request.
         max_retries: how often a request that failed before its first chunk is sent again; 0 is never.
-        fallback: names of the providers to ask when this one fails. Kept and checked, not run yet: until then this
-            provider works as if it were alone.
+        transport: what is under httpx: its own, or aiohttp, which takes a third of the work for each chunk (asyncio
+            alone; the extra `aiohttp`).
+        http2: whether HTTP/2 may be spoken where the server offers it (the extra `http2`; not over aiohttp).
+        fallback: names of the providers to ask when this one fails: see `Fallback`.
         docs: where the facts in a catalogue file come from.
 
     `base_url`, `api_key`, `model` and the values of `headers` may have references to the environment, as in
@@ -85,6 +87,7 @@ class Profile(BaseModel):
     max_retries: NonNegativeInt = 2
     limits: Limits = Limits()
     transport: Literal["httpx", "aiohttp"] = "httpx"
+    http2: bool = False
     fallback: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
     docs: str | None = None
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
+from anyio.lowlevel import current_token
 
-from .adapters import StatesRules
+from .adapters import Adapter, Relents, StatesRules
 from .decoder import StreamDecoder
-from .errors import ConfigError
+from .errors import APIError, ConfigError, StreamfoldError
 from .history import HistoryRules, check_history
 from .messages import Messages
-from .profiles import Profile
+from .profiles import Profile, read_profile
 from .references import shown_url
 from .request import Request
-from .stream import Answer, ChatStream, Plan
+from .stream import Answer, Answering, ChatStream, Plan
 from .tools import ToolChoice, ToolLike
 from .transport import HTTPRequest, make_client
 from .types import ProtocolWarning, Reply, Timeouts
@@ -39,6 +40,7 @@ class Provider:
         self._adapter = profile.make_adapter()
         self._client = http_client
         self._owns_client = http_client is None
+        self._loop: object = None  # the event loop that the connections belong to
 
     @classmethod
     def from_config(
@@ -55,8 +57,9 @@ class Provider:
         provider, else the file's `default`. A mapping is taken as it is, and no file is read for it.
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, model, dialect, quirks,
-        headers, timeouts, max_retries, limits, transport, fallback; a mapping may start from the catalogue with the key
-        `profile`. The names in `fallback` are kept in the profile and not asked yet: the provider works as if alone.
+        headers, timeouts, max_retries, limits, transport, http2, fallback; a mapping may start from the catalogue with
+        the key `profile`. Where `fallback` names others, what comes is a `Fallback` of all of them; the overrides are
+        for the first.
 
         Args:
             config: the file to read; else the one that `STREAMFOLD_CONFIG` names, that is in the working directory, or
@@ -67,7 +70,19 @@ class Provider:
         """
         from .config import effective_profile  # its models take as long to make as all the rest of this import
 
-        return cls(effective_profile(spec, overrides, config), http_client=http_client)
+        profile = effective_profile(spec, overrides, config)
+        provider = cls(profile, http_client=http_client)
+        if not profile.fallback:
+            return provider
+        from .fallback import Fallback
+
+        others = [
+            Provider(read_profile(name), http_client=http_client)  # no file is read for a mapping
+            if isinstance(spec, Mapping)
+            else Provider.from_config(name, config=config, http_client=http_client)
+            for name in profile.fallback
+        ]
+        return Fallback(provider, *others)  # type: ignore[return-value] # a Provider too
 
     @property
     def name(self) -> str:
@@ -103,36 +118,54 @@ class Provider:
         Raises:
             ConfigError: the request can't be sent as it is. Errors of the network are raised by the iteration.
         """
+        return ChatStream(
+            self._answer(
+                messages,
+                tools,
+                tool_choice=tool_choice,
+                model=model,
+                repair=repair,
+                timeouts=timeouts,
+                extra_headers=extra_headers,
+                options=options,
+            )
+        )
+
+    def _answer(
+        self,
+        messages: Messages,
+        tools: list[ToolLike] | None,
+        *,
+        tool_choice: ToolChoice,
+        model: str | None,
+        repair: bool,
+        timeouts: Timeouts | None,
+        extra_headers: Mapping[str, str] | None,
+        options: Mapping[str, Any],
+    ) -> Answering:
+        """What `chat_stream` reads from. Raises ConfigError."""
         chosen = model or self.profile.sent_model()
         if not chosen:
             raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
         asked = Request.read(chosen, messages, tools, tool_choice, options)
         asked, found = self._checked(asked, repair=repair)
-        request, changes = self._adapter.prepare(asked)
-        http_request = self._http_request(self._adapter.encode(request), extra_headers, timeouts)
 
-        def decoder() -> StreamDecoder:
-            return StreamDecoder(
-                self._adapter,
-                dialect=self.profile.dialect,
-                tools=request.tools,
-                tool_choice=request.tool_choice,
-                limits=self.profile.limits,
-                names=request.names,
-                answer_tool=request.answer_tool,
+        def plan(changed: Sequence[ProtocolWarning] = ()) -> Plan:
+            adapter = self._adapter
+            request, changes = adapter.prepare(asked)
+            return Plan(
+                provider=self.name,
+                request=self._http_request(adapter.encode(request), extra_headers, timeouts),
+                client=self._http_client,
+                decoder=lambda: self._decoder(adapter, request),
+                max_retries=self.profile.max_retries,
+                changes=[*found, *changes, *changed],
+                secrets=self.profile.secrets(),
+                origin=request.origin,
+                relent=lambda error: self._relented(adapter, error, plan),
             )
 
-        plan = Plan(
-            provider=self.name,
-            request=http_request,
-            client=self._http_client,
-            decoder=decoder,
-            max_retries=self.profile.max_retries,
-            changes=[*found, *changes],
-            secrets=self.profile.secrets(),
-            origin=request.origin,
-        )
-        return ChatStream(Answer(plan))
+        return Answer(plan())
 
     async def chat(
         self,
@@ -154,6 +187,7 @@ class Provider:
 
     async def aclose(self) -> None:
         """Closes the connections, unless they belong to a client that was passed in."""
+        self._loop = None
         if self._owns_client and self._client is not None:
             client, self._client = self._client, None
             await client.aclose()
@@ -169,6 +203,27 @@ class Provider:
     def __repr__(self) -> str:
         url = shown_url(self.profile.base_url)
         return f"<Provider {self.name} {self.profile.adapter} {url} model={self.profile.model!r}>"
+
+    def _decoder(self, adapter: Adapter, request: Request) -> StreamDecoder:
+        return StreamDecoder(
+            adapter,
+            dialect=self.profile.dialect,
+            tools=request.tools,
+            tool_choice=request.tool_choice,
+            limits=self.profile.limits,
+            names=request.names,
+            answer_tool=request.answer_tool,
+        )
+
+    def _relented(
+        self, adapter: Adapter, error: APIError, plan: Callable[[Sequence[ProtocolWarning]], Plan]
+    ) -> Plan | None:
+        """A plan with a milder adapter after the server refused a member of the request; kept for what comes after."""
+        milder = adapter.relent(error) if isinstance(adapter, Relents) else None
+        if milder is None:
+            return None
+        self._adapter, warning = milder
+        return plan([warning])
 
     def _checked(self, request: Request, *, repair: bool) -> tuple[Request, list[ProtocolWarning]]:
         """The request with a conversation that this provider takes, and what was found in it. Raises ConfigError."""
@@ -201,6 +256,13 @@ class Provider:
 
     def _http_client(self) -> httpx.AsyncClient:
         """The client that requests go through, made when it is first needed."""
+        here = current_token()
+        if self._loop is not None and self._loop != here:
+            raise StreamfoldError(
+                f'provider "{self.name}" belongs to another event loop, the first one that it was used on: its'
+                " connections can't change loops. Make one provider for each, or call aclose() on it first"
+            )
+        self._loop = here
         if self._client is None:
-            self._client = make_client(self.profile.transport)
+            self._client = make_client(self.profile.transport, http2=self.profile.http2)
         return self._client

@@ -6,16 +6,18 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import anyio
 
+from .clocks import Clocks
 from .decoder import StreamDecoder
 from .errors import APIConnectionError, APIError, APITimeoutError, IncompleteStreamError, StreamfoldError
 from .partial import Partial, PartialReader
 from .redaction import redact_error
-from .transport import Exchange, HTTPRequest, retry_delay
-from .types import ProtocolWarning, Reply, StreamChunk, Timing
+from .retries import retry_delay
+from .transport import Exchange, HTTPRequest
+from .types import Attempt, ProtocolWarning, Reply, StreamChunk, Timing
 
 if TYPE_CHECKING:
     import httpx
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=BaseModel)
 
-__all__ = ["Answer", "ChatStream", "Plan"]
+__all__ = ["Answer", "Answering", "ChatStream", "Plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Plan:
         changes: what was asked for and is not sent: the reply will say so.
         secrets: what must never be shown, should the server echo it.
         origin: the `origin` of the message that the answer is.
+        relent: another plan after the server refused a member of the request that it can do without; None if it can't.
     """
 
     provider: str
@@ -48,6 +51,26 @@ class Plan:
     changes: Sequence[ProtocolWarning] = ()
     secrets: Sequence[str] = field(default=(), repr=False)
     origin: str | None = None
+    relent: Callable[[APIError], Plan | None] = lambda _: None
+
+
+class Answering(Protocol):
+    """Where the chunks of a `ChatStream` come from.
+
+    Attributes:
+        reply: the whole answer, once its last chunks have been handed out.
+    """
+
+    @property
+    def reply(self) -> Reply | None: ...
+
+    def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+        """The chunks, those of one network read together. Called once."""
+        ...
+
+    async def aclose(self) -> None:
+        """Closes the connection; whoever waits for it finds it closed."""
+        ...
 
 
 class ChatStream:
@@ -57,7 +80,7 @@ class ChatStream:
     as soon as Python lets go of it.
     """
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answering) -> None:
         self._answer = answer
         # The generator must not know this object: when the caller drops it, the generator goes too, and the event
         # loop's hook for abandoned generators runs its `finally`.
@@ -140,78 +163,93 @@ class ChatStream:
 
 
 class Answer:
-    """One answer being got: attempts up to its first chunk, then the rest of that attempt.
-
-    Attributes:
-        reply: the whole answer, once its last chunks have been handed out.
-    """
+    """One answer being got: attempts up to its first chunk, then the rest of that attempt."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._exchange: Exchange | None = None
+        self._closed = False
         self._began = 0.0
         self._headers_at: float | None = None
+        self._attempts: list[Attempt] = []
+        self._retries = 0
         self.reply: Reply | None = None
 
     async def aclose(self) -> None:
         """Closes the connection; whoever waits for it finds it closed."""
+        self._closed = True
         if self._exchange is not None:
             await self._exchange.aclose()
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         """The chunks of the answer; those of one network read come together."""
+        if self._closed:
+            return
         self._began = anyio.current_time()
         try:
-            decoder, batch = await self._begin()
+            exchange, decoder, batch = await self._begin()
             first_chunk = self._since_began()
             while batch:
-                if batch[-1].finished:
+                if decoder.finished:
                     self.reply = self._reply(decoder, Timing(self._headers_at, first_chunk, self._since_began()))
                 yield batch
-                batch = [] if decoder.finished else await _next_batch(self._current, decoder)
+                batch = [] if decoder.finished else await _next_batch(exchange, decoder)
             if decoder.finished:
-                await self._current.drain()
+                await exchange.drain()
         except APIError as error:
-            raise self._signed(error)  # noqa: B904 - the same error, with the provider's name
+            if not self._closed:  # else whatever broke, it was we who broke it
+                raise self._signed(error)  # noqa: B904 - the same error, with the provider's name
         finally:
             await self.aclose()
 
-    async def _begin(self) -> tuple[StreamDecoder, list[StreamChunk]]:
+    async def _begin(self) -> tuple[Exchange, StreamDecoder, list[StreamChunk]]:
         """Sends the request until an attempt brings a chunk: nothing has been shown, so nothing can be shown twice."""
-        attempt, delay = 0, 0.0
+        clocks = Clocks(self._plan.request.timeouts, self._began)
+        pause = 0.0
         while True:
-            exchange = self._exchange = Exchange(self._plan.client(), self._plan.request)
+            exchange = self._exchange = Exchange(self._plan.client(), self._plan.request, clocks)
             decoder = self._plan.decoder()
-            await exchange.wait(delay)
+            await exchange.pause(pause)
             try:
                 await exchange.open()
                 self._headers_at = self._since_began()
-                return decoder, await _next_batch(exchange, decoder)
+                return exchange, decoder, await _next_batch(exchange, decoder)
             except APIError as error:
-                wanted = retry_delay(error, attempt)
-                if wanted is None or attempt >= self._plan.max_retries:
+                await exchange.aclose()
+                if self._closed or (wanted := self._next_try(error, clocks)) is None:
                     raise
-                delay = wanted
-            await exchange.aclose()
-            attempt += 1
+                pause = wanted
 
-    @property
-    def _current(self) -> Exchange:
-        if self._exchange is None:
-            raise StreamfoldError("nothing was sent yet")
-        return self._exchange
+    def _next_try(self, error: APIError, clocks: Clocks) -> float | None:
+        """Seconds until the next attempt, which is noted; None if there is to be none."""
+        if (milder := self._plan.relent(error)) is not None:
+            self._plan, pause = milder, 0.0
+        else:
+            wanted = retry_delay(error, self._retries) if self._retries < self._plan.max_retries else None
+            if wanted is None or anyio.current_time() + wanted >= clocks.ends:
+                return None
+            self._retries, pause = self._retries + 1, wanted
+        self._attempts.append(Attempt(self._plan.provider, self._signed(error).message, type(error).__name__, pause))
+        return pause
 
     def _reply(self, decoder: StreamDecoder, timing: Timing) -> Reply:
-        reply = decoder.reply
-        warnings = [*self._plan.changes, *reply.warnings]
-        request_id, origin = self._current.request_id, self._plan.origin
-        return replace(reply, request_id=request_id, timing=timing, warnings=warnings, origin=origin)
+        plan, reply = self._plan, decoder.reply
+        return replace(
+            reply,
+            request_id=self._exchange.request_id if self._exchange else None,
+            timing=timing,
+            warnings=[*plan.changes, *reply.warnings],
+            attempts=tuple(self._attempts),
+            provider=plan.provider,
+            origin=plan.origin,
+        )
 
     def _since_began(self) -> float:
         return anyio.current_time() - self._began
 
     def _signed(self, error: APIError) -> APIError:
         error.provider = self._plan.provider
+        error.attempts = tuple(self._attempts)
         if self._exchange is not None:
             error.request_id = error.request_id or self._exchange.request_id
         redact_error(error, self._plan.secrets)
@@ -229,7 +267,7 @@ async def _next_batch(exchange: Exchange, decoder: StreamDecoder) -> list[Stream
         try:
             data = await exchange.read()
         except APIConnectionError as error:
-            return _broken_off(decoder, error)
+            return [] if exchange.closed else _broken_off(decoder, error)
         if data is None:
             return [] if exchange.closed else decoder.close()
         chunks = decoder.feed(data)

@@ -1,39 +1,40 @@
 """One POST and the bytes of its answer: status to error, clocks, and a socket that is closed whatever happens.
 
-No cancel scope is held while control is with the caller: each lives for one `await` of ours. So a stream may be closed
-by another task than the one that reads it, which is woken by its scope and finds the exchange closed.
+Nothing is held while control is with the caller (`waiting.py`). So a stream may be closed by another task than the one
+that reads it, which is woken and finds the exchange closed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from random import random
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import anyio
 import httpx
 
-from .errors import APIConnectionError, APIError, APITimeoutError, TimeoutPhase, error_info, status_error
+from .clocks import Clocks
+from .errors import APIConnectionError, APIError, ConfigError, error_info, status_error
 from .jsontext import parse_event
 from .types import Limits, Timeouts
+from .waiting import Interrupted, waits
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+__all__ = ["Exchange", "HTTPRequest", "make_client"]
 
-__all__ = ["Exchange", "HTTPRequest", "make_client", "retry_delay"]
+T = TypeVar("T")
 
 _CLOSING = 5.0  # seconds that closing may take, so that a dead peer can't hold a cancelled task
 _ERROR_BODY = 10.0  # seconds for the body of an error status, which may never end
-_LONGEST_WAIT = 60.0  # seconds that a server may ask for before it is called a failure
 _DRAIN = 0.1  # seconds for the end of the body behind the end of the answer, so that the connection can be used again
 
 # The id that the provider's support asks for: OpenAI and most others, Anthropic, Moonshot, Azure.
 _REQUEST_IDS = ("x-request-id", "request-id", "msh-request-id", "x-trace-id", "apim-request-id")
+
+
+_SHOULD_RETRY = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,31 +48,37 @@ class HTTPRequest:
     limits: Limits = field(default_factory=Limits)
 
 
-def make_client(transport: str) -> httpx.AsyncClient:
+def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.AsyncClient:
     """A client of our own. As many connections as there are streams: a pool that is full would look like a slow server.
 
     Raises:
-        ImportError: the transport needs an extra that is not installed.
+        ConfigError: it needs an extra that is not installed.
     """
+    # Few idle connections: closing one makes httpcore look at all of them.
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
     if transport == "aiohttp":
+        return httpx.AsyncClient(transport=_aiohttp_transport(limits), timeout=None)
+    try:
+        return httpx.AsyncClient(limits=limits, timeout=None, http2=http2)
+    except ImportError as exc:  # httpx asks for h2, or, where the environment names a SOCKS proxy, for socksio
+        raise ConfigError(f"{exc} (streamfold has the same extras: streamfold[http2], streamfold[socks])") from None
+
+
+def _aiohttp_transport(limits: httpx.Limits) -> httpx.AsyncBaseTransport:
+    try:
+        import aiohttp
         from httpx_aiohttp import AiohttpTransport
+    except ImportError:
+        raise ConfigError('transport "aiohttp" needs the extra: pip install "streamfold[aiohttp]"') from None
 
-        return httpx.AsyncClient(transport=AiohttpTransport(limits=limits), timeout=None)
-    return httpx.AsyncClient(limits=limits, timeout=None)
+    verify = httpx.create_ssl_context()
 
+    def session() -> aiohttp.ClientSession:  # made on the event loop that it belongs to
+        # Its own session would stop at 100 connections and take no proxy from the environment, where httpx does.
+        connector = aiohttp.TCPConnector(limit=0, ssl=verify, keepalive_timeout=limits.keepalive_expiry)
+        return aiohttp.ClientSession(connector=connector, trust_env=True, cookie_jar=aiohttp.DummyCookieJar())
 
-def retry_delay(error: APIError, attempt: int) -> float | None:
-    """Seconds until a request that failed with `error` may be sent again; None if it should not be.
-
-    What the server asks for, else half a second, doubled with each attempt up to eight, less up to a quarter by chance.
-    """
-    if not error.retryable:
-        return None
-    asked = getattr(error, "retry_after", None)
-    if asked is not None:
-        return float(asked) if asked <= _LONGEST_WAIT else None
-    return float(min(0.5 * 2**attempt, 8.0) * (1 - 0.25 * random()))  # noqa: S311 - spread, not secrecy
+    return AiohttpTransport(verify=verify, limits=limits, client=session)
 
 
 class Exchange:
@@ -79,24 +86,23 @@ class Exchange:
 
     Attributes:
         request_id: the server's id for the request, from the response headers.
+        closed: whether `aclose` was called.
     """
 
-    def __init__(self, client: httpx.AsyncClient, request: HTTPRequest) -> None:
+    def __init__(self, client: httpx.AsyncClient, request: HTTPRequest, clocks: Clocks) -> None:
         self._client = client
         self._request = request
+        self._clocks = clocks
+        self._waits = waits(clocks.due)
         self._response: httpx.Response | None = None
-        self._bytes: AsyncIterator[bytes] | None = None
-        self._scope: anyio.CancelScope | None = None
-        self._clocks = _Clocks(request.timeouts)
+        self._next: Callable[[], Awaitable[bytes]] | None = None
         self.closed = False
         self.request_id: str | None = None
 
-    async def wait(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Sleeps before the request is sent; `aclose` ends it."""
-        if seconds:
-            with anyio.CancelScope() as self._scope:
-                await anyio.sleep(seconds)
-            self._scope = None
+        if seconds and not self.closed:
+            await self._interruptible(anyio.sleep(seconds))
 
     async def open(self) -> None:
         """Sends the request and reads the head of the answer.
@@ -107,7 +113,7 @@ class Exchange:
         """
         if self.closed:
             return
-        self._clocks.start(anyio.current_time())
+        self._clocks.start(self._waits.now())
         request = self._client.build_request(
             "POST",
             self._request.url,
@@ -115,34 +121,42 @@ class Exchange:
             content=self._request.body,
             timeout=httpx.Timeout(None, connect=self._request.timeouts.connect, pool=self._request.timeouts.connect),
         )
-        with self._awaiting():
-            response = await self._client.send(request, stream=True, follow_redirects=False)
-            self._response = response
-        if self.closed:
+        response = await self._interruptible(self._send(request))
+        if response is None:
             await self.aclose()
             return
         self.request_id = next((value for name in _REQUEST_IDS if (value := response.headers.get(name))), None)
         if not response.is_success:
             raise await self._status_error(response)
-        self._bytes = response.aiter_bytes()
+        self._next = _bytes_of(response).__anext__
 
     async def read(self) -> bytes | None:
         """The next bytes; None at the end of the body, and after `aclose`.
 
         Raises:
             APITimeoutError: a clock ran out.
-            APIConnectionError: the connection broke.
+            APIConnectionError: the connection broke, perhaps because it was closed here.
         """
-        data: bytes | None = None
-        if self._bytes is not None and not self.closed:
-            with self._awaiting():
-                data = await anext(self._bytes, None)
-                self._clocks.bytes_came(anyio.current_time())
+        if self._next is None:
+            return None
+        clocks, now = self._clocks, self._waits.now
+        clocks.wait_begins(now())
+        try:
+            data = await self._waits.wait(self._next())
+        except StopAsyncIteration:
+            return None
+        except Interrupted:
+            self._interrupted()
+            return None
+        except httpx.HTTPError as exc:
+            raise self._failed(exc) from exc
+        clocks.bytes_came(now())
         return None if self.closed else data
 
     def event_came(self) -> None:
         """Tells the clocks that the bytes held an event."""
-        self._clocks.event_came(anyio.current_time())
+        if self._clocks.event_came():
+            self._waits.moved()
 
     async def drain(self) -> None:
         """Reads what is behind the end of the answer, for a moment: usually nothing but the end of the body."""
@@ -155,43 +169,42 @@ class Exchange:
 
     async def aclose(self) -> None:
         """Closes the connection, or gives it back to the pool after the end of the body. From any task, repeatedly."""
-        self.closed = True
-        if self._scope is not None:
-            self._scope.cancel()
+        self.closed, self._next = True, None
+        self._waits.end()
+        self._waits.close()
         if self._response is not None:
             with anyio.move_on_after(_CLOSING, shield=True):
                 await self._response.aclose()
 
-    @contextmanager
-    def _awaiting(self) -> Iterator[None]:
-        """Round every await on the network: clocks run, `aclose` ends it, and httpx's errors become ours."""
-        deadline, phase = self._clocks.deadline()
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        self._response = await self._client.send(request, stream=True, follow_redirects=False)
+        return self._response
+
+    async def _interruptible(self, step: Awaitable[T]) -> T | None:
+        """A wait before the first bytes of the body; None if `aclose` ended it."""
         try:
-            with anyio.CancelScope(deadline=deadline) as scope:
-                self._scope = scope
-                yield
-        except httpx.TimeoutException as exc:  # the only ones that httpx is asked to watch
-            what = "no free connection in the pool" if isinstance(exc, httpx.PoolTimeout) else "no connection"
-            raise self._timeout("connect", self._request.timeouts.connect, what) from exc
+            result = await self._waits.wait(step)
+            return None if self.closed else result
+        except Interrupted:
+            self._interrupted()
         except httpx.HTTPError as exc:
             if not self.closed:
-                what = "the connection broke" if self._response is not None else "no connection"
-                detail = str(exc) or type(exc).__name__
-                raise APIConnectionError(
-                    f"{what}: {detail}", retryable=not isinstance(exc, httpx.UnsupportedProtocol)
-                ) from exc
-        finally:
-            self._scope = None
-        if scope.cancelled_caught and not self.closed:
-            seconds = getattr(self._request.timeouts, phase)
-            raise self._timeout(phase, seconds, _PHASES[phase])
+                raise self._failed(exc) from exc
+        return None
 
-    def _timeout(self, phase: TimeoutPhase, seconds: float | None, what: str) -> APITimeoutError:
-        return APITimeoutError(
-            f"{what} within {seconds:g} seconds (timeouts.{phase})",
-            phase=phase,
-            retryable=phase != "total",
-            request_id=self.request_id,
+    def _interrupted(self) -> None:
+        if not self.closed:
+            raise self._clocks.timeout(self.request_id) from None
+
+    def _failed(self, exc: httpx.HTTPError) -> APIConnectionError:
+        # A timeout that is none: over aiohttp, httpx calls every lost connection a ConnectTimeout.
+        if isinstance(exc, httpx.TimeoutException) and _timed_out(exc) and self._response is None:
+            # The only clocks that httpx is asked to watch.
+            what = "no free connection in the pool" if isinstance(exc, httpx.PoolTimeout) else None
+            return self._clocks.error("connect", what)
+        what = "the connection broke" if self._response is not None else "no connection"
+        return APIConnectionError(
+            f"{what}: {str(exc) or type(exc).__name__}", retryable=not isinstance(exc, httpx.UnsupportedProtocol)
         )
 
     async def _status_error(self, response: httpx.Response) -> APIError:
@@ -215,46 +228,21 @@ class Exchange:
             error_info(read, status=response.status_code),
             request_id=self.request_id,
             retry_after=_retry_after(response.headers),
+            should_retry=_SHOULD_RETRY.get(response.headers.get("x-should-retry", "").lower()),
             body=read if isinstance(read, dict | list) else text,
         )
 
 
-_PHASES: dict[TimeoutPhase, str] = {
-    "connect": "no connection",
-    "first_event": "no event came",
-    "read": "no bytes came",
-    "stall": "bytes came, but no event,",
-    "total": "the answer was not finished",
-}
+def _bytes_of(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The pieces of the body as they come; compressed ones, which nobody asked for, unpacked."""
+    encoding = response.headers.get("content-encoding", "identity")
+    if encoding != "identity" or response.is_stream_consumed or not isinstance(response.stream, httpx.AsyncByteStream):
+        return response.aiter_bytes()
+    return response.stream.__aiter__()  # without httpx's layers for what is not needed here, a microsecond a piece each
 
 
-class _Clocks:
-    """Which clock of a request runs out next. Times are the event loop's."""
-
-    def __init__(self, timeouts: Timeouts) -> None:
-        self._timeouts = timeouts
-        self._began = self._bytes = self._event = 0.0
-        self._any_event = False
-
-    def start(self, now: float) -> None:
-        self._began = self._bytes = self._event = now
-
-    def bytes_came(self, now: float) -> None:
-        self._bytes = now
-
-    def event_came(self, now: float) -> None:
-        self._event = now
-        self._any_event = True
-
-    def deadline(self) -> tuple[float, TimeoutPhase]:
-        limits = self._timeouts
-        running: list[tuple[float, float | None, TimeoutPhase]] = [(self._began, limits.total, "total")]
-        if self._any_event:
-            running += [(self._bytes, limits.read, "read"), (self._event, limits.stall, "stall")]
-        else:
-            running += [(self._began, limits.first_event, "first_event")]
-        ends = [(since + seconds, phase) for since, seconds, phase in running if seconds is not None]
-        return min(ends, default=(float("inf"), "total"))
+def _timed_out(exc: BaseException | None) -> bool:
+    return exc is not None and (isinstance(exc, TimeoutError) or _timed_out(exc.__cause__))
 
 
 def _read_error_body(text: str) -> Any:
@@ -269,12 +257,19 @@ def _read_error_body(text: str) -> Any:
 
 def _retry_after(headers: httpx.Headers) -> float | None:
     """Seconds to wait, from `retry-after-ms` or `retry-after` in seconds or as a date; None if neither can be read."""
-    try:
-        if "retry-after-ms" in headers:
-            return max(0.0, float(headers["retry-after-ms"]) / 1000)
-        value = headers.get("retry-after", "")
-        if value[:1].isdigit() or value[:1] in "-.":
-            return max(0.0, float(value)) if value else None
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time())
-    except ValueError:
-        return None
+    for name, read in (("retry-after-ms", _milliseconds), ("retry-after", float), ("retry-after", _until)):
+        try:
+            seconds = read(headers.get(name, ""))
+        except ValueError:
+            continue
+        if seconds == seconds:  # not "nan"
+            return max(0.0, seconds)
+    return None
+
+
+def _milliseconds(text: str) -> float:
+    return float(text) / 1000
+
+
+def _until(text: str) -> float:
+    return parsedate_to_datetime(text).timestamp() - time()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     M = TypeVar("M", bound=BaseModel)
 
 __all__ = [
+    "Attempt",
     "FinishReason",
     "Limits",
     "ProtocolWarning",
@@ -171,6 +172,23 @@ class Timing:
     total: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A try that brought no answer, or a provider that was passed over.
+
+    Attributes:
+        provider: its name.
+        problem: what went wrong, or why it was not asked.
+        error: the kind of error, by the name of its class; None if the provider was not asked.
+        pause: seconds that were waited before the next try at the same provider; None if there was none.
+    """
+
+    provider: str
+    problem: str
+    error: str | None = None
+    pause: float | None = None
+
+
 @dataclass(slots=True)
 class Reply:
     """The whole answer.
@@ -182,6 +200,8 @@ class Reply:
         warnings: what the server did wrong on the way, and what was made of it.
         id, model: as the server named them; request_id: from the response headers, for support requests.
         extras: what else the wire carried for this message, by its name there (`annotations`, `audio`, ...).
+        attempts: what was tried before this answer began, in vain.
+        provider: the name of the provider that answered.
     """
 
     text: str = ""
@@ -197,6 +217,8 @@ class Reply:
     request_id: str | None = None
     timing: Timing | None = None
     extras: dict[str, list[Any]] = field(default_factory=dict)
+    attempts: tuple[Attempt, ...] = ()
+    provider: str | None = None
     reasoned: bool = field(default=False, repr=False)  # reasoning was sent, if only as ""
     answer: str | None = field(default=None, repr=False)  # the end of the text, where it was asked for as a tool call
     origin: str | None = field(default=None, repr=False, compare=False)  # see Message.origin
@@ -260,14 +282,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """The clocks of a request, in seconds; None switches one off.
+    """The clocks of an answer, in seconds; None switches one off.
 
     Attributes:
         connect: to a connection, TLS included, and to a free place in the pool.
         first_event: from the request to its first event.
-        read: without any bytes.
-        stall: with bytes, but without an event.
-        total: the whole request.
+        read: without any bytes, after the first event. What the reader of the stream does in between does not count.
+        stall: with bytes, but without an event that says anything; comments and pings say nothing.
+        total: the whole answer, with all attempts and the pauses between them.
     """
 
     connect: float | None = 10.0

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ..errors import ConfigError
+from ..errors import APIError, ConfigError
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..request import Request
     from ..types import ProtocolWarning
 
-__all__ = ["Adapter", "StatesRules", "find_adapter"]
+__all__ = ["Adapter", "Relents", "StatesRules", "find_adapter"]
 
 # Imported when asked for.
 _BUILT_IN = {
@@ -74,6 +74,18 @@ class StatesRules(Protocol):
 
     def history_rules(self, request: Request) -> HistoryRules:
         """The rules for this request. They are checked before `prepare` is asked."""
+        ...
+
+
+@runtime_checkable
+class Relents(Protocol):
+    """An adapter that can do without a member of the request that a server refuses."""
+
+    def relent(self, error: APIError) -> tuple[Adapter, ProtocolWarning] | None:
+        """A milder adapter, and what it does without; None if this refusal has another reason.
+
+        The request is sent once more with it, and so are the provider's later ones.
+        """
         ...
 
 

@@ -8,7 +8,9 @@ for everybody else, each have a comment with the server they come from. Deviatio
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Self
 
+from ...errors import APIError, BadRequestError
 from ...history import HistoryRules
 from ...request import Request
 from ...types import ProtocolWarning
@@ -44,6 +46,14 @@ class ChatAdapter(RequestWriter, EventReader):
             request = replace(request, messages=messages)
         request, changes = prepare(request, self._rules())
         return request, moved + changes
+
+    def relent(self, error: APIError) -> tuple[Self, ProtocolWarning] | None:
+        """Without `stream_options`, if the server refused the request and named them (older vLLM, LM Studio, Azure)."""
+        refused = isinstance(error, BadRequestError) and "stream_options" in f"{error.message} {error.body}"
+        if not (refused and self.quirks.stream_usage):
+            return None
+        told = f"the server refuses stream_options, and may send no usage without: set stream_usage = false ({error})"
+        return type(self)(replace(self.quirks, stream_usage=False)), ProtocolWarning("option_dropped", told)
 
     def _rules(self) -> Rules:
         quirks = self.quirks

@@ -1,0 +1,139 @@
+"""Waits that a deadline or another task can end, without an object for each of them.
+
+A cancel scope for every read of a stream costs as much as all the rest of the read. So on asyncio there is one timer
+for each stream, which is looked at when it fires and not set anew with every wait, and a wait is ended as
+`asyncio.timeout` ends its block: the task is cancelled, and the cancellation is taken back when it arrives. Elsewhere
+(trio) each wait has its scope. In both ways nothing is held while control is with the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from math import inf
+from typing import Protocol, TypeVar
+
+import anyio
+
+__all__ = ["Interrupted", "Waits", "waits"]
+
+T = TypeVar("T")
+
+
+class Interrupted(Exception):
+    """A wait was ended by its deadline or by `end`."""
+
+
+class Waits(Protocol):
+    """The waits of one stream, one at a time."""
+
+    def now(self) -> float:
+        """The event loop's time."""
+        ...
+
+    async def wait(self, step: Awaitable[T]) -> T:
+        """Awaits `step`. Raises Interrupted if that was ended here; any other cancellation goes through."""
+        ...
+
+    def moved(self) -> None:
+        """The deadline may have come nearer."""
+        ...
+
+    def end(self) -> None:
+        """Ends the wait of the task that is in one. From any task."""
+        ...
+
+    def close(self) -> None:
+        """There will be no more waits."""
+        ...
+
+
+def waits(due: Callable[[], float]) -> Waits:
+    """The waits of a stream on the event loop that runs here. `due` gives the deadline, in the loop's time."""
+    try:
+        on_asyncio = asyncio.current_task() is not None
+    except RuntimeError:
+        on_asyncio = False
+    return _TimedWaits(due) if on_asyncio else _ScopedWaits(due)
+
+
+class _TimedWaits:
+    def __init__(self, due: Callable[[], float]) -> None:
+        self._due = due
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[object] | None = None  # the one that waits
+        self._interrupted = False
+        self.now = self._loop.time
+
+    async def wait(self, step: Awaitable[T]) -> T:
+        task = self._task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a stream is read by tasks")
+        others = task.cancelling()  # what others want of the task is theirs
+        if self._timer is None:
+            self._set_timer()
+        try:
+            return await step
+        except asyncio.CancelledError:
+            if self._interrupted and task.cancelling() == others + 1:
+                raise Interrupted from None
+            raise
+        finally:
+            self._task = None
+            if self._interrupted:
+                self._interrupted = False
+                task.uncancel()
+
+    def moved(self) -> None:
+        self.close()
+        self._set_timer()
+
+    def end(self) -> None:
+        if self._task is not None and not self._interrupted:
+            self._interrupted = True
+            self._task.cancel()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self) -> None:
+        due = self._due()
+        if due != inf:
+            self._timer = self._loop.call_at(due, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        if self._task is None:
+            return  # the stream waits for its reader: the next wait sets the timer
+        if self.now() >= self._due():
+            self.end()
+        else:
+            self._set_timer()
+
+
+class _ScopedWaits:
+    def __init__(self, due: Callable[[], float]) -> None:
+        self._due = due
+        self._scope: anyio.CancelScope | None = None
+        self.now = anyio.current_time
+
+    async def wait(self, step: Awaitable[T]) -> T:
+        with anyio.CancelScope(deadline=self._due()) as self._scope:
+            try:
+                return await step
+            finally:
+                self._scope = None
+        raise Interrupted
+
+    def moved(self) -> None:
+        pass  # each wait asks anew
+
+    def end(self) -> None:
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def close(self) -> None:
+        pass
