@@ -157,7 +157,8 @@ def _client(body: bytes) -> openai.OpenAI:
 def openai_chat(body: bytes) -> Any:
     """The completion that OpenAI's own accumulator makes of a body."""
     for payload in payloads(body):
-        ChatCompletionChunk.model_validate(payload)
+        if "error" not in payload:
+            ChatCompletionChunk.model_validate(payload)
     with _client(body).chat.completions.stream(model="m", messages=[{"role": "user", "content": "?"}]) as stream:
         stream.until_done()
         return stream.get_final_completion()

@@ -303,14 +303,14 @@ URL = 'base_url = "http://x/v1"\n'
     [
         ("a = = 1", ":1: not TOML: Invalid value in column 5"),
         ('\n[providers.a]\nmodel = "x\n', ":3: not TOML: Illegal character"),
-        ("zzz = 1", ":1: zzz: unknown key: allowed are default, providers"),
+        ("zzz = 1", ":1: zzz: unknown key: allowed are default, providers, gateway"),
         (
             '\n[provider.a]\nprofile = "kimi"',
-            ":2: provider: unknown key (did you mean 'providers'?): allowed are default, providers",
+            ":2: provider: unknown key (did you mean 'providers'?): allowed are default, providers, gateway",
         ),
         (
             '[a]\nprofile = "kimi"',
-            ":1: a: unknown key: allowed are default, providers; a provider is written as [providers.a]",
+            ":1: a: unknown key: allowed are default, providers, gateway; a provider is written as [providers.a]",
         ),
         ("default = 1", ":1: default: must be a text in quotes"),
         ("providers = 1", ":1: providers: must be a table"),

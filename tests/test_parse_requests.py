@@ -145,7 +145,7 @@ def requests(draw: st.DrawFn, wire: str) -> Request:
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses"])
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_what_was_encoded_is_parsed(wire: str, data: st.DataObject) -> None:
     """Messages, images, files, results, tools, choice and options, equal to what they were."""
@@ -156,7 +156,7 @@ def test_what_was_encoded_is_parsed(wire: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses"])
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(st.data())
 def test_what_was_parsed_is_encoded(wire: str, data: st.DataObject) -> None:
     """The other way round: a body that was read is written as it was."""
@@ -217,6 +217,16 @@ def test_a_chat_request() -> None:
     )
     assert request.messages[2].tool_calls[0].extra == {"extra_content": {"google": {"thought_signature": "s"}}}  # type: ignore[union-attr]
     assert (wants_stream(body), wants_usage(body), wants_stream({}), wants_usage({})) == (True, True, False, False)
+
+
+def test_what_clients_leave_in_their_history() -> None:
+    """Nulls, empty lists and the number of a streamed call say nothing, and make no message another one."""
+    function = {"name": CALL.name, "arguments": CALL.raw_arguments, "parsed_arguments": None}
+    message = {
+        "role": "assistant", "content": None, "refusal": None, "annotations": [], "audio": None, "function_call": None,
+        "tool_calls": [{"id": CALL.id, "index": 0, "type": "function", "function": function}],
+    }  # fmt: skip
+    assert parse_chat({"model": "m", "messages": [message]}).messages == (assistant(tool_calls=[CALL]),)
 
 
 def test_what_has_no_place_in_ours_stays_a_dict() -> None:
@@ -423,7 +433,7 @@ def test_a_mistake_in_a_request_of_the_responses_api(members: dict[str, Any], me
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses"])
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(st.data())
 def test_any_json_is_a_request_or_a_config_error(wire: str, data: st.DataObject) -> None:
     """Whatever is sent, the answer is a request or says what is wrong; nothing else is raised."""

@@ -26,7 +26,7 @@ FLOORS = {
     **dict.fromkeys(["transport", "clocks", "retries", "waiting", "recording", "replay_server"], 3),
     "partial": 1,
     **dict.fromkeys(["stream", "provider", "fallback", "loop"], 4),
-    "cli": 5,
+    **dict.fromkeys(["cli", "gateway"], 5),
 }
 MODULES = sorted(
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    TypeAdapter,
+    ValidationError,
+)
 
 from .adapters import find_adapter
 from .dialects import DialectContext, find_dialect
@@ -92,9 +101,24 @@ class _Provider(_Strict):
     fallback: _Names = []
 
 
+class _Gateway(_Strict):
+    host: str = ""
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    providers: _Names = []
+    models: dict[str, str] = {}
+    api_key_env: _Names = []
+    open: bool = False
+    max_body_bytes: NonNegativeInt = 0
+    max_requests: NonNegativeInt = 0
+    keepalive: NonNegativeFloat = 0
+    repair: bool = False
+    shutdown: NonNegativeFloat = 0
+
+
 class _File(_Strict):
     default: str = ""
     providers: dict[str, dict[str, Any]] = {}
+    gateway: _Gateway = _Gateway()
 
 
 _SAYS = {
@@ -110,6 +134,7 @@ _SAYS = {
     "dict_type": "must be a table",
     "model_type": "must be a table",
     "greater_than_equal": "must not be less than {ge}",
+    "less_than_equal": "must not be more than {le}",
 }
 
 

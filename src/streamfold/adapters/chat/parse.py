@@ -104,20 +104,20 @@ def _read_message(message: Any, where: str) -> MessageLike:
     }
     entries = tuple(_read_call(call) for call in calls)
     # A member that we have no place for (`audio`, `cache_control`, `reasoning_details`): then it stays what it is.
-    if role not in get_args(Role) or fields.rest() or None in entries or (role != "assistant" and read["reasoning"]):
+    unknown = any(value not in ([], {}) for value in fields.rest().values())
+    if role not in get_args(Role) or unknown or None in entries or (role != "assistant" and read["reasoning"]):
         return dict(message)
     return Message(role, tool_calls=entries, **read)  # type: ignore[arg-type]
 
 
 def _read_call(call: Mapping[str, Any]) -> ToolCall | None:
     match call:
-        case {"id": str(call_id), "function": {"name": str(name), **function}, **extra} if not (
-            {*function} - {"arguments"} or extra.get("type", "function") != "function"
-        ):
-            arguments = function.get("arguments")
+        case {"id": str(call_id), "function": {"name": str(name), "arguments": str(arguments), **more}, **extra}:
+            if any(value is not None for value in more.values()) or extra.get("type", "function") != "function":
+                return None
             extra.pop("type", None)
             extra.pop("index", None)  # clients that accumulate a stream leave it there
-            return read_call(call_id, name, arguments, extra) if isinstance(arguments, str) else None
+            return read_call(call_id, name, arguments, extra)
     return None
 
 

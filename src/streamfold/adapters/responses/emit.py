@@ -76,7 +76,7 @@ class ResponsesEmitter(Emitter):
     def _reasoning(self, delta: Reasoning) -> None:
         if delta.text:
             self._piece(SUMMARY, delta.text, delta.part)
-        else:
+        elif not self._output:  # behind the answer it would say nothing to anybody
             self._item_for("reasoning", delta.part)
 
     def _piece(self, kind: PartKind, text: str, place: Part | None) -> None:
