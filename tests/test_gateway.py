@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
+import streamfold.gateway
 from folding import DONE, call, entry, event, fin, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind, client_of
 from mirror import WIRES, check_open_responses, check_response_events, comments, openai_chat, payloads, read
@@ -587,3 +589,12 @@ def test_the_check_of_the_file_knows_the_gateway(tmp_path: Path, monkeypatch: py
     ]
     with pytest.raises(ConfigError, match="api_key_env: NO_KEY is not set"):
         config.secret("NO_KEY")
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing is said by name."""
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    monkeypatch.delitem(sys.modules, "streamfold.gateway.app", raising=False)
+    monkeypatch.delattr("streamfold.gateway.app", raising=False)
+    with pytest.raises(ConfigError, match=r"pip install 'streamfold\[gateway\]'"):
+        streamfold.gateway.gateway({"main": "kimi"})

@@ -297,3 +297,44 @@ async def test_the_command(tmp_path: Path) -> None:
                 await process.wait()
     assert b"k1" not in said
     assert b"main: done after" in said
+
+
+@BOTH
+async def test_a_loop_of_tools_with_openais_client(wire: str) -> None:
+    """What the client got goes back with the result as it is, and reaches the provider as one conversation."""
+    made = Recording.load(FOLDER / "kimi/parallel_calls")
+    answers = [made, Recording("end", text("Done.") + fin("stop") + DONE)]
+    ids = [call["id"] for call in made.expect["calls"]]
+    seen: list[dict[str, Any]] = []
+
+    async def script(connection: Connection) -> None:
+        seen.append(json.loads(await connection.request()))
+        await connection.send(STREAM, framed(answers[len(seen) - 1].body), END)
+
+    async with (
+        served_before(script) as (client, _, _),
+        openai.AsyncOpenAI(base_url=str(client.base_url.join("/v1")), api_key="none", max_retries=0) as sdk,
+    ):
+        if wire == "chat":
+            history: list[Any] = [{"role": "user", "content": "?"}]
+            completion = await sdk.chat.completions.create(model="main", messages=history)
+            history.append(completion.choices[0].message.model_dump())
+            calls = completion.choices[0].message.tool_calls or []
+            history += [{"role": "tool", "tool_call_id": call.id, "content": "18"} for call in calls]
+            completion = await sdk.chat.completions.create(model="main", messages=history)
+            assert completion.choices[0].message.content == "Done."
+        else:
+            items: list[Any] = [{"role": "user", "content": "?"}]
+            response = await sdk.responses.create(model="main", input=items)
+            items += [item.model_dump() for item in response.output]
+            items += [
+                {"type": "function_call_output", "call_id": item.call_id, "output": "18"}
+                for item in response.output
+                if item.type == "function_call"
+            ]
+            response = await sdk.responses.create(model="main", input=items)
+            assert response.output_text == "Done."
+    messages = seen[1]["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", *["tool"] * len(ids)]
+    assert [call["id"] for call in messages[1]["tool_calls"]] == ids
+    assert [message["tool_call_id"] for message in messages[2:]] == ids
