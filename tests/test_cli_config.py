@@ -156,3 +156,33 @@ def test_providers_lists_the_file_too(folder: Path) -> None:
     }
     assert rows[2]["source"] == "catalogue"
     assert "set (MY_KEY)" in run(folder, "providers", MY_KEY="sk-canary").stdout
+
+
+def test_providers_tells_what_one_can(folder: Path) -> None:
+    """Of a model each capability with its line; of a provider without a model those that are named, one on a row."""
+    (folder / "streamfold.toml").write_text(MAIN + "capabilities.images = 'no'\n", "utf-8")
+    done = run(folder, "providers", "local")
+    assert "local:qwen3" in done.stdout
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line]
+    assert ["images", "no", "streamfold.toml:12"] in rows
+    assert ["tools", "unknown", "not written down"] in rows
+    (row,) = [json.loads(line) for line in run(folder, "providers", "main:kimi-k3", "--json").stdout.splitlines()]
+    assert (row["name"], row["model"], row["capabilities"]["images"]) == ("main", "kimi-k3", "yes")
+    rows = [json.loads(line) for line in run(folder, "providers", "deepseek", "--json").stdout.splitlines()]
+    assert {row["model"]: row["capabilities"]["images"] for row in rows}.items() >= {
+        (None, "unknown"),
+        ("deepseek-flash", "yes"),
+        ("deepseek-v4-pro", "no"),
+    }
+    table = run(folder, "providers", "deepseek").stdout
+    assert all(word in table for word in ("(any)", "deepseek-flash", "structured_output"))
+    done = run(folder, "providers", "nope")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: unknown provider 'nope'")
+
+
+def test_show_has_the_capabilities_of_the_model(folder: Path) -> None:
+    shown = run(folder, "config", "show", "main").stdout
+    assert 'capabilities.images = "yes"  ' in shown
+    assert "# catalogue kimi.toml:" in shown.partition("capabilities.images")[2].splitlines()[0]
+    assert 'capabilities.images = "no"' in run(folder, "config", "show", "main:moonshot-v1-8k").stdout

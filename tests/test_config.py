@@ -225,13 +225,14 @@ def test_overrides_may_mend_a_table() -> None:
 
 
 def test_example_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file that the README shows has no problems."""
+    """The file that the README shows, in its two parts, has no problems."""
     readme = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
-    write(readme.partition("```toml\n")[2].partition("```")[0])
+    write("\n".join(block.partition("```")[0] for block in readme.split("```toml\n")[1:]))
     monkeypatch.setenv("MY_KIMI_KEY", "x")
     monkeypatch.setenv("TEAM", "red")
     assert read_config().problems() == []
     assert read_config().names == ["main", "local"]
+    assert Provider.from_config("local:acme-vl-2").capabilities().images == "yes"
 
 
 # --- references to the environment -----------------------------------------------------------------------------------
@@ -324,7 +325,7 @@ URL = 'base_url = "http://x/v1"\n'
             (
                 ":3: providers.a.modell: unknown key (did you mean 'model'?): allowed are profile, adapter, "
                 "base_url, api_key, api_key_env, model, dialect, quirks, headers, timeouts, max_retries, limits, "
-                "transport, fallback"
+                "transport, fallback, capabilities, models"
             ),
         ),
         (
@@ -523,6 +524,11 @@ e.f = { g = 1, "h\\u0041" = [ { i = 2 },
 ] }
 [[many]]
 x = 1
+[[many]]
+[many.in]
+y = 1
+[[many.in.list]]
+z = 1
 [a]
 last = true'''
     lines = key_lines(text)
@@ -536,13 +542,17 @@ last = true'''
         (*deep, "hA", 0, "i"): 10,
         (*deep, "hA", 1, "i"): 11,
         (*deep, "hA", 2): 11,
-        ("many", "x"): 14,
-        ("a",): 15,
-        ("a", "last"): 16,
+        ("many", 0): 13,
+        ("many", 0, "x"): 14,
+        ("many", 1): 15,
+        ("many", 1, "in", "y"): 17,
+        ("many", 1, "in", "list", 0, "z"): 19,
+        ("a",): 20,
+        ("a", "last"): 21,
     }
     assert {path: lines.get(path) for path in expected} == expected
     assert not [path for path in lines if "no" in path or "not" in path or "x" in path[:1]]
-    assert line_of(lines, ("a", "missing", 0)) == 15
+    assert line_of(lines, ("a", "missing", 0)) == 20
     assert line_of(lines, ("nowhere",)) is None
     assert spelled((*deep, "hA", 0)) == 'a."b.c".d.e.f.hA[0]'
 

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from pydantic import BaseModel
 
 from servers import STREAM, Connection, framed, serving
 from streamfold import (
@@ -310,12 +311,17 @@ async def test_functions_that_block() -> None:
     assert script.results() == ["a False", "b False"]
 
 
+class Opaque(BaseModel):
+    """A model says what the arguments are, and not what is to be done with them."""
+
+
 async def test_what_can_not_run_is_said_before_anything_is_sent() -> None:
     provider = Script().provider()
     for tools, message in (
         ([Tool("ping")], "'ping' has no function"),
         ([{"type": "function", "function": {"name": "ping"}}], "'ping' has no function"),
         ([add, add], "two tools are called 'add'"),
+        ([Opaque], "'Opaque' has no function"),
     ):
         with pytest.raises(ConfigError, match=message):
             run_tools(provider, "x", tools)  # type: ignore[arg-type]
@@ -323,6 +329,8 @@ async def test_what_can_not_run_is_said_before_anything_is_sent() -> None:
         run_tools(provider, "x", [add], max_turns=0)
     with pytest.raises(ConfigError, match="messages is empty"):
         run_tools(provider, [], [add])
+    with pytest.raises(ConfigError, match="unknown option 'temprature'"):
+        run_tools(provider, "x", [add], temprature=1)
 
 
 async def test_the_given_conversation_stays_as_it_was() -> None:

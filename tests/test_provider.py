@@ -30,6 +30,7 @@ from streamfold import (
     Timeouts,
     ToolCall,
     UpstreamError,
+    run_tools,
 )
 
 pytestmark = [
@@ -286,6 +287,39 @@ async def test_clocks(script, phase: str) -> None:
             await provider.chat("Hello", timeouts=Timeouts(**{phase: 0.1}))
         assert caught.value.phase == phase
         await server.all_closed()
+
+
+async def test_clocks_as_a_mapping() -> None:
+    """A mapping is laid over the provider's own clocks; a `Timeouts` is in their place."""
+    async with serving(silent) as server, server.provider(timeouts={"read": 0.1}) as provider:
+        with pytest.raises(APITimeoutError) as caught:
+            await provider.chat("Hello", timeouts={"total": 30})
+        assert caught.value.phase == "read"
+    async with serving(silent) as server, server.provider(timeouts={"total": 0.1}) as provider:
+        with pytest.raises(APITimeoutError) as caught:
+            await provider.chat("Hello", timeouts={"read": None, "total": None, "stall": 0.1})
+        assert caught.value.phase == "stall"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"raed": 5}, "timeouts: unknown key 'raed': did you mean 'read'?"),
+        ({"x": 5}, "timeouts: unknown key 'x': allowed are connect, first_event, read, stall, total"),
+        ({"read": "soon"}, "timeouts: read: Input should be a valid number, unable to parse string as a number"),
+        (5, 'timeouts is a Timeouts or a mapping such as {"read": 5}, not int'),
+    ],
+)
+async def test_clocks_that_there_are_not(given: object, message: str) -> None:
+    provider = Provider.from_config({"base_url": "http://test/v1", "model": "m"})
+    for ask in (provider.chat_stream, lambda *words, **options: run_tools(provider, *words, [len_of], **options)):
+        with pytest.raises(ConfigError) as caught:
+            ask("Hello", timeouts=given)
+        assert str(caught.value) == message
+
+
+def len_of(text: str) -> int:
+    return len(text)
 
 
 async def test_l4_comments_are_no_events() -> None:

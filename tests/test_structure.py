@@ -16,11 +16,14 @@ PACKAGE = Path(streamfold.__file__).parent
 FLOORS = {
     **dict.fromkeys(["errors", "jsontext", "types", "deltas", "messages", "tools", "request", "redaction"], 0),
     **dict.fromkeys(["chatdicts", "content", "media", "functions", "validation"], 0),
-    **dict.fromkeys(["history", "turns"], 1),
+    **dict.fromkeys(["history", "turns", "hooks"], 1),
+    "otel": 4,
     **dict.fromkeys(
         ["sse", "schema", "parts", "arguments", "body", "pipeline", "calls", "fold", "adapters", "dialects", "decoder"],
         1,
     ),
+    "capabilities": 0,
+    "needs": 1,
     **dict.fromkeys(["tomltext", "references"], 0),
     **dict.fromkeys(["profiles", "config", "configfile", "sources"], 2),
     **dict.fromkeys(["transport", "clocks", "retries", "waiting", "recording", "replay_server"], 3),

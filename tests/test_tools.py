@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 from collections.abc import Callable
 from datetime import date
 from functools import partial
@@ -18,6 +19,7 @@ from streamfold import (
     ConfigError,
     InvalidToolArgumentsError,
     NamedTool,
+    StreamDecoder,
     Tool,
     ToolCall,
     assistant,
@@ -186,6 +188,50 @@ def test_as_a_decorator() -> None:
 
 class Opaque:
     """No JSON schema can be made of it."""
+
+
+class Forecast(BaseModel):
+    """The forecast for a city."""
+
+    city: str
+
+
+def test_everything_that_is_a_tool() -> None:
+    """A request takes functions and models beside tools and dicts, and reads them as `tool` and `from_model` do."""
+    plain = {"type": "function", "function": {"name": "ping"}}
+    read = Request.read("m", "x", [google, Forecast, Tool("own"), plain], NamedTool("Forecast"), {})
+    assert read.tools == (tool(google), Tool.from_model(Forecast), Tool("own"), Tool("ping"))
+    assert read.tools[1].description == "The forecast for a city."
+    with pytest.raises(ConfigError, match="tool_choice names 'pong', which is not among the tools: google"):
+        Request.read("m", "x", [google], NamedTool("pong"), {})
+
+
+def test_a_decoder_takes_them_too() -> None:
+    decoder = StreamDecoder("chat", dialect="hermes", tools=[google, Forecast])
+    text = '<tool_call>{"name": "Forecast", "arguments": {"city": "Oslo"}}</tool_call>'
+    event = {"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]}
+    decoder.feed(f"data: {json.dumps(event)}\n\n".encode())
+    decoder.close()
+    (made,) = decoder.reply.tool_calls
+    assert made.parse_as(Forecast) == Forecast(city="Oslo")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([Opaque], "the class Opaque is no tool: a pydantic model is one, and a typed function"),
+        (["ping"], "a tool is a Tool, a typed function, a pydantic model or a dict, not str: 'ping'"),
+        (google, "tools is a list of tools: this is a single one"),
+        (Forecast, "tools is a list of tools: this is a single one"),
+        ({"type": "function"}, "tools is a list of tools: this is a single one"),
+        (Tool("ping"), "tools is a list of tools: this is a single one"),
+        ([lambda *args: args], "<lambda>: the parameter *args can't be given by name, as models do"),
+    ],
+)
+def test_what_is_no_tool(given: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Request.read("m", "x", given, "auto", {})
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

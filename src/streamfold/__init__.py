@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .capabilities import Capabilities
 from .content import AudioPart, FilePart, ImagePart, TextPart, audio, file, image
 from .decoder import StreamDecoder
 from .errors import (
@@ -35,6 +36,7 @@ from .errors import (
     UpstreamError,
 )
 from .functions import tool
+from .hooks import Asked, Hooks
 from .messages import Message, assistant, system, tool_result, user
 from .tools import AllowedTools, NamedTool, Tool, ToolChoice
 from .types import (
@@ -62,16 +64,19 @@ __all__ = [
     "APIStatusError",
     "APITimeoutError",
     "AllowedTools",
+    "Asked",
     "Attempt",
     "AudioPart",
     "AuthenticationError",
     "BadRequestError",
+    "Capabilities",
     "ChatStream",
     "ConfigError",
     "EmptyResponseError",
     "Fallback",
     "FilePart",
     "FinishReason",
+    "Hooks",
     "ImagePart",
     "IncompleteStreamError",
     "InvalidReplyError",

@@ -23,28 +23,27 @@ class Clocks:
 
     Args:
         now: when the answer was asked for: `total` runs from here, over all attempts and the pauses between them.
+
+    Attributes:
+        waiting_since: to be set when a wait for bytes begins. What a slow reader did before that is not the server's
+            silence.
     """
 
     def __init__(self, timeouts: Timeouts, now: float) -> None:
         self.timeouts = timeouts
         self.ends = inf if timeouts.total is None else now + timeouts.total
-        self._bytes = self._event = self._left = now
+        self._bytes = self._event = self._left = self.waiting_since = now
         self._any_event = False
 
     def start(self, now: float) -> None:
         """A request is sent."""
-        self._bytes = self._event = self._left = now
+        self._bytes = self._event = self._left = self.waiting_since = now
         self._any_event = False
-
-    def wait_begins(self, now: float) -> None:
-        """A wait for bytes begins. What a slow reader did in between is not the server's silence."""
-        away = now - self._left
-        self._bytes += away
-        self._event += away
 
     def bytes_came(self, now: float) -> None:
         """A wait for bytes ended with some."""
-        self._bytes = self._left = now
+        self._event += self.waiting_since - self._left
+        self._bytes = self._left = self.waiting_since = now
 
     def event_came(self) -> bool:
         """The bytes held an event. Returns whether it was the first one, with which nearer deadlines begin."""
@@ -71,14 +70,14 @@ class Clocks:
         )
 
     def _next(self) -> tuple[float, TimeoutPhase]:
-        timeouts = self.timeouts
+        timeouts, away = self.timeouts, self.waiting_since - self._left
         ends: list[tuple[float, TimeoutPhase]] = [(self.ends, "total")]
         if not self._any_event:
             if timeouts.first_event is not None:
-                ends.append((self._event + timeouts.first_event, "first_event"))
+                ends.append((self._event + away + timeouts.first_event, "first_event"))
             return min(ends)
         if timeouts.read is not None:
-            ends.append((self._bytes + timeouts.read, "read"))
+            ends.append((self._bytes + away + timeouts.read, "read"))
         if timeouts.stall is not None:
-            ends.append((self._event + timeouts.stall, "stall"))
+            ends.append((self._event + away + timeouts.stall, "stall"))
         return min(ends)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -20,9 +20,11 @@ from pydantic import (
     NonNegativeInt,
     TypeAdapter,
     ValidationError,
+    create_model,
 )
 
 from .adapters import find_adapter
+from .capabilities import CAPABILITIES, Support
 from .dialects import DialectContext, find_dialect
 from .errors import ConfigError
 from .profiles import Profile, catalogue, catalogue_values, layered
@@ -84,6 +86,11 @@ class _Limits(_Strict):
     error_body_bytes: int = 0
 
 
+_SUPPORTS: dict[str, Any] = dict.fromkeys(CAPABILITIES, (Support, "unknown"))
+_Capabilities = create_model("_Capabilities", __base__=_Strict, **_SUPPORTS)
+_Models = create_model("_Models", __base__=_Strict, pattern=(str, ...), examples=(list[str], []), **_SUPPORTS)
+
+
 class _Provider(_Strict):
     profile: str = ""
     adapter: str = ""
@@ -99,6 +106,8 @@ class _Provider(_Strict):
     limits: _Limits = _Limits()
     transport: Literal["httpx", "aiohttp"] = "httpx"
     fallback: _Names = []
+    capabilities: _Capabilities = _Capabilities()  # type: ignore[valid-type]
+    models: list[_Models] = []  # type: ignore[valid-type]
 
 
 class _Gateway(_Strict):
@@ -135,6 +144,7 @@ _SAYS = {
     "model_type": "must be a table",
     "greater_than_equal": "must not be less than {ge}",
     "less_than_equal": "must not be more than {le}",
+    "missing": "must be written",
 }
 
 
@@ -222,7 +232,10 @@ def _errors(exc: ValidationError) -> list[Any]:
 def _fields(model: type[BaseModel], parents: KeyPath) -> Iterable[str]:
     """The keys that are allowed in a table, by the path to it."""
     for part in parents:
-        inner = model.model_fields[str(part)].annotation if part in model.model_fields else None
+        if isinstance(part, int):
+            continue  # of a list, whose tables are all alike
+        inner = model.model_fields[part].annotation if part in model.model_fields else None
+        inner = next(iter(get_args(inner)), inner)
         if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
             return []
         model = inner

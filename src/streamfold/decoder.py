@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .adapters import Adapter, find_adapter
 from .body import HEAD, PlainBody, not_a_stream, shown
-from .deltas import Meta
+from .deltas import Meta, Sequence
 from .dialects import Dialect, DialectContext, find_dialect
 from .errors import ProtocolError, StreamError, StreamfoldError
 from .fold import Fold
+from .functions import as_tools
 from .pipeline import Pipeline
 from .sse import SSEDecoder, body_kind, skip_blank
-from .tools import ToolLike, read_tool, read_tool_choice
+from .tools import ToolLike, read_tool_choice
 from .types import Limits, Reply, StreamChunk
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class StreamDecoder:
         answer_tool: the tool whose arguments are the text of the answer, where that was asked for as a call.
 
     Attributes:
-        events: how many events have come.
+        events: how many events have come that said something; a ping does not.
         fold_type: what folds the deltas. `inspection` has one that also tells what it was given.
 
     >>> decoder = StreamDecoder("chat")
@@ -67,7 +68,7 @@ class StreamDecoder:
     ) -> None:
         self._adapter = find_adapter(adapter)() if isinstance(adapter, str) else adapter
         self._limits = limits or Limits()
-        read_tools = tuple(read_tool(tool) for tool in tools)
+        read_tools = as_tools(tools)
         choice = read_tool_choice(tool_choice, read_tools)
         read: set[str] = set()
         if isinstance(dialect, str):
@@ -113,7 +114,8 @@ class StreamDecoder:
         Raises:
             StreamError: one of its kinds, with the partial answer.
         """
-        self._raise_pending()
+        if self._error is not None:
+            self._raise_pending()
         if self._closed:
             raise StreamfoldError("feed() after close(): a decoder reads one answer")
         chunks: list[StreamChunk] = []
@@ -156,10 +158,14 @@ class StreamDecoder:
         if self._plain is not None:
             self._plain.feed(data)
         elif self._sse is not None:
-            for event in self._sse.feed(data):
-                self._event(event, chunks)
-                if self._fold.finished:
-                    return
+            sse, fold, read, take = self._sse, self._fold, self._read, self._pipeline.feed
+            for event in sse.feed(data):
+                if sse.invalid_utf8:
+                    self._warn_of_utf8()
+                if (deltas := read(event)) is not None:
+                    take(deltas, event.data, chunks)
+                    if fold.finished:
+                        return
 
     def _begin(self, data: bytes) -> bytes:
         """Finds out what the body is; the bytes to begin with."""
@@ -172,22 +178,22 @@ class StreamDecoder:
             self._plain = PlainBody(kind, self._limits)
         return data
 
-    def _event(self, event: ServerSentEvent, chunks: list[StreamChunk]) -> None:
-        self._note(event.data)
+    def _read(self, event: ServerSentEvent) -> list[Delta] | None:
+        """The deltas of an event; None if it can't be read and is not needed any more."""
+        self._transcript.append(event.data)
         try:
-            deltas = list(self._adapter.decode(event))
+            deltas = self._adapter.decode(event)
+            if type(deltas) is not list:
+                deltas = list(deltas)
         except ValueError as exc:
             if not self._pipeline.has_finish_reason:
                 body = event.data[: self._limits.error_body_bytes]
                 raise ProtocolError(f"an event can't be read ({exc}): {shown(event.data)}", body=body) from exc
             self._fold.warn("malformed_event", f"after the finish reason: {shown(event.data)}")
-            return
-        self._take(deltas, event.data, chunks)
-
-    def _take(self, deltas: list[Delta], data: str, chunks: list[StreamChunk]) -> None:
-        if self._sse is not None and self._sse.invalid_utf8:
-            self._warn_of_utf8()
-        self._pipeline.feed(deltas, data, chunks)
+            return None
+        if len(deltas) > 1 or (deltas and type(deltas[0]) is not Sequence):
+            self.events += 1
+        return deltas
 
     def _finish(self, interrupted: str | None, chunks: list[StreamChunk]) -> None:
         if self._plain is not None:
@@ -195,7 +201,7 @@ class StreamDecoder:
         elif self._sse is not None:
             if event := self._sse.finish():
                 self._last_event(event, chunks)
-            if not self.events and self._sse.foreign:
+            if not self._transcript and self._sse.foreign:
                 raise not_a_stream(self._head, "plain text")
         if not self._fold.finished:
             self._pipeline.end(chunks)
@@ -204,7 +210,9 @@ class StreamDecoder:
 
     def _last_event(self, event: ServerSentEvent, chunks: list[StreamChunk]) -> None:
         """The event before the end of the body, without its blank line. Only a payload that is whole is one."""
-        self._note(event.data)
+        if self._sse is not None and self._sse.invalid_utf8:
+            self._warn_of_utf8()
+        self._transcript.append(event.data)
         data = event.data
         try:
             deltas = list(self._adapter.decode(event))
@@ -215,12 +223,12 @@ class StreamDecoder:
             deltas = []
             with suppress(ValueError):
                 deltas = list(self._adapter.decode(type(event)(event.event, data)))
-        self._take(deltas, data, chunks)
+        self._pipeline.feed(deltas, data, chunks)
 
     def _whole_body(self, plain: PlainBody, interrupted: str | None, chunks: list[StreamChunk]) -> None:
         text = plain.text
         if plain.kind == "json":
-            self._note(text)
+            self._transcript.append(text)
         body = plain.finish(interrupted)
         try:
             deltas = list(self._adapter.decode_body(body))
@@ -228,11 +236,7 @@ class StreamDecoder:
             raise ProtocolError(f"the answer can't be read ({exc}): {shown(text)}", body=text[:HEAD]) from exc
         if not plain.is_utf8:
             self._warn_of_utf8()
-        self._take(deltas, text, chunks)
-
-    def _note(self, data: str) -> None:
-        self.events += 1
-        self._transcript.append(data)
+        self._pipeline.feed(deltas, text, chunks)
 
     def _warn_of_utf8(self) -> None:
         self._fold.warn("invalid_utf8", "bytes that are not UTF-8 were replaced by U+FFFD")

@@ -127,7 +127,7 @@ class Sequence:
 
 @dataclass(slots=True)
 class Meta:
-    """Who is speaking. The first non-empty value of each counts."""
+    """Who is speaking, as sent. The first of each that can be a name counts."""
 
     id: str | None = None
     model: str | None = None

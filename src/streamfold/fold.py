@@ -17,6 +17,7 @@ import hashlib
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
+from .adapters.values import word
 from .arguments import read_arguments
 from .calls import Calls, OpenCall
 from .deltas import (
@@ -79,14 +80,12 @@ class Fold:
         self._usage: Usage | None = None
         self._finish: Finish | None = None
         self._meta = Meta()
+        self._identified = False  # id, model and time are known
         self._begun = False
         self._extras: dict[str, list[Any]] = {}
         self._warnings: dict[ProtocolWarning, None] = {}  # a set that keeps its order
         self._reply: Reply | None = None
-
-    @property
-    def finished(self) -> bool:
-        return self._reply is not None
+        self.finished = False
 
     @property
     def text(self) -> str:
@@ -112,50 +111,61 @@ class Fold:
             EmptyResponseError: the server is done, and there was nothing before.
             ProtocolError: a limit of the calls is exceeded.
         """
-        if self._reply is not None:  # the rest of the event that ended the answer
+        if self.finished:  # the rest of the event that ended the answer
             return None
+        if type(delta) is Text:  # what nearly every event is comes first
+            self._begun = True
+            if self._finish is not None and delta.text:
+                self.warn("late_content", "text came after the finish reason")
+            shown = self._text.add(delta.text)
+            return StreamChunk(shown) if shown else None
+        if type(delta) is Meta:
+            if not self._identified:
+                self._identify(delta)
+            return None
+        if type(delta) is Reasoning:
+            self._begun = self._reasoned = True
+            shown = self._reasoning.add(delta.text)
+            return StreamChunk(reasoning=shown) if shown else None
+        if type(delta) is Call:
+            self._begun = True
+            if self._calls.feed(delta) and self._finish is not None:
+                self.warn("late_content", "tool calls came after a finish reason")
+            return None
+        return self._feed_rare(delta)
+
+    def _feed_rare(self, delta: Delta) -> StreamChunk | None:
+        """What comes a few times in an answer."""
         match delta:
-            case Text(text):
-                self._begun = True
-                if self._finish and text:
-                    self.warn("late_content", "text came after the finish reason")
-                return StreamChunk(shown) if (shown := self._text.add(text)) else None
-            case Reasoning(text):
-                self._begun = self._reasoned = True
-                return StreamChunk(reasoning=shown) if (shown := self._reasoning.add(text)) else None
-            case Call():
-                self._begun = True
-                if self._calls.feed(delta) and self._finish:
-                    self.warn("late_content", "tool calls came after a finish reason")
-            case Meta(response_id, model, created):
-                self._begun = True
-                meta = self._meta
-                meta.id, meta.model, meta.created = meta.id or response_id, meta.model or model, meta.created or created
             case Usage():
-                self._begun = True
                 self._usage = delta
             case Finish():
-                self._begun = True
                 self._finish = delta
             case Refusal(text):
-                self._begun = True
                 self._refusal.add(text)
             case Summary(calls):
-                self._begun = True
                 self._calls.settle(calls)
             case Extra(name, value, whole):
-                self._begun = True
                 if whole:
                     self._extras[name] = list(value)
                 else:
                     self._extras.setdefault(name, []).append(value)
             case Warn(code, detail):
                 self.warn(code, detail)
+                return None
             case Failure():
                 return self._fail(delta)
             case Done():
                 return self._done()
+        self._begun = True
         return None
+
+    def _identify(self, said: Meta) -> None:
+        self._begun = True
+        meta = self._meta
+        meta.id, meta.model = meta.id or word(said.id), meta.model or word(said.model)
+        meta.created = meta.created or said.created
+        self._identified = bool(meta.id and meta.model and meta.created)
 
     def finish(self, interrupted: str | None = None) -> StreamChunk | None:
         """The input has ended: the finished chunk, or None if it was handed out already.
@@ -245,7 +255,7 @@ class Fold:
         reply.finish_reason = reason
         reply.raw_finish_reason = raw
         reply.warnings = list(self._warnings)
-        self._reply = reply
+        self._reply, self.finished = reply, True
         return StreamChunk(text, calls or None, True, reasoning, reason, self._usage)
 
     def _check_choice(self, called: list[str]) -> None:

@@ -1,19 +1,19 @@
-"""A tool from a typed function: its signature is the schema, its docstring the descriptions."""
+"""Tools from what is typed already: a function's signature is the schema, its docstring the descriptions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from inspect import Parameter, getdoc, isroutine, signature
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from .errors import ConfigError
-from .tools import Tool
+from .tools import Tool, ToolLike, read_tool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["tool"]
+__all__ = ["as_tool", "as_tools", "tool"]
 
 
 def tool(
@@ -51,6 +51,26 @@ def tool(
             made.parameters["properties"][parameter].setdefault("description", text)
     chosen_about = about if description is None else description
     return Tool(chosen, chosen_about, made.parameters, strict, function=function, model=model, spread=True)
+
+
+def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
+    """A list of tools, each in any accepted spelling. Raises ConfigError for what is no tool, or no list of them."""
+    if isinstance(given, str | Tool | Mapping) or callable(given):
+        raise ConfigError("tools is a list of tools: this is a single one")
+    return tuple(as_tool(tool) for tool in given or ())
+
+
+def as_tool(given: ToolLike) -> Tool:
+    """A tool in any accepted spelling: a `Tool`, a typed function, a pydantic model, or the dict of either OpenAI wire.
+
+    Raises:
+        ConfigError: it is none of them, or there is no JSON schema for it.
+    """
+    if isinstance(given, type):
+        if not hasattr(given, "model_json_schema"):
+            raise ConfigError(f"the class {given.__name__} is no tool: a pydantic model is one, and a typed function")
+        return Tool.from_model(given)
+    return tool(given) if callable(given) else read_tool(given)
 
 
 def _arguments(function: Callable[..., Any], name: str) -> type[BaseModel]:

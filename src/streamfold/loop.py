@@ -13,10 +13,10 @@ from pydantic_core import to_jsonable_python
 
 from .content import AudioPart, FilePart, ImagePart, TextPart
 from .errors import ConfigError, StreamfoldError, TurnLimitError
-from .functions import tool as make_tool
+from .functions import as_tools
 from .messages import Message, MessageLike, Messages, tool_result
 from .request import read_messages
-from .tools import Tool, ToolChoice, ToolLike, read_tool
+from .tools import Tool, ToolChoice, ToolLike
 from .types import Reply, StreamChunk, ToolCall
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _NO_TURN_LEFT = "not run: no turn was left"
 def run_tools(
     provider: Provider,
     messages: Messages,
-    tools: Iterable[ToolLike | Callable[..., Any]],
+    tools: Iterable[ToolLike],
     *,
     max_turns: int = 10,
     tool_choice: ToolChoice = "auto",
@@ -53,13 +53,14 @@ def run_tools(
         print(run.reply.text, len(run.messages))
 
     Args:
-        tools: `Tool`s that have a function, or functions as `tool` takes them.
+        tools: functions as `tool` takes them, or `Tool`s that have one.
         max_turns: how often the model is asked at most.
         tool_choice: for the first turn. A forced choice would never let the model come to an end.
         options: what `Provider.chat_stream` takes, for every turn.
 
     Raises:
-        ConfigError: a tool has no function, or two have the same name.
+        ConfigError: a tool has no function, or two have the same name; or the first request can't be sent, as with a
+            model that is known to call no tools.
     """
     return ToolRun(provider, messages, tools, max_turns=max_turns, tool_choice=tool_choice, options=options)
 
@@ -80,7 +81,7 @@ class ToolRun:
         self,
         provider: Provider,
         messages: Messages,
-        tools: Iterable[ToolLike | Callable[..., Any]],
+        tools: Iterable[ToolLike],
         *,
         max_turns: int,
         tool_choice: ToolChoice,
@@ -95,8 +96,8 @@ class ToolRun:
         self._max_turns = max_turns
         self._tool_choice = tool_choice
         self._options = options
-        self._stream: ChatStream | None = None
         self._ended = False
+        self._stream: ChatStream | None = self._ask()  # sends nothing yet, and refuses what can't be sent
 
     @property
     def reply(self) -> Reply:
@@ -203,10 +204,9 @@ def _message(call: ToolCall, value: Any) -> Message:
     return tool_result(call, to_jsonable_python(value, fallback=str))
 
 
-def _by_name(tools: Iterable[ToolLike | Callable[..., Any]]) -> dict[str, Tool]:
+def _by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
     found: dict[str, Tool] = {}
-    for given in tools:
-        tool = make_tool(given) if callable(given) else read_tool(given)
+    for tool in as_tools(tools):
         if tool.name in found:
             raise ConfigError(f"two tools are called {tool.name!r}")
         if tool.function is None and tool.kind == "function":

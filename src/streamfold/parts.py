@@ -40,6 +40,7 @@ class Parts:
         self._last: dict[type[PartedDelta], _Shown] = {}
         self._nameless: dict[type[PartedDelta], _Shown] = {}
         self._told: dict[Hashable, str] = {}
+        self._going_on: tuple[type[PartedDelta], Part, _Shown] | None = None  # the part of the last piece
 
     def feed(self, delta: PartedDelta) -> list[Delta]:
         """What is to be shown for this delta: itself, the part of it that is new, a warning, or nothing.
@@ -48,6 +49,13 @@ class Parts:
         of parts after it say nothing more; else they tell which parts were not shown at all.
         """
         kind, part = type(delta), delta.part
+        if self._going_on is not None and not delta.whole:  # as nearly every piece: the next one of the same part
+            last_kind, last_part, shown = self._going_on
+            if part == last_part and kind is last_kind:
+                shown.pieces.append(delta.text)
+                self._all[kind].pieces.append(delta.text)
+                return [delta]
+        self._going_on = None
         answer = self._all.setdefault(kind, _Shown())
         if part and delta.whole and answer.ended:
             return []
@@ -55,6 +63,8 @@ class Parts:
             return []
         shown = self._find(kind, part, delta.whole) if part else answer
         if not delta.whole:
+            if part and (part.item or part.output is not None):
+                self._going_on = kind, part, shown
             return self._show(delta, shown, answer)
         before, whole = shown.text, join_surrogates(delta.text)
         shown.ended = whole.startswith(before) or part is not None
@@ -127,6 +137,9 @@ class Resumption:
     def feed(self, sequence: Sequence, data: str) -> Warn | None:
         """A warning `repeated_event` if the event is to be skipped, `missing_event` if others are missing before it."""
         number, last, fingerprint = sequence.number, self._last, hash(data)
+        if last is not None and number == last + 1 and number not in self._seen:
+            self._seen[number], self._last = fingerprint, number
+            return None
         if number is None:
             self._partial = True
             return None

@@ -40,18 +40,20 @@ class Pipeline:
         Raises:
             StreamError: the event ends the answer with an error.
         """
+        direct = self._fold.feed if self._dialect is None else None
         for delta in deltas:
-            if isinstance(delta, Text | Reasoning | Refusal) and (delta.whole or delta.part):
+            if isinstance(delta, (Text, Reasoning, Refusal)) and (delta.part is not None or delta.whole):
                 for new in self._parts.feed(delta):
                     self._filter(new, chunks)
             elif isinstance(delta, Sequence):
-                warning = self._numbers.feed(delta, data)
-                if warning:
+                if (warning := self._numbers.feed(delta, data)) is not None:
                     self._fold.warn(warning.code, warning.detail)
-                if warning and warning.code == "repeated_event":
-                    return
-            else:
+                    if warning.code == "repeated_event":
+                        return
+            elif direct is None or isinstance(delta, (Done, Failure)):
                 self._filter(delta, chunks)
+            elif (chunk := direct(delta)) is not None:
+                chunks.append(chunk)
 
     def end(self, chunks: list[StreamChunk]) -> None:
         """The text has ended: what the dialect held back, and whether the text shows what one should have read."""
@@ -67,9 +69,12 @@ class Pipeline:
         if isinstance(delta, Finish) and self._dialect is not None:
             self._finish = delta
             return
-        if isinstance(delta, Done | Failure):
+        if isinstance(delta, (Done, Failure)):
             self.end(chunks)
-        self._fold_all((delta,) if self._dialect is None else self._dialect.feed(delta), chunks)
+        if self._dialect is not None:
+            self._fold_all(self._dialect.feed(delta), chunks)
+        elif (chunk := self._fold.feed(delta)) is not None:
+            chunks.append(chunk)
 
     def _fold_all(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
         for delta in deltas:

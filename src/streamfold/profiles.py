@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ from pydantic import (
 )
 
 from .adapters import Adapter, find_adapter
+from .capabilities import CAPABILITIES, Capabilities, ModelCapabilities, find_capabilities
 from .errors import ConfigError
 from .references import check_references, filled, referenced, shown_url
 from .types import Limits, Timeouts
@@ -37,6 +39,7 @@ __all__ = [
     "catalogue",
     "catalogue_folder",
     "catalogue_values",
+    "laid_over",
     "layered",
     "read_profile",
     "validated",
@@ -66,6 +69,9 @@ class Profile(BaseModel):
             alone; the extra `aiohttp`).
         http2: whether HTTP/2 may be spoken where the server offers it (the extra `http2`; not over aiohttp).
         fallback: names of the providers to ask when this one fails: see `Fallback`.
+        capabilities: what the models of this endpoint can do, as far as it is the same for all of them.
+        models: what is different for some of them, by patterns of their names. Of all that fits a model the later
+            counts before the earlier, key by key.
         docs: where the facts in a catalogue file come from.
 
     `base_url`, `api_key`, `model` and the values of `headers` may have references to the environment, as in
@@ -89,6 +95,8 @@ class Profile(BaseModel):
     transport: Literal["httpx", "aiohttp"] = "httpx"
     http2: bool = False
     fallback: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
+    capabilities: Capabilities = Capabilities()
+    models: tuple[ModelCapabilities, ...] = Field(default=(), repr=False)
     docs: str | None = None
 
     @field_validator("base_url")
@@ -134,6 +142,15 @@ class Profile(BaseModel):
         except ValidationError as exc:
             raise ConfigError(f"provider {self.name!r}: quirks: {_problems(exc)}") from None
         return kind(quirks)  # type: ignore[call-arg]
+
+    def capabilities_of(self, model: str | None) -> Capabilities:
+        """What is known of a model at this endpoint; without one, of all of them."""
+        return find_capabilities(self.capabilities, self.models, model or "")
+
+    def models_with(self, capability: str) -> list[str]:
+        """The models that are named as examples, and are known to have a capability."""
+        names = dict.fromkeys(name for table in self.models for name in table.examples)
+        return [name for name in names if self.capabilities_of(name).of(capability) == "yes"]
 
     def keys_set(self) -> dict[str, bool]:
         """The variables that may hold the key, and whether they are set. Never their values."""
@@ -241,16 +258,30 @@ def read_profile(spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | N
 
 
 def layered(base: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written on top of a base. Tables (quirks, headers, timeouts, limits) are joined key by key."""
+    """What is written on top of a base. Tables (quirks, headers, timeouts, limits, capabilities) are joined key by key.
+
+    The tables in `models` come after those of the base. What is written as `capabilities` is above these too: it is
+    the word of somebody who knows which model is used.
+    """
     values = dict(base)
     if written.get("adapter", base.get("adapter", "chat")) != base.get("adapter", "chat"):
         values.pop("quirks", None)  # they are of the adapter below
     if "api_key_env" in written:
         values.pop("api_key", None)  # it would win over the variable
-    for key, value in written.items():
+    for key, value in {**written, **_models(base, written)}.items():
         below = values.get(key)
         values[key] = {**below, **value} if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return values
+
+
+def _models(base: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    below, own, all_of_them = base.get("models"), written.get("models", ()), written.get("capabilities")
+    if not isinstance(below, list | tuple) or not isinstance(own, list | tuple):
+        return {}  # there is nothing to join, or it is told elsewhere
+    if isinstance(all_of_them, Capabilities):
+        all_of_them = asdict(all_of_them)
+    above = [{"pattern": "*", **all_of_them}] if isinstance(all_of_them, Mapping) else []
+    return {"models": [*below, *above, *own]}
 
 
 def catalogue_values(name: str) -> dict[str, Any]:
@@ -272,10 +303,28 @@ def catalogue_values(name: str) -> dict[str, Any]:
 def validated(values: Mapping[str, Any], where: str) -> Profile:
     """The profile of these values. Raises ConfigError that begins with `where`."""
     _refuse_unknown(values, Profile.model_fields, where)
+    if isinstance(said := values.get("capabilities"), Mapping):
+        _refuse_unknown(said, dict.fromkeys(CAPABILITIES), f"{where}: capabilities")
+    for at, table in enumerate(values["models"] if isinstance(values.get("models"), list | tuple) else ()):
+        if isinstance(table, Mapping):
+            _refuse_unknown(table, ModelCapabilities.__dataclass_fields__, f"{where}: models[{at}]")
     try:
         return Profile.model_validate(values)
     except ValidationError as exc:
         raise ConfigError(f"{where}: {_problems(exc)}") from None  # pydantic's own text quotes the input
+
+
+def laid_over(clocks: Timeouts, said: Timeouts | Mapping[str, float | None] | None) -> Timeouts:
+    """The clocks with what is said on top of them, key by key. Raises ConfigError for a clock that there is not."""
+    if said is None or isinstance(said, Timeouts):
+        return said or clocks
+    if not isinstance(said, Mapping):
+        raise ConfigError(f'timeouts is a Timeouts or a mapping such as {{"read": 5}}, not {type(said).__name__}')
+    _refuse_unknown(said, Timeouts.__dataclass_fields__, "timeouts")
+    try:
+        return TypeAdapter(Timeouts).validate_python({**asdict(clocks), **said})
+    except ValidationError as exc:
+        raise ConfigError(f"timeouts: {_problems(exc)}") from None
 
 
 def _refuse_unknown(values: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -12,14 +12,18 @@ from typing import Any, Self
 import httpx
 from anyio.lowlevel import current_token
 
-from .adapters import Adapter, Relents, StatesRules
+from .adapters import Adapter, DoesWithout, Relents, StatesRules
+from .capabilities import Capabilities
 from .decoder import StreamDecoder
 from .errors import APIError, ConfigError, StreamfoldError
+from .functions import as_tools
 from .history import HistoryRules, check_history
+from .hooks import LOG, Asked, Hooks
 from .messages import Messages
-from .profiles import Profile, read_profile
+from .needs import describe_missing, missing
+from .profiles import Profile, laid_over, read_profile
 from .references import shown_url
-from .request import Request
+from .request import Request, read_messages
 from .stream import Answer, Answering, ChatStream, Plan
 from .tools import ToolChoice, ToolLike
 from .transport import HTTPRequest, make_client
@@ -35,8 +39,11 @@ class Provider:
     in is used and never closed.
     """
 
-    def __init__(self, profile: Profile, *, http_client: httpx.AsyncClient | None = None) -> None:
+    def __init__(
+        self, profile: Profile, *, http_client: httpx.AsyncClient | None = None, hooks: Iterable[Hooks] = ()
+    ) -> None:
         self.profile = profile
+        self.hooks = tuple(hooks)
         self._adapter = profile.make_adapter()
         self._client = http_client
         self._owns_client = http_client is None
@@ -49,6 +56,7 @@ class Provider:
         *,
         config: str | os.PathLike[str] | None = None,
         http_client: httpx.AsyncClient | None = None,
+        hooks: Iterable[Hooks] = (),
         **overrides: Any,
     ) -> Self:
         """A provider by its name (`"main"`, `"main:other-model"`), from a mapping, or the default one.
@@ -57,13 +65,15 @@ class Provider:
         provider, else the file's `default`. A mapping is taken as it is, and no file is read for it.
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, model, dialect, quirks,
-        headers, timeouts, max_retries, limits, transport, http2, fallback; a mapping may start from the catalogue with
-        the key `profile`. Where `fallback` names others, what comes is a `Fallback` of all of them; the overrides are
-        for the first.
+        headers, timeouts, max_retries, limits, transport, http2, fallback, capabilities, models; a mapping may start
+        from the catalogue with the key `profile`. Where `fallback` names others, what comes is a `Fallback` of all of
+        them; the overrides are for the first.
 
         Args:
             config: the file to read; else the one that `STREAMFOLD_CONFIG` names, that is in the working directory, or
                 in the user's directory.
+            http_client: the client to send with; it stays the caller's.
+            hooks: who is told how the answers of this provider go, its fallbacks' included.
 
         Raises:
             ConfigError: something in it is unknown or does not fit; the message says what is allowed.
@@ -71,15 +81,16 @@ class Provider:
         from .config import effective_profile  # its models take as long to make as all the rest of this import
 
         profile = effective_profile(spec, overrides, config)
-        provider = cls(profile, http_client=http_client)
+        hooks = tuple(hooks)
+        provider = cls(profile, http_client=http_client, hooks=hooks)
         if not profile.fallback:
             return provider
         from .fallback import Fallback
 
         others = [
-            Provider(read_profile(name), http_client=http_client)  # no file is read for a mapping
+            Provider(read_profile(name), http_client=http_client, hooks=hooks)  # no file is read for a mapping
             if isinstance(spec, Mapping)
-            else Provider.from_config(name, config=config, http_client=http_client)
+            else Provider.from_config(name, config=config, http_client=http_client, hooks=hooks)
             for name in profile.fallback
         ]
         return Fallback(provider, *others)  # type: ignore[return-value] # a Provider too
@@ -89,15 +100,26 @@ class Provider:
         """What errors call this provider."""
         return self.profile.name
 
+    def capabilities(self, model: str | None = None) -> Capabilities:
+        """What is known of a model here: "yes", "no", or "unknown", which is neither. Of a `Fallback`: of its first.
+
+        Args:
+            model: another one than the configured one. Without any it is what all models of the endpoint share.
+
+        Raises:
+            ConfigError: the configured model refers to a variable that is not set.
+        """
+        return self.profile.capabilities_of(model or self.profile.sent_model())
+
     def chat_stream(
         self,
         messages: Messages,
-        tools: list[ToolLike] | None = None,
+        tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
         model: str | None = None,
         repair: bool = False,
-        timeouts: Timeouts | None = None,
+        timeouts: Timeouts | Mapping[str, float | None] | None = None,
         extra_headers: Mapping[str, str] | None = None,
         **options: Any,
     ) -> ChatStream:
@@ -105,23 +127,25 @@ class Provider:
 
         Args:
             messages: the conversation; a bare string is one user message.
-            tools: what the model may call: `Tool`s, or dicts in the shape of either OpenAI wire.
+            tools: what the model may call: `Tool`s, typed functions, pydantic models, or dicts in the shape of either
+                OpenAI wire.
             tool_choice: "auto", "none", "required", or `NamedTool(name)`.
             model: another model than the configured one.
             repair: mend a conversation that the provider would refuse (results without a call, calls without a result,
                 empty turns, an id twice), and say so in the reply's warnings. Else it raises.
-            timeouts: other clocks than the configured ones.
+            timeouts: other clocks than the configured ones; a mapping, `{"read": 5}`, leaves the others as they are.
             extra_headers: further headers for this request.
             options: see `Options`: temperature, top_p, max_output_tokens, stop, seed, parallel_tool_calls,
                 reasoning_effort, response_format, extra_body.
 
         Raises:
-            ConfigError: the request can't be sent as it is. Errors of the network are raised by the iteration.
+            ConfigError: the request can't be sent as it is, or needs what the model is known not to have. Errors of the
+                network are raised by the iteration.
         """
         return ChatStream(
             self._answer(
-                messages,
-                tools,
+                read_messages(messages),  # a `Fallback` reads them several times
+                as_tools(tools),
                 tool_choice=tool_choice,
                 model=model,
                 repair=repair,
@@ -134,12 +158,12 @@ class Provider:
     def _answer(
         self,
         messages: Messages,
-        tools: list[ToolLike] | None,
+        tools: Iterable[ToolLike],
         *,
         tool_choice: ToolChoice,
         model: str | None,
         repair: bool,
-        timeouts: Timeouts | None,
+        timeouts: Timeouts | Mapping[str, float | None] | None,
         extra_headers: Mapping[str, str] | None,
         options: Mapping[str, Any],
     ) -> Answering:
@@ -149,6 +173,7 @@ class Provider:
             raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
         asked = Request.read(chosen, messages, tools, tool_choice, options)
         asked, found = self._checked(asked, repair=repair)
+        told = Asked(self.name, self.profile.adapter, shown_url(self.profile.base_url) + self._adapter.path, asked)
 
         def plan(changed: Sequence[ProtocolWarning] = ()) -> Plan:
             adapter = self._adapter
@@ -159,6 +184,8 @@ class Provider:
                 client=self._http_client,
                 decoder=lambda: self._decoder(adapter, request),
                 max_retries=self.profile.max_retries,
+                asked=told,
+                hooks=(LOG, *self.hooks),
                 changes=[*found, *changes, *changed],
                 secrets=self.profile.secrets(),
                 origin=request.origin,
@@ -170,7 +197,7 @@ class Provider:
     async def chat(
         self,
         messages: Messages,
-        tools: list[ToolLike] | None = None,
+        tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
         **options: Any,
@@ -227,14 +254,30 @@ class Provider:
 
     def _checked(self, request: Request, *, repair: bool) -> tuple[Request, list[ProtocolWarning]]:
         """The request with a conversation that this provider takes, and what was found in it. Raises ConfigError."""
-        request = replace(request, origin=f"{self.profile.adapter} {shown_url(self.profile.base_url)}")
+        request = replace(
+            request,
+            origin=f"{self.profile.adapter} {shown_url(self.profile.base_url)}",
+            capabilities=self.profile.capabilities_of(request.model),
+        )
+        self._refuse_impossible(request)
         # Adapters of other packages need not state any rules.
         rules = self._adapter.history_rules(request) if isinstance(self._adapter, StatesRules) else HistoryRules()
         messages, found = check_history(request.messages, rules, repair=repair)
         return replace(request, messages=messages), found
 
+    def _refuse_impossible(self, request: Request) -> None:
+        """Raises ConfigError if the request needs what its model can't, and nothing else can be sent instead."""
+        made_up = self._adapter.does_without(request) if isinstance(self._adapter, DoesWithout) else ()
+        needs = [need for need in missing(request.capabilities, request) if need.capability not in made_up]
+        if needs:
+            others = {need.capability: self.profile.models_with(need.capability) for need in needs}
+            raise ConfigError(f'provider "{self.name}": {describe_missing(needs, request.model, others)}')
+
     def _http_request(
-        self, body: Mapping[str, Any], extra_headers: Mapping[str, str] | None, timeouts: Timeouts | None
+        self,
+        body: Mapping[str, Any],
+        extra_headers: Mapping[str, str] | None,
+        timeouts: Timeouts | Mapping[str, float | None] | None,
     ) -> HTTPRequest:
         headers = {
             "Accept": "text/event-stream",
@@ -250,7 +293,7 @@ class Provider:
             url=self.profile.sent_url() + self._adapter.path,
             headers=headers,
             body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"),
-            timeouts=timeouts or self.profile.timeouts,
+            timeouts=laid_over(self.profile.timeouts, timeouts),
             limits=self.profile.limits,
         )
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
+from .capabilities import Capabilities
 from .chatdicts import check_message
 from .errors import ConfigError
+from .functions import as_tools
 from .messages import Message, MessageLike, Messages, user
-from .tools import ReadToolChoice, Tool, ToolLike, read_tool, read_tool_choice
+from .tools import ReadToolChoice, Tool, ToolLike, read_tool_choice
 
 __all__ = ["Options", "Request", "ResponseFormat", "read_response_format"]
 
@@ -101,6 +103,7 @@ class Request:
         origin: what the messages of the provider that this is for have as their `origin`; None where nobody says.
         names: tools that are called otherwise on the wire: their own names by those. Calls that come are named back.
         answer_tool: the tool that stands for the answer: the arguments of its call are the text of the reply.
+        capabilities: what is known of the model at this endpoint.
     """
 
     model: str
@@ -111,6 +114,7 @@ class Request:
     origin: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     answer_tool: str | None = None
+    capabilities: Capabilities = field(default_factory=Capabilities)
 
     def came_from_here(self, message: Message) -> bool:
         """Whether the provider that this is for can read what only it can read. Where nobody says, it can."""
@@ -118,10 +122,15 @@ class Request:
 
     @classmethod
     def read(
-        cls, model: str, messages: Messages, tools: list[ToolLike] | None, tool_choice: Any, options: Mapping[str, Any]
+        cls,
+        model: str,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None,
+        tool_choice: Any,
+        options: Mapping[str, Any],
     ) -> Request:
         """Reads what a caller wrote. Raises ConfigError where it can't be sent."""
-        read_tools = tuple(read_tool(tool) for tool in tools or ())
+        read_tools = as_tools(tools)
         return cls(
             model, read_messages(messages), read_tools, read_tool_choice(tool_choice, read_tools), Options.read(options)
         )

@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from .capabilities import CAPABILITIES, ModelCapabilities, Support
 from .config import Config
 from .profiles import Profile, catalogue, variable_is_set
 from .references import referenced, shown_url
 from .tomltext import KeyPath, key_lines, line_of, spelled
 
-__all__ = ["Value", "effective_values", "key_state"]
+__all__ = ["Value", "capability_values", "effective_values", "key_state"]
 
 _IN_CODE = "default of streamfold"
 
@@ -43,7 +44,7 @@ def key_state(profile: Profile) -> str:
 
 
 def effective_values(config: Config, spec: str) -> list[Value]:
-    """What `Provider.from_config(spec)` would use. Raises ConfigError as that does."""
+    """What `Provider.from_config(spec)` would use; capabilities are those of its model. Raises ConfigError likewise."""
     profile = config.profile(spec)
     name, _, model = spec.partition(":")
     layers = _layers(config, name, profile.adapter)
@@ -53,7 +54,33 @@ def effective_values(config: Config, spec: str) -> list[Value]:
         if path == ("model",) and model:
             source = "the name asked for"
         found.append(Value(spelled(path), _shown(path, value, profile), source))
-    return found
+    known = capability_values(config, spec)
+    return found + [Value(f"capabilities.{name}", f'"{support}"', source) for name, support, source in known]
+
+
+def capability_values(config: Config, spec: str, model: str | None = None) -> list[tuple[str, Support, str]]:
+    """What is known of a model: each capability by its name, with where it is written. Raises ConfigError.
+
+    Args:
+        model: another one than that of `spec`.
+    """
+    profile = config.profile(spec)
+    if model is None and profile.model is not None and not _unset(profile.model):
+        model = profile.sent_model()
+    layers = _layers(config, spec.partition(":")[0], profile.adapter)
+    known = profile.capabilities_of(model)
+    return [(name, known.of(name), _written(layers, name, model or "")) for name in CAPABILITIES]
+
+
+def _written(layers: list[_Layer], name: str, model: str) -> str:
+    for layer in layers:
+        tables = list(enumerate(layer.data.get("models", ())))
+        for index, table in reversed(tables):
+            if name in table and ModelCapabilities(table["pattern"]).fits(model):
+                return layer.at(("models", index, name))
+        if layer.has(("capabilities", name)):
+            return layer.at(("capabilities", name))
+    return "not written down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +124,7 @@ def _layers(config: Config, name: str, adapter: str) -> list[_Layer]:
 
 
 def _leaves(profile: Profile) -> Iterator[tuple[KeyPath, Any]]:
-    hidden = ("name", "docs", "api_key_env")
+    hidden = ("name", "docs", "api_key_env", "capabilities", "models")
     for key in type(profile).model_fields:
         value = getattr(profile, key)
         if key in ("timeouts", "limits"):
@@ -122,8 +149,11 @@ def _shown(path: KeyPath, value: Any, profile: Profile) -> str:
 
 def _state(text: str) -> str:
     """Whether the variables that a text refers to are set; empty if it refers to none."""
+    if unset := _unset(text):
+        return f"not set ({', '.join(unset)})"
     names = referenced(text)
-    missing = [name for name in names if not variable_is_set(name)]
-    if missing:
-        return f"not set ({', '.join(missing)})"
     return f"set ({', '.join(names)})" if names else ""
+
+
+def _unset(text: str) -> list[str]:
+    return [name for name in referenced(text) if not variable_is_set(name)]

@@ -78,14 +78,16 @@ class SSEDecoder:
             lines[0] = b"".join((*self._tail, lines[0]))
             self._tail = []
         for line in lines:
-            if not line:
-                if event := self._dispatch():
-                    yield event
-            else:
+            if line.startswith(b"data: "):  # nearly every line
+                self._data.append(line[6:])
+                self._size += len(line) + 1
+            elif line:
                 self._line(line)
+            elif event := self._dispatch():
+                yield event
         if rest:
             self._tail.append(rest)
-            self._grow(len(rest))
+        self._grow(len(rest))
 
     def finish(self) -> ServerSentEvent | None:
         """What is left when the input has ended: an event without its blank line, whole or not."""
@@ -99,6 +101,9 @@ class SSEDecoder:
         self._grow(len(line) + 1)
         if line.startswith(b"data:"):
             self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+            return
+        if line.startswith(b"event: "):
+            self._event = self._decode(line[7:])
             return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
@@ -122,9 +127,11 @@ class SSEDecoder:
         # Without a data line there is no event, whatever other lines there were.
         event = None
         if self._data:
+            if self._size > self._limit:
+                self._grow(0)
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
             event = self._event_type(self._event, self._decode(data), self._id, self._retry)
-        self._data = []
+            self._data = []
         self._event = ""
         self._retry = None
         self._size = 0

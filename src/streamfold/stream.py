@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
@@ -13,6 +13,7 @@ import anyio
 from .clocks import Clocks
 from .decoder import StreamDecoder
 from .errors import APIConnectionError, APIError, APITimeoutError, IncompleteStreamError, StreamfoldError
+from .hooks import Asked, Hooks
 from .partial import Partial, PartialReader
 from .redaction import redact_error
 from .retries import retry_delay
@@ -40,6 +41,7 @@ class Plan:
         changes: what was asked for and is not sent: the reply will say so.
         secrets: what must never be shown, should the server echo it.
         origin: the `origin` of the message that the answer is.
+        asked, hooks: what is asked for, and who is told how it goes.
         relent: another plan after the server refused a member of the request that it can do without; None if it can't.
     """
 
@@ -48,7 +50,9 @@ class Plan:
     client: Callable[[], httpx.AsyncClient]
     decoder: Callable[[], StreamDecoder]
     max_retries: int
+    asked: Asked
     changes: Sequence[ProtocolWarning] = ()
+    hooks: Sequence[Hooks] = ()
     secrets: Sequence[str] = field(default=(), repr=False)
     origin: str | None = None
     relent: Callable[[APIError], Plan | None] = lambda _: None
@@ -85,17 +89,18 @@ class ChatStream:
         # The generator must not know this object: when the caller drops it, the generator goes too, and the event
         # loop's hook for abandoned generators runs its `finally`.
         self._batches = answer.batches()
-        self._ready: deque[StreamChunk] = deque()
-        self._closed = False
+        self._next_batch = self._batches.__anext__
+        self._ready: Iterator[StreamChunk] = iter(())
+        self._closed = self._ended = False  # ended: the finished chunk was handed out
         self._reading = False
         self._deltas: list[str] = []  # of the text that was handed out, for `partial`
-        self._size = 0
+        self._counted = self._size = 0  # of these, how many were counted, and the characters in them
         self._readers: dict[type, PartialReader[Any]] = {}
 
     @property
     def reply(self) -> Reply:
         """The whole answer. Raises StreamfoldError before the finished chunk was handed out."""
-        if self._answer.reply is None or self._ready:
+        if self._answer.reply is None or not self._ended:
             raise StreamfoldError("there is no reply yet: read the stream to its finished chunk first")
         return self._answer.reply
 
@@ -103,20 +108,21 @@ class ChatStream:
         return self
 
     async def __anext__(self) -> StreamChunk:
-        while not self._ready:
+        chunk = next(self._ready, None)
+        while chunk is None:
             if self._closed:
                 raise StopAsyncIteration
             if self._reading:
                 raise StreamfoldError("another task is reading this stream: one stream has one reader")
             self._reading = True
             try:
-                self._ready.extend(await anext(self._batches))
+                self._ready = iter(await self._next_batch())
             finally:
                 self._reading = False
-        chunk = self._ready.popleft()
-        if chunk.delta:
-            self._deltas.append(chunk.delta)
-            self._size += len(chunk.delta)
+            chunk = next(self._ready, None)
+        if chunk.finished:
+            self._ended = True
+        self._deltas.append(chunk.delta)
         return chunk
 
     def partial(self, model: type[M]) -> Partial[M] | None:
@@ -133,13 +139,15 @@ class ChatStream:
         reader = self._readers.get(model)
         if reader is None:
             reader = self._readers[model] = PartialReader(model)
-        reply = None if self._ready else self._answer.reply
+        reply = self._answer.reply if self._ended else None
+        self._size += sum(map(len, islice(self._deltas, self._counted, None)))
+        self._counted = len(self._deltas)
         if reply is not None and reply.answer is not None:
             return reader.read(self._size, lambda: str(reply.answer), whole=True)
         return reader.read(self._size, self._text, whole=reply is not None)
 
     def _text(self) -> str:
-        self._deltas = ["".join(self._deltas)]
+        self._deltas, self._counted = ["".join(self._deltas)], 1
         return self._deltas[0]
 
     async def aclose(self) -> None:
@@ -148,7 +156,7 @@ class ChatStream:
         A task that waits for a chunk sees the iteration end.
         """
         self._closed = True
-        self._ready.clear()
+        self._ready = iter(())
         await self._answer.aclose()
         if not self._reading:
             await self._batches.aclose()
@@ -189,18 +197,25 @@ class Answer:
         try:
             exchange, decoder, batch = await self._begin()
             first_chunk = self._since_began()
-            while batch:
-                if decoder.finished:
-                    self.reply = self._reply(decoder, Timing(self._headers_at, first_chunk, self._since_began()))
+            if batch:
+                self._tell("on_first_chunk", first_chunk)
+            while batch and not batch[-1].finished:
                 yield batch
-                batch = [] if decoder.finished else await _next_batch(exchange, decoder)
-            if decoder.finished:
+                batch = await _next_batch(exchange, decoder)
+            if batch:
+                self.reply = self._reply(decoder, Timing(self._headers_at, first_chunk, self._since_began()))
+                self._tell("on_finish", self.reply)
+                yield batch
                 await exchange.drain()
         except APIError as error:
             if not self._closed:  # else whatever broke, it was we who broke it
-                raise self._signed(error)  # noqa: B904 - the same error, with the provider's name
+                self._tell("on_error", self._signed(error))
+                raise
         finally:
-            await self.aclose()
+            try:
+                await self.aclose()
+            finally:
+                self._tell("on_close")
 
     async def _begin(self) -> tuple[Exchange, StreamDecoder, list[StreamChunk]]:
         """Sends the request until an attempt brings a chunk: nothing has been shown, so nothing can be shown twice."""
@@ -211,6 +226,8 @@ class Answer:
             decoder = self._plan.decoder()
             await exchange.pause(pause)
             try:
+                if not self._closed:
+                    self._tell("on_request")
                 await exchange.open()
                 self._headers_at = self._since_began()
                 return exchange, decoder, await _next_batch(exchange, decoder)
@@ -229,7 +246,9 @@ class Answer:
             if wanted is None or anyio.current_time() + wanted >= clocks.ends:
                 return None
             self._retries, pause = self._retries + 1, wanted
-        self._attempts.append(Attempt(self._plan.provider, self._signed(error).message, type(error).__name__, pause))
+        failed = Attempt(self._plan.provider, self._signed(error).message, type(error).__name__, pause)
+        self._tell("on_retry", failed)
+        self._attempts.append(failed)
         return pause
 
     def _reply(self, decoder: StreamDecoder, timing: Timing) -> Reply:
@@ -243,6 +262,11 @@ class Answer:
             provider=plan.provider,
             origin=plan.origin,
         )
+
+    def _tell(self, what: str, *said: object) -> None:
+        for hooks in self._plan.hooks:
+            if (hook := getattr(hooks, what)) is not None:
+                hook(self._plan.asked, *said)
 
     def _since_began(self) -> float:
         return anyio.current_time() - self._began
@@ -262,19 +286,14 @@ async def _next_batch(exchange: Exchange, decoder: StreamDecoder) -> list[Stream
     Raises:
         APIError: the connection broke, a clock ran out, or the answer went wrong.
     """
-    events = decoder.events
     while not decoder.done:
         try:
-            data = await exchange.read()
+            data = await exchange.read(decoder.events)
         except APIConnectionError as error:
             return [] if exchange.closed else _broken_off(decoder, error)
         if data is None:
             return [] if exchange.closed else decoder.close()
-        chunks = decoder.feed(data)
-        if decoder.events != events:
-            events = decoder.events
-            exchange.event_came()
-        if chunks:
+        if chunks := decoder.feed(data):
             return chunks
     return decoder.close()
 

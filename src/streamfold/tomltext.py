@@ -29,7 +29,7 @@ _SCALAR = re.compile(r"[^,\]}#\n]+")  # numbers, booleans and dates, which may h
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The line of every key: of tables, dotted keys, and keys inside inline tables and lists (by their index).
+    """The line of every key: of tables, dotted keys, and keys inside lists (by their index) and inline tables.
 
     >>> key_lines('[a.b]\\nc = { d = [1,\\n2] }')[("a", "b", "c", "d", 1)]
     3
@@ -73,6 +73,7 @@ class _Scan:
         self.text = text
         self.at = 0
         self.lines: dict[KeyPath, int] = {}
+        self.counts: dict[KeyPath, int] = {}  # the index of the last table of each list of tables
 
     def document(self) -> None:
         table: KeyPath = ()
@@ -81,12 +82,28 @@ class _Scan:
             if self.text[self.at] == "[":
                 many = self.text.startswith("[[", self.at)
                 self.at += 1 + many
-                table = self.key(())
+                table = self.header(many)
                 self.symbol("]")
                 self.at += many
             else:
                 self.pair(table)
             self.take(_GAP)
+
+    def header(self, many: bool) -> KeyPath:
+        """The path of a table. One of a list has its index in it, and so has what is below the last one of a list."""
+        line, *above = self.line(), *self.key(())
+        last = above.pop()
+        table: KeyPath = ()
+        for part in above:
+            table = (*table, part)
+            if table in self.counts:
+                table = (*table, self.counts[table])
+        table = (*table, last)
+        if many:
+            self.counts[table] = self.counts.get(table, -1) + 1
+            table = (*table, self.counts[table])
+        self.lines[table] = line
+        return table
 
     def pair(self, table: KeyPath) -> None:
         path = self.key(table)

@@ -146,17 +146,20 @@ class AllowedTools:
     mode: Literal["auto", "required"] = "auto"
 
 
-ToolLike: TypeAlias = Tool | Mapping[str, Any]
+# A pydantic model is a callable too.
+ToolLike: TypeAlias = Tool | Mapping[str, Any] | Callable[..., Any]
 ReadToolChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool | AllowedTools
 ToolChoice: TypeAlias = ReadToolChoice | Mapping[str, Any]
 
 
-def read_tool(tool: ToolLike) -> Tool:
+def read_tool(tool: Tool | Mapping[str, Any]) -> Tool:
     """A tool in any accepted spelling: a `Tool`, or the dict of either OpenAI wire. Raises ConfigError."""
     if isinstance(tool, Tool):
         return tool
     if not isinstance(tool, Mapping):
-        raise ConfigError(f"a tool is a Tool or a dict, not {type(tool).__name__}: {tool!r}")
+        raise ConfigError(
+            f"a tool is a Tool, a typed function, a pydantic model or a dict, not {type(tool).__name__}: {tool!r}"
+        )
     function = tool.get("function", tool)
     kind = tool.get("type", "function")
     if kind not in ("function", "builtin_function") or not isinstance(function, Mapping) or not function.get("name"):

@@ -7,7 +7,7 @@ that reads it, which is woken and finds the exchange closed.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from time import time
@@ -95,7 +95,9 @@ class Exchange:
         self._clocks = clocks
         self._waits = waits(clocks.due)
         self._response: httpx.Response | None = None
+        self._bytes: AsyncIterator[bytes] | None = None
         self._next: Callable[[], Awaitable[bytes]] | None = None
+        self._events = 0
         self.closed = False
         self.request_id: str | None = None
 
@@ -128,10 +130,14 @@ class Exchange:
         self.request_id = next((value for name in _REQUEST_IDS if (value := response.headers.get(name))), None)
         if not response.is_success:
             raise await self._status_error(response)
-        self._next = _bytes_of(response).__anext__
+        self._bytes = _bytes_of(response)
+        self._next = self._bytes.__anext__
 
-    async def read(self) -> bytes | None:
+    async def read(self, events: int = 0) -> bytes | None:
         """The next bytes; None at the end of the body, and after `aclose`.
+
+        Args:
+            events: how many events there were in the bytes so far, for the clocks.
 
         Raises:
             APITimeoutError: a clock ran out.
@@ -139,10 +145,14 @@ class Exchange:
         """
         if self._next is None:
             return None
-        clocks, now = self._clocks, self._waits.now
-        clocks.wait_begins(now())
+        clocks, waits = self._clocks, self._waits
+        if events != self._events:
+            self._events = events
+            if clocks.event_came():
+                waits.moved()
+        clocks.waiting_since = waits.now()
         try:
-            data = await self._waits.wait(self._next())
+            data = await waits.wait(self._next())
         except StopAsyncIteration:
             return None
         except Interrupted:
@@ -150,13 +160,8 @@ class Exchange:
             return None
         except httpx.HTTPError as exc:
             raise self._failed(exc) from exc
-        clocks.bytes_came(now())
+        clocks.bytes_came(waits.now())
         return None if self.closed else data
-
-    def event_came(self) -> None:
-        """Tells the clocks that the bytes held an event."""
-        if self._clocks.event_came():
-            self._waits.moved()
 
     async def drain(self) -> None:
         """Reads what is behind the end of the answer, for a moment: usually nothing but the end of the body."""
@@ -175,6 +180,9 @@ class Exchange:
         if self._response is not None:
             with anyio.move_on_after(_CLOSING, shield=True):
                 await self._response.aclose()
+                # Else the garbage collector does it, and trio complains. A reader that is in it ends it itself.
+                if isinstance(self._bytes, AsyncGenerator) and not self._waits.busy:
+                    await self._bytes.aclose()
 
     async def _send(self, request: httpx.Request) -> httpx.Response:
         self._response = await self._client.send(request, stream=True, follow_redirects=False)

@@ -54,8 +54,8 @@ WarningCode = Literal[
     "unfinished_markup",  # the answer ended inside a tool call that the model wrote into its text
     "markup_dropped",  # tool calls that the model wrote into its text are not handed out; the detail says why
     # the request
-    "forced_choice_dropped",  # the model takes no forced choice while it thinks; "auto" was sent
-    "option_dropped",  # the server fixes this option, and refuses to be told a value
+    "forced_choice_dropped",  # the model takes no forced choice, or none while it thinks; "auto" was sent
+    "option_dropped",  # the server or the model fixes this option, and may refuse to be told a value
     "schema_changed",  # a schema was sent in the provider's own flavour; the detail says what was changed, and why
     "response_format_changed",  # the form of the answer was asked for in another way than by a schema
     "tool_renamed",  # the provider takes no such name; calls come back under the tool's own

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 import httpx
 from pydantic import BaseModel
 
 from streamfold import (
     APIError,
+    Capabilities,
     ChatStream,
     FilePart,
     FinishReason,
@@ -91,6 +92,11 @@ def configure(client: httpx.AsyncClient, choice: ToolChoice) -> Provider:
         {"adapter": "chat", "base_url": "http://127.0.0.1/v1"}, http_client=client, model="m"
     )
     provider.chat_stream([{"role": "user", "content": "Hello"}], tool_choice=choice)
+    provider.chat_stream("Hello", [get_time, Weather, tool(get_time), {"type": "function"}], timeouts={"read": 5})
+    made: list[Tool] = [tool(get_time)]
+    provider.chat_stream("Hello", made, timeouts=Timeouts(read=5))
+    assert_type(provider.capabilities(), Capabilities)
+    assert_type(provider.capabilities("kimi-k2.6").images, Literal["yes", "no", "unknown"])
     return provider
 
 

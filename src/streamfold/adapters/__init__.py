@@ -6,7 +6,7 @@ Other packages add theirs by an entry point in the group `streamfold.adapters`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..request import Request
     from ..types import ProtocolWarning
 
-__all__ = ["Adapter", "Relents", "StatesRules", "find_adapter"]
+__all__ = ["Adapter", "DoesWithout", "Relents", "StatesRules", "find_adapter"]
 
 # Imported when asked for.
 _BUILT_IN = {
@@ -74,6 +74,15 @@ class StatesRules(Protocol):
 
     def history_rules(self, request: Request) -> HistoryRules:
         """The rules for this request. They are checked before `prepare` is asked."""
+        ...
+
+
+@runtime_checkable
+class DoesWithout(Protocol):
+    """An adapter that can make up for what a model can't."""
+
+    def does_without(self, request: Request) -> Collection[str]:
+        """The capabilities for which `prepare` puts something else in their place, and says so; the rest is refused."""
         ...
 
 

@@ -19,7 +19,7 @@ from ..schema import moonshot, moonshot_problems
 from ..tools import AllowedTools, NamedTool, Tool
 from ..types import ProtocolWarning
 from .chat import ChatAdapter, ChatQuirks
-from .prepare import Rules
+from .prepare import Rules, drop_force
 
 if TYPE_CHECKING:
     from ..request import Request
@@ -154,8 +154,8 @@ class KimiAdapter(ChatAdapter):
             return request, []
         if request.options.force_by_disabling_thinking and model.thinking == "switch":
             return replace(request, options=replace(request.options, reasoning_effort="none")), []
-        detail = f"{request.model} thinks, and takes no forced tool choice meanwhile: auto was sent"
-        return replace(request, tool_choice="auto"), [ProtocolWarning("forced_choice_dropped", detail)]
+        warnings: list[ProtocolWarning] = []
+        return drop_force(request, "thinks, and takes no forced tool choice meanwhile", warnings), warnings
 
     def _pinned_sampling(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """K2.5 and later: the hosted API fixes temperature and top_p, and answers any other value with a 400."""

@@ -1,6 +1,6 @@
 """What a request needs before any wire can write it: names and schemas as the endpoint takes them, each change said.
 
-An adapter gives its `Rules`; the steps are the same for all of them.
+An adapter gives its `Rules`, the request has the capabilities of its model; the steps are the same for all of them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..errors import ConfigError
 from ..messages import Message, MessageLike, system
+from ..needs import is_forced
 from ..request import Request, ResponseFormat, read_response_format
 from ..schema import Passed, drop_keywords, inline_refs, openai_strict, strict_problems
 from ..tools import AllowedTools, NamedTool, ReadToolChoice, Tool
@@ -23,7 +24,7 @@ from ..types import ProtocolWarning
 if TYPE_CHECKING:
     from ..types import WarningCode
 
-__all__ = ["Rules", "prepare", "schema_passes"]
+__all__ = ["Rules", "does_without", "drop_force", "prepare", "schema_passes"]
 
 Pass: TypeAlias = Callable[..., Passed]  # (schema, *, at=...)
 
@@ -62,16 +63,61 @@ def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[Pass, 
 
 def prepare(request: Request, rules: Rules) -> tuple[Request, list[ProtocolWarning]]:
     """The request as the endpoint takes it, and what was changed. Raises ConfigError for what it would refuse."""
+    form = _form(request, rules)
     request, warnings = _named(request, rules.tool_name)
     tools = tuple(_tool(tool, rules, warnings) for tool in request.tools)
     wanted = read_response_format(request.options.response_format)
     if wanted is not None and wanted.schema is not None:
-        wanted = _format(wanted, rules, warnings)
+        wanted = _format(wanted, replace(rules, response_format=form), warnings)
     request = replace(request, tools=tools, options=replace(request.options, response_format=wanted))
-    if wanted is None or wanted.schema is None or rules.response_format == "json_schema":
-        return request, warnings
-    step = _by_instruction if rules.response_format == "json_object" else _by_tool
-    return step(request, wanted, warnings), warnings
+    if wanted is not None and wanted.schema is not None and form != "json_schema":
+        step = _by_instruction if form == "json_object" else _by_tool
+        request = step(request, wanted, warnings)
+    if request.capabilities.forced_choice == "no":
+        request = drop_force(request, "takes no forced tool choice", warnings)
+    return _without_moot_options(request, warnings), warnings
+
+
+# --- what the model can't ---------------------------------------------------------------------------------------------
+
+
+def does_without(request: Request, rules: Rules) -> frozenset[str]:
+    """The capabilities for which `prepare` has something in their place, if the model lacks them, and says so."""
+    form = _form(request, rules)
+    by_other_means = form == "json_object" or (form == "tool" and request.capabilities.tools != "no")
+    return frozenset({"forced_choice", "parallel_calls", *(["structured_output"] if by_other_means else [])})
+
+
+def drop_force(request: Request, why: str, warnings: list[ProtocolWarning]) -> Request:
+    """The request with the choice left to the model; `why` is said of the model."""
+    if not is_forced(request):
+        return request
+    choice = request.tool_choice
+    free: ReadToolChoice = AllowedTools(choice.names) if isinstance(choice, AllowedTools) else "auto"
+    warnings.append(ProtocolWarning("forced_choice_dropped", f"{request.model} {why}: auto was sent"))
+    return replace(request, tool_choice=free)
+
+
+def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object", "tool"]:
+    """How an answer that fits a schema is asked for: as the quirk says, unless this model knows no schemas."""
+    can = request.capabilities
+    if rules.response_format == "json_schema" and can.structured_output == "no":
+        # JSON mode may be refused as well; a call that can be forced is known to work.
+        return "tool" if can.tools == can.forced_choice == "yes" else "json_schema"
+    return rules.response_format
+
+
+def _without_moot_options(request: Request, warnings: list[ProtocolWarning]) -> Request:
+    """Without options that ask for what this model does in any case: it may refuse to be told."""
+    can, options = request.capabilities, request.options
+    if can.parallel_calls == "no" and options.parallel_tool_calls is not None:
+        detail = f"{request.model} makes one call at a time: parallel_tool_calls was not sent"
+        warnings.append(ProtocolWarning("option_dropped", detail))
+        options = replace(options, parallel_tool_calls=None)
+    if can.reasoning == "no" and options.reasoning_effort == "none":
+        warnings.append(ProtocolWarning("option_dropped", f"{request.model} does not reason: no effort was sent"))
+        options = replace(options, reasoning_effort=None)
+    return replace(request, options=options)
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------

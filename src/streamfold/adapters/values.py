@@ -16,22 +16,28 @@ ERROR_KEYS = ("message", "msg", "detail", "error_message", "error_msg", "errors"
 
 def is_done(data: str) -> bool:
     """Whether the payload is `[DONE]`, or as seen in the field `[done]` or `"[DONE]"`, with blanks around."""
-    return data[0] != "{" and data.strip().strip('"').upper() == "[DONE]"
+    return data[:1] != "{" and data.strip().strip('"').upper() == "[DONE]"
 
 
 def index(value: Any) -> int | None:
     """The position of a call, choice or item. A string or float is read; what is negative or anything else is none."""
+    if type(value) is int:
+        return value if value >= 0 else None
     if isinstance(value, str):
         value = int(value) if value.isdecimal() and len(value) < 20 else None
     elif isinstance(value, float):
         value = int(value) if value.is_integer() else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    else:
+        value = None
+    return value if value is not None and value >= 0 else None
 
 
 def word(value: Any) -> str | None:
     """An id or a name; `""` is none."""
+    if value is None:
+        return None
     if isinstance(value, str):
-        return join_surrogates(value) or None
+        return (value if value.isascii() else join_surrogates(value)) or None
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 

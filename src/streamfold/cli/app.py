@@ -24,6 +24,7 @@ from ..recording import Recording, find_recording
 from ..references import shown_url
 from ..replay_server import serve_replay
 from ..sources import key_state
+from . import capabilities
 from . import config as config_commands
 from .errors import told_errors
 from .show import Json, Plain, Screen
@@ -114,8 +115,18 @@ def serve(
 
 
 @app.command()
-def providers(config: config_commands.File = None, as_json: AsJson = False) -> None:
-    """Lists the providers of streamfold.toml and of the catalogue, and which keys are set."""
+def providers(
+    name: Annotated[
+        str | None, typer.Argument(help="PROVIDER or PROVIDER:MODEL, to see what its models can do.")
+    ] = None,
+    config: config_commands.File = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lists the providers of streamfold.toml and of the catalogue, and which keys are set; or what one of them can."""
+    if name is not None:
+        with told_errors():
+            capabilities.show(read_config(config), name, as_json=as_json)
+        return
     with told_errors():
         read = read_config(config)
         profiles = [read.profile(name) for name in dict.fromkeys([*read.names, *catalogue()])]

@@ -7,6 +7,7 @@ for everybody else, each have a comment with the server they come from. Deviatio
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Self
 
@@ -14,7 +15,7 @@ from ...errors import APIError, BadRequestError
 from ...history import HistoryRules
 from ...request import Request
 from ...types import ProtocolWarning
-from ..prepare import Rules, prepare, schema_passes
+from ..prepare import Rules, does_without, prepare, schema_passes
 from .content import results_without_media
 from .decode import EventReader
 from .encode import ChatQuirks, RequestWriter
@@ -35,6 +36,10 @@ class ChatAdapter(RequestWriter, EventReader):
     def history_rules(self, request: Request) -> HistoryRules:
         """What this wire demands of a conversation."""
         return HistoryRules(wants_reasoning=self.quirks.reasoning_required)
+
+    def does_without(self, request: Request) -> Collection[str]:
+        """The capabilities that `prepare` makes up for."""
+        return does_without(request, self._rules())
 
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""

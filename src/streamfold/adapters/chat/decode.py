@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...deltas import Call, Delta, Done, Extra, Failure, Finish, Meta, Reasoning, Refusal, Text, Usage, Warn
@@ -18,22 +18,26 @@ if TYPE_CHECKING:
 __all__ = ["EventReader"]
 
 
+# Members that few events have. One look tells whether there is any of them.
+_ODD = frozenset({"error", "base_resp"})
+_REASONING = ("reasoning_content", "reasoning", "thinking", "thought")
+_EXTRAS = ("annotations", "audio", "reasoning_details")
+_MORE = frozenset({"refusal", "function_call", *_REASONING, *_EXTRAS})
+
+
 class EventReader:
     """The half of the adapter that reads answers."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """The facts of one event. Raises ValueError if it is not a chunk of this format."""
-        data = event.data
-        if not data or data.isspace():
-            return [Failure(error_info(None))] if event.event == "error" else []
-        if is_done(data):
-            return [Done()]
+        failed = event.event == "error"
         out: list[Delta] = []
-        for payload in self._payloads(data, out, failed=event.event == "error"):
-            if isinstance(payload, Done):
-                out.append(payload)
-            else:
-                self._chunk(payload, out, failed=event.event == "error")
+        try:
+            chunk = parse_event(event.data)
+        except ValueError:
+            self._odd_event(event.data, out, failed=failed)
+        else:
+            self._chunk(chunk, out, failed=failed)
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
@@ -44,59 +48,88 @@ class EventReader:
         out.append(Done())
         return out
 
-    def _payloads(self, data: str, out: list[Delta], *, failed: bool) -> Iterator[Any]:
-        try:
-            yield parse_event(data)
-            return
-        except ValueError:
-            if failed:  # `event: error` with plain words
-                yield data
-                return
-            if "\n" not in data:
-                raise
-        # Zhipu's older servers put no blank line between events, so that their payloads arrive as lines of one event.
-        # Pretty-printed JSON parsed above; here each line must be a payload of its own.
-        payloads = [Done() if is_done(line) else parse_event(line) for line in data.split("\n") if line.strip()]
-        out.append(Warn("unseparated_events", "several payloads came without a blank line between them"))
-        yield from payloads
+    def _odd_event(self, data: str, out: list[Delta], *, failed: bool) -> None:
+        """A payload that is no JSON text."""
+        if not data or data.isspace():
+            out += [Failure(error_info(None))] if failed else []
+        elif is_done(data):
+            out.append(Done())
+        elif failed:  # `event: error` with plain words
+            self._chunk(data, out, failed=True)
+        elif "\n" not in data:
+            raise ValueError("the payload is not JSON")
+        else:
+            # Zhipu's older servers put no blank line between events, so that their payloads arrive as lines of one
+            # event. Each line must be a payload of its own.
+            payloads = ["[DONE]" if is_done(line) else parse_event(line) for line in data.split("\n") if line.strip()]
+            out.append(Warn("unseparated_events", "several payloads came without a blank line between them"))
+            for payload in payloads:
+                self._chunk(payload, out, failed=False)
 
     def _chunk(self, chunk: Any, out: list[Delta], *, failed: bool) -> None:
         if failed or not isinstance(chunk, dict):
-            if not failed and not isinstance(chunk, list):
-                raise ValueError(f"a JSON object was expected, not {type(chunk).__name__}")
-            out.append(Failure(error_info(chunk), chunk))
+            self._no_chunk(chunk, out, failed=failed)
             return
-        out.append(Meta(word(chunk.get("id")), word(chunk.get("model")), chunk.get("created")))
-        usage = _object(chunk.get("usage"))
-        finish: str | None = None
-        failure = self._failure(chunk)
-        choices = chunk.get("choices") or []
-        if not isinstance(choices, list):
+        get = chunk.get
+        out.append(Meta(get("id"), get("model"), get("created")))
+        usage, choices = _object(get("usage")), get("choices") or ()
+        failure = None if choices and _ODD.isdisjoint(chunk) else self._failure(chunk)
+        if type(choices) is not list and choices:
             raise ValueError(f"choices must be a list, not {type(choices).__name__}")
+        finish = None
         for choice in choices:
-            if not isinstance(choice, dict):
+            if type(choice) is not dict:
                 raise ValueError(f"a choice must be an object, not {choice!r}")
-            if number := index(choice.get("index")):
+            get = choice.get
+            if (number := get("index")) and (number := index(number)):
                 out.append(
                     Warn("extra_choice", f"choice {number} was sent and is ignored: one stream carries one answer")
                 )
                 continue
             # Perplexity and Writer repeat in `message` what is in `delta`; a server that only pretends to stream sends
             # `message` alone. Azure's content filter sends `delta: null` or no delta at all beside a finish reason.
-            delta = choice.get("delta")
+            delta = get("delta")
             if delta is None:
-                delta = choice.get("message")
-            if isinstance(delta, dict):
-                self._delta(delta, out)
-            finish = choice.get("finish_reason") or finish
+                delta = get("message")
+            if type(delta) is dict:
+                content = delta.get("content")
+                if _MORE.isdisjoint(delta) and (not content or type(content) is str):  # as nearly every event
+                    if content:
+                        out.append(Text(content))
+                    if entries := delta.get("tool_calls"):
+                        self._calls(entries, out)
+                else:
+                    self._delta(delta, out)
+            finish = get("finish_reason") or finish
             # Moonshot puts it inside the choice (fixtures/kimi/usage_in_choice).
-            usage = usage or _object(choice.get("usage"))
-            if error := choice.get("error"):  # OpenRouter
+            usage = usage or _object(get("usage"))
+            if error := get("error"):  # OpenRouter
                 failure = failure or Failure(error_info(error), error)
-        if not usage and isinstance(groq := chunk.get("x_groq"), dict):
-            usage = _object(groq.get("usage"))
-            if error := groq.get("error"):
-                failure = failure or Failure(error_info(error), chunk)
+        if "x_groq" in chunk:
+            usage, failure = self._groq(chunk, usage, failure)
+        if usage or finish or failure:
+            self._end(usage, finish, failure, out)
+
+    def _no_chunk(self, payload: Any, out: list[Delta], *, failed: bool) -> None:
+        if isinstance(payload, str) and is_done(payload):
+            out.append(Done())
+        elif failed or isinstance(payload, list):
+            out.append(Failure(error_info(payload), payload))
+        else:
+            raise ValueError(f"a JSON object was expected, not {type(payload).__name__}")
+
+    def _groq(
+        self, chunk: dict[str, Any], usage: dict[str, Any] | None, failure: Failure | None
+    ) -> tuple[dict[str, Any] | None, Failure | None]:
+        """Groq's own member: usage and errors where others have them on top."""
+        own = _object(chunk["x_groq"])
+        if usage or not own:
+            return usage, failure
+        if error := own.get("error"):
+            failure = failure or Failure(error_info(error), chunk)
+        return _object(own.get("usage")), failure
+
+    def _end(self, usage: dict[str, Any] | None, finish: Any, failure: Failure | None, out: list[Delta]) -> None:
         if usage:
             out.append(self._usage(usage))
         if finish and not isinstance(finish, str):
@@ -108,7 +141,7 @@ class EventReader:
             )
         if failure:  # an error beats the finish reason that came with it
             out.append(failure)
-        elif reason and reason != "error" and finish:
+        elif reason and reason != "error":
             out.append(Finish(reason, finish))
 
     def _failure(self, chunk: dict[str, Any]) -> Failure | None:
@@ -124,8 +157,8 @@ class EventReader:
         return None
 
     def _delta(self, delta: dict[str, Any], out: list[Delta]) -> None:
-        self._reasoning(delta, out)
         content = delta.get("content")
+        self._reasoning(delta, out)
         if content:
             if isinstance(content, str):
                 out.append(Text(content))
@@ -134,14 +167,11 @@ class EventReader:
         refusal = delta.get("refusal")
         if refusal and isinstance(refusal, str):
             out.append(Refusal(refusal))
-        entries = delta.get("tool_calls")
-        if isinstance(entries, list | dict) and entries:
-            for entry in [entries] if isinstance(entries, dict) else entries:
-                if isinstance(entry, dict):
-                    self._call(entry, out)
+        if entries := delta.get("tool_calls"):
+            self._calls(entries, out)
         elif function := delta.get("function_call"):  # the form before `tool_calls`; there was never more than one
             self._call({"index": 0, "function": function}, out)
-        for name in ("annotations", "audio", "reasoning_details"):
+        for name in _EXTRAS:
             value = delta.get(name)
             for item in value if isinstance(value, list) else [value] if value else ():
                 out.append(Extra(name, keep(item)))
@@ -149,7 +179,7 @@ class EventReader:
     def _reasoning(self, delta: dict[str, Any], out: list[Delta]) -> None:
         # Servers that send two of these send the same text in both.
         said = None
-        for name in ("reasoning_content", "reasoning", "thinking", "thought"):
+        for name in _REASONING:
             text = delta.get(name)
             if isinstance(text, str):
                 said = text
@@ -160,6 +190,11 @@ class EventReader:
             said = "".join(text for text in texts if isinstance(text, str))
         if said is not None:
             out.append(Reasoning(said))
+
+    def _calls(self, entries: Any, out: list[Delta]) -> None:
+        for entry in entries if isinstance(entries, list) else [entries]:
+            if isinstance(entry, dict):
+                self._call(entry, out)
 
     def _call(self, entry: dict[str, Any], out: list[Delta]) -> None:
         if entry.get("type") == "custom":  # free text for a tool of another kind: not a function, nothing to parse
@@ -249,4 +284,4 @@ def _parts(content: Any, out: list[Delta]) -> None:
 
 
 def _object(value: Any) -> dict[str, Any] | None:
-    return value if isinstance(value, dict) and value else None
+    return value if value and isinstance(value, dict) else None

@@ -7,12 +7,12 @@ may be *sent* are `ResponsesQuirks`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ...history import HistoryRules
 from ...request import Request
 from ...types import ProtocolWarning
-from ..prepare import Rules, prepare
+from ..prepare import Rules, does_without, prepare
 from .decode import EventReader
 from .encode import RequestWriter, ResponsesQuirks
 
@@ -42,6 +42,13 @@ class ResponsesAdapter(RequestWriter, EventReader):
             knows_more=any(kept),
         )
 
+    def does_without(self, request: Request) -> Collection[str]:
+        """The capabilities that `prepare` makes up for."""
+        return does_without(request, self._rules())
+
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
-        return prepare(request, Rules(strict_tools=True, strict_output=self.quirks.strict_output))
+        return prepare(request, self._rules())
+
+    def _rules(self) -> Rules:
+        return Rules(strict_tools=True, strict_output=self.quirks.strict_output)

@@ -83,7 +83,7 @@ class RequestWriter:
             "reasoning": {"effort": options.reasoning_effort} if options.reasoning_effort else None,
             "text": self._text(options.response_format),
             "store": store,
-            "include": ["reasoning.encrypted_content"] if store is False and self._encrypts(request.model) else None,
+            "include": ["reasoning.encrypted_content"] if store is False and self._encrypts(request) else None,
         }
         body.update({name: value for name, value in said.items() if value is not None})
         for name, value in options.extra_body.items():
@@ -92,8 +92,10 @@ class RequestWriter:
             body[name] = {**body[name], **value} if mix else value
         return body
 
-    def _encrypts(self, model: str) -> bool:
-        return self.quirks.encrypted_reasoning and not _NEVER_REASONS.match(model)
+    def _encrypts(self, request: Request) -> bool:
+        known = request.capabilities.reasoning
+        reasons = not _NEVER_REASONS.match(request.model) if known == "unknown" else known == "yes"
+        return self.quirks.encrypted_reasoning and reasons
 
     def _store(self, options: Options) -> bool | None:
         if "store" in options.extra_body:

@@ -1,0 +1,100 @@
+"""What a model behind an endpoint can do, as somebody has written it down: for all of an endpoint, or by model.
+
+A quirk says how a thing is written for an endpoint; a capability says whether it is to be had there at all. What nobody
+has written down is "unknown", and that is neither: it is sent, and the server decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
+from typing import Literal, TypeAlias
+
+__all__ = ["CAPABILITIES", "Capabilities", "ModelCapabilities", "Support", "find_capabilities"]
+
+Support: TypeAlias = Literal["yes", "no", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a model can do at its endpoint.
+
+    Attributes:
+        tools: it takes tools, and calls them.
+        forced_choice: it can be made to call a tool, any or a certain one. Where it can't, "auto" is sent, and the
+            reply's warnings say so.
+        images: it sees the images of a message.
+        structured_output: the endpoint holds an answer to a JSON schema. Where it does not, the schema may be asked for
+            in another way (the quirk `response_format`), and the reply's warnings say so.
+        reasoning: it reasons before it answers, so that there is something for `reasoning_effort` to say.
+        parallel_calls: it makes several calls in one turn.
+        files: it reads the files of a message.
+        audio: it hears the sound of a message.
+    """
+
+    tools: Support = "unknown"
+    forced_choice: Support = "unknown"
+    images: Support = "unknown"
+    structured_output: Support = "unknown"
+    reasoning: Support = "unknown"
+    parallel_calls: Support = "unknown"
+    files: Support = "unknown"
+    audio: Support = "unknown"
+
+    def of(self, name: str) -> Support:
+        """One of them by its name."""
+        value: Support = getattr(self, name)
+        return value
+
+
+CAPABILITIES = tuple(field.name for field in fields(Capabilities))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCapabilities:
+    """What is said of the models that a pattern fits. None: nothing, so that what was said before it stands.
+
+    Attributes:
+        pattern: of the model's name, with `*`, `?` and `[...]`, in capitals or not. A pattern with a slash is of the
+            whole name; any other is of what follows the last slash, because resellers and engines put a vendor there.
+        examples: some models that it fits. Errors name them where another model is to be chosen.
+    """
+
+    pattern: str
+    examples: tuple[str, ...] = ()
+    tools: Support | None = None
+    forced_choice: Support | None = None
+    images: Support | None = None
+    structured_output: Support | None = None
+    reasoning: Support | None = None
+    parallel_calls: Support | None = None
+    files: Support | None = None
+    audio: Support | None = None
+
+    def fits(self, model: str) -> bool:
+        """Whether the pattern is of this model.
+
+        >>> ModelCapabilities("kimi-k2*").fits("moonshotai/Kimi-K2-Instruct")
+        True
+        """
+        name = model if "/" in self.pattern else model.rpartition("/")[2]
+        return fnmatchcase(name.lower(), self.pattern.lower())
+
+    def said(self) -> dict[str, Support]:
+        """What is said, without what is not."""
+        values = {name: getattr(self, name) for name in CAPABILITIES}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def find_capabilities(endpoint: Capabilities, models: Iterable[ModelCapabilities], model: str) -> Capabilities:
+    """What is known of a model: what the endpoint says, and on top of it all that fits, the later before the earlier.
+
+    >>> models = [ModelCapabilities("gpt-4*", images="no"), ModelCapabilities("gpt-4o*", images="yes")]
+    >>> find_capabilities(Capabilities(tools="yes"), models, "gpt-4o-mini").images
+    'yes'
+    """
+    for table in models:
+        if table.fits(model):
+            endpoint = replace(endpoint, **table.said())
+    return endpoint
