@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import openai
 import pytest
@@ -408,12 +409,40 @@ async def test_something_unexpected(caplog: pytest.LogCaptureFixture) -> None:
     assert "the secret is 42" in caplog.text
 
 
+@BOTH
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_server_that_says_that_the_client_is_gone(
+    wire: str, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Some servers raise an OSError when nobody listens: that ends the answer, and is no failure of anybody's."""
+    transport = ReplayTransport(Recording("test", HELLO))
+    body = json.dumps(asking(PATHS[wire], stream=stream)).encode()
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+    scope = {"type": "http", "method": "POST", "path": PATHS[wire], "headers": [], "query_string": b"", "root_path": ""}
+
+    async def receive() -> Any:
+        if not messages:
+            await anyio.sleep_forever()
+        return messages.pop()
+
+    async def send(_: Any) -> None:
+        raise OSError("gone")
+
+    async with httpx.AsyncClient(transport=transport) as upstream:
+        app = gateway({"main": Provider.from_config({"base_url": "http://u/v1", "model": "m"}, http_client=upstream)})
+        with caplog.at_level(logging.INFO, "streamfold.gateway"):
+            await app(scope, receive, send)
+        assert (app.running, transport.open_streams) == (0, 0)
+    assert "client gone after" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
 # --- who may ask ------------------------------------------------------------------------------------------------------
 
 
 async def test_keys() -> None:
     """Where there are keys, one of them is needed for everything but the health check."""
-    async with behind(HELLO, keys=["first", "second"]) as client:
+    async with behind(HELLO, keys=["first", "zwölf"]) as client:
         for headers in (
             {},
             {"authorization": "Bearer third"},
@@ -429,7 +458,7 @@ async def test_keys() -> None:
                 assert answer.json()["error"]["code"] == "invalid_api_key"
                 assert "third" not in answer.text
         assert (await client.get("/healthz")).json() == {"status": "ok"}
-        answer = await client.post(CHAT, json=asking(CHAT), headers={"authorization": "bearer second"})
+        answer = await client.post(CHAT, json=asking(CHAT), headers={"authorization": "bearer zwölf".encode()})
         assert answer.status_code == 200
         assert "authorization" not in client.upstream.requests[0].headers  # type: ignore[attr-defined]
 

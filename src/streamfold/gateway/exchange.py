@@ -18,7 +18,7 @@ from ..request import Options, Request
 from ..types import ProtocolWarning, Reply
 from .failures import Refusal, of_error, refused
 from .models import Answers
-from .sink import EventSink, Send, encoded
+from .sink import ClientGone, EventSink, Send, encoded, guarded
 from .wires import Asked, Wire
 
 __all__ = ["Exchange", "send_refusal"]
@@ -52,6 +52,7 @@ class Exchange:
     async def run(self, receive: Receive, send: Send) -> None:
         """Answers. When it returns, or is cancelled, the provider's connection is closed."""
         began, headers = monotonic(), {"x-request-id": self.asked.id}
+        send = guarded(send)
         sink = EventSink(send, headers, self.every)
         emitter = self.wire.emitter(self.asked)
         gone = stopped = False
@@ -69,6 +70,8 @@ class Exchange:
                 tasks.start_soon(sink.keep_alive)
             try:
                 await self._answer(emitter, sink, send, headers)
+            except ClientGone:
+                gone = True
             except anyio.get_cancelled_exc_class():
                 if not gone:  # the server stops: what has begun is not to end as if it were whole
                     stopped = True
@@ -100,6 +103,8 @@ class Exchange:
         except APIError as error:
             log.warning("%s %s: %s: %s", self.asked.id, self.asked.model, type(error).__name__, error)
             await self._failed(of_error(error), emitter, sink, send, error_delta(error))
+        except ClientGone:
+            raise
         except Exception:
             log.exception("%s %s: unexpected", self.asked.id, self.asked.model)
             await self._failed(refused(500, "the server failed; its log says how"), emitter, sink, send)

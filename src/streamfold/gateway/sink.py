@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-__all__ = ["EventSink", "Send", "encoded"]
+__all__ = ["ClientGone", "EventSink", "Send", "encoded", "guarded"]
 
 Send = Callable[[Any], Awaitable[None]]
 
@@ -20,6 +20,22 @@ _HEADERS = {
     "cache-control": "no-cache, no-transform",  # nobody on the way is to compress it, and so hold it back
     "x-accel-buffering": "no",
 }
+
+
+class ClientGone(Exception):
+    """There is nobody left to send to."""
+
+
+def guarded(send: Send) -> Send:
+    """A `send` that raises ClientGone where the server raises an OSError for it; others are silent, or cancel."""
+
+    async def guarded_send(message: Any) -> None:
+        try:
+            await send(message)
+        except OSError as exc:
+            raise ClientGone from exc
+
+    return guarded_send
 
 
 class EventSink:
@@ -58,13 +74,16 @@ class EventSink:
             self._last = anyio.current_time()
 
     async def keep_alive(self) -> None:
-        """Sends a comment whenever it has been quiet for long. Runs until it is cancelled, or the answer has ended."""
+        """Sends a comment whenever it has been quiet for long. Runs until it is cancelled, or nobody listens."""
         while self._every and not self.ended:
             quiet_until = self._last + self._every
-            if anyio.current_time() >= quiet_until:
-                await self.write(KEEP_ALIVE)
-            else:
+            if anyio.current_time() < quiet_until:
                 await anyio.sleep_until(quiet_until)
+                continue
+            try:
+                await self.write(KEEP_ALIVE)
+            except ClientGone:
+                return  # who reads the answer learns of it with the next piece, or from the server
 
 
 def encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
