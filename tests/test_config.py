@@ -179,6 +179,7 @@ def test_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert profile.quirks == {
         "max_tokens_field": "max_completion_tokens",
         "strict_output": True,
+        "allowed_tools": True,
         "stream_usage": False,
     }
     assert (profile.max_retries, profile.model, profile.base_url) == (7, "file", "https://api.openai.com/v1")
@@ -225,11 +226,12 @@ def test_overrides_may_mend_a_table() -> None:
 
 
 def test_example_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file that the README shows, in its two parts, has no problems."""
+    """The file that the README shows, in its parts, has no problems."""
     readme = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
     write("\n".join(block.partition("```")[0] for block in readme.split("```toml\n")[1:]))
     monkeypatch.setenv("MY_KIMI_KEY", "x")
     monkeypatch.setenv("TEAM", "red")
+    monkeypatch.setenv("TEAM_KEY", "y")
     assert read_config().problems() == []
     assert read_config().names == ["main", "local"]
     assert Provider.from_config("local:acme-vl-2").capabilities().images == "yes"
@@ -324,8 +326,8 @@ URL = 'base_url = "http://x/v1"\n'
             PROVIDER + URL + 'modell = "x"',
             (
                 ":3: providers.a.modell: unknown key (did you mean 'model'?): allowed are profile, adapter, "
-                "base_url, api_key, api_key_env, model, dialect, quirks, headers, timeouts, max_retries, limits, "
-                "transport, fallback, capabilities, models"
+                "base_url, api_key, api_key_env, key_header, model, dialect, quirks, headers, timeouts, max_retries, "
+                "limits, transport, fallback, capabilities, models"
             ),
         ),
         (
@@ -584,7 +586,7 @@ def test_every_value_has_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["base_url"][0] == '"${GATEWAY}/v1", not set (GATEWAY)'
     assert found["api_key"][0] == "not set (MY_KEY)"
     found = {value.key: (value.shown, value.source) for value in effective_values(read_config(), "openai")}
-    assert found["quirks.max_tokens_field"] == ('"max_completion_tokens"', "catalogue openai.toml:7")
+    assert found["quirks.max_tokens_field"] == ('"max_completion_tokens"', "catalogue openai.toml:8")
 
 
 SECRETS = f"""\

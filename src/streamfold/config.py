@@ -131,6 +131,13 @@ class Config:
             return None
         own = f"{self.path} has {', '.join(self.names)}; " if self.names else ""
         hint = nearest(name, [*self.names, *files])
+        vendor, slash, model = name.partition("/")
+        if not name:
+            return f'a provider is "NAME" or "NAME:MODEL", not {spec!r}: {own}the catalogue has {", ".join(files)}'
+        if slash and (vendor in files or vendor in self.names):
+            hint = f" (did you mean '{vendor}:{model}'?)"
+        elif not hint and re.search(r"\d", name):
+            hint = f" (is it a model? Its provider goes before it: PROVIDER:{name})"
         return f"unknown provider {name!r}{hint}: {own}the catalogue has {', '.join(files)}"
 
     def profile(self, spec: str, overrides: Mapping[str, Any] | None = None) -> Profile:
@@ -287,8 +294,10 @@ def read_config(path: str | os.PathLike[str] | None = None) -> Config:
         return Config(place.path, tomllib.loads(text), key_lines(text), looked_in)
     except tomllib.TOMLDecodeError as exc:
         where = re.search(r"\s*\(at line (\d+), column (\d+)\)$", str(exc))
-        line, column = (f":{where[1]}", f" in column {where[2]}") if where else ("", "")
-        what = str(exc)[: where.start()] if where else str(exc)
+        line, column = (f":{where[1]}", f" in column {where[2]}") if where else (f":{len(text.splitlines()) or 1}", "")
+        what = (
+            str(exc)[: where.start()] if where else str(exc).replace("(at end of document)", "at the end of the file")
+        )
         raise ConfigError(f"{place.path}{line}: not TOML: {what}{column}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{place.path}: not TOML: the text is not UTF-8") from None
@@ -308,6 +317,8 @@ def effective_profile(
     Raises:
         ConfigError: something in it is unknown or does not fit; the message says where, and what is allowed.
     """
+    if spec is not None and not isinstance(spec, str | Mapping):
+        raise ConfigError(f"a provider is a name or a mapping, not {type(spec).__name__}")
     if isinstance(spec, Mapping):
         if path is not None:
             raise ConfigError("config= is for providers that are named; a mapping is never looked up in a file")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -29,6 +28,7 @@ from .dialects import DialectContext, find_dialect
 from .errors import ConfigError
 from .profiles import Profile, catalogue, catalogue_values, layered
 from .tomltext import KeyPath, spelled
+from .wording import nearest
 
 __all__ = ["Problem", "allowed", "file_problems", "nearest", "provider_problems"]
 
@@ -52,12 +52,6 @@ def allowed(word: str, words: Iterable[str]) -> str:
     """
     words = list(words)
     return f"{nearest(word, words)}: allowed are {', '.join(words) or 'none'}"
-
-
-def nearest(word: str, words: Iterable[str]) -> str:
-    """The word that was probably meant, as a question; empty if none comes near."""
-    close = get_close_matches(word, list(words), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 class _Strict(BaseModel):
@@ -97,6 +91,7 @@ class _Provider(_Strict):
     base_url: str = ""
     api_key: str = ""
     api_key_env: _Names = []
+    key_header: str = ""
     model: str = ""
     dialect: str = ""
     quirks: dict[str, Any] = {}

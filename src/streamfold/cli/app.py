@@ -27,7 +27,9 @@ from ..sources import key_state
 from . import capabilities
 from . import config as config_commands
 from .errors import told_errors
+from .inspect import diff, inspect
 from .show import Json, Plain, Screen
+from .swap import swap_check
 
 app = typer.Typer(
     help="The async door to language models: streamed text, whole tool calls, one interface for every provider.",
@@ -35,6 +37,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(config_commands.app, name="config")
+app.command()(swap_check)
+app.command()(inspect)
+app.command()(diff)
 
 AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON for each chunk.")]
 
