@@ -226,11 +226,12 @@ def test_overrides_may_mend_a_table() -> None:
 
 
 def test_example_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file that the README shows, in its two parts, has no problems."""
+    """The file that the README shows, in its parts, has no problems."""
     readme = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
     write("\n".join(block.partition("```")[0] for block in readme.split("```toml\n")[1:]))
     monkeypatch.setenv("MY_KIMI_KEY", "x")
     monkeypatch.setenv("TEAM", "red")
+    monkeypatch.setenv("TEAM_KEY", "y")
     assert read_config().problems() == []
     assert read_config().names == ["main", "local"]
     assert Provider.from_config("local:acme-vl-2").capabilities().images == "yes"
@@ -305,14 +306,14 @@ URL = 'base_url = "http://x/v1"\n'
     [
         ("a = = 1", ":1: not TOML: Invalid value in column 5"),
         ('\n[providers.a]\nmodel = "x\n', ":3: not TOML: Illegal character"),
-        ("zzz = 1", ":1: zzz: unknown key: allowed are default, providers"),
+        ("zzz = 1", ":1: zzz: unknown key: allowed are default, providers, gateway"),
         (
             '\n[provider.a]\nprofile = "kimi"',
-            ":2: provider: unknown key (did you mean 'providers'?): allowed are default, providers",
+            ":2: provider: unknown key (did you mean 'providers'?): allowed are default, providers, gateway",
         ),
         (
             '[a]\nprofile = "kimi"',
-            ":1: a: unknown key: allowed are default, providers; a provider is written as [providers.a]",
+            ":1: a: unknown key: allowed are default, providers, gateway; a provider is written as [providers.a]",
         ),
         ("default = 1", ":1: default: must be a text in quotes"),
         ("providers = 1", ":1: providers: must be a table"),

@@ -38,6 +38,7 @@ FLOORS = {
     "cli": 5,
     "inprocess": 3,
     "testing": 5,
+    **dict.fromkeys(["cli", "gateway"], 5),
 }
 MODULES = sorted(
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")

@@ -171,11 +171,30 @@ class Config:
         start = table.pop("profile", None)
         return {**layered(catalogue_values(start) if start else {}, table), "name": name}
 
+    def gateway(self) -> dict[str, Any]:
+        """What the file says of the gateway. Raises ConfigError for a mistake in it."""
+        self._refuse(file_problems(self.data))
+        return self._gateway()
+
+    def _gateway(self) -> dict[str, Any]:
+        table = dict(self.data.get("gateway", _NOTHING))
+        for name in ("providers", "api_key_env"):
+            if isinstance(table.get(name), str):
+                table[name] = [table[name]]
+        return table
+
+    def secret(self, variable: str) -> str:
+        """What a variable of the environment holds. Raises ConfigError if it is not set."""
+        if not variable_is_set(variable):
+            raise ConfigError(f"gateway: api_key_env: {variable} is not set")
+        return os.environ[variable].strip()
+
     def problems(self) -> list[str]:
         """Everything that is wrong with the file and the environment, a line each, in the order of the file."""
         found = file_problems(self.data)
         if isinstance(default := self.data.get("default"), str) and (text := self.unknown(default)):
             found.append(Problem(("default",), text))
+        found += self._gateway_problems()
         for name in self.names:
             if isinstance(self.data["providers"][name], Mapping):
                 found += self._problems_of(name, {}) or self._missing(name)
@@ -225,6 +244,21 @@ class Config:
                     yield from self._fallback_problems(path, [*chain, name], other)
         elif text := self.unknown(name):
             yield Problem(path, text)
+
+    def _gateway_problems(self) -> list[Problem]:
+        """Names in the gateway's table that lead nowhere. Values of a wrong type are told elsewhere."""
+        if any(problem.path[:1] == ("gateway",) for problem in file_problems(self.data)):
+            return []
+        table = self._gateway()
+        found = [
+            Problem(("gateway", "providers", place), text)
+            for place, name in enumerate(table.get("providers", ()))
+            if (text := self.unknown(name))
+        ]
+        for variable in table.get("api_key_env", ()):
+            if not variable_is_set(variable):
+                found.append(Problem(("gateway", "api_key_env"), f"{variable} is not set"))
+        return found
 
     def _missing(self, name: str) -> list[Problem]:
         """What the environment lacks for a provider that is written rightly."""

@@ -10,7 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt, TypeAdapter, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
 from .adapters import find_adapter
 from .capabilities import CAPABILITIES, Support
@@ -95,9 +105,24 @@ class _Provider(_Strict):
     models: list[_Models] = []  # type: ignore[valid-type]
 
 
+class _Gateway(_Strict):
+    host: str = ""
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    providers: _Names = []
+    models: dict[str, str] = {}
+    api_key_env: _Names = []
+    open: bool = False
+    max_body_bytes: NonNegativeInt = 0
+    max_requests: NonNegativeInt = 0
+    keepalive: NonNegativeFloat = 0
+    repair: bool = False
+    shutdown: NonNegativeFloat = 0
+
+
 class _File(_Strict):
     default: str = ""
     providers: dict[str, dict[str, Any]] = {}
+    gateway: _Gateway = _Gateway()
 
 
 _SAYS = {
@@ -113,6 +138,7 @@ _SAYS = {
     "dict_type": "must be a table",
     "model_type": "must be a table",
     "greater_than_equal": "must not be less than {ge}",
+    "less_than_equal": "must not be more than {le}",
     "missing": "must be written",
 }
 

@@ -113,12 +113,14 @@ class ResponseFormat:
         schema: the JSON schema that it is to fit; None: any JSON object.
         strict: whether the provider is to hold the model to the schema; None is not sent.
         model: the schema was made from a pydantic model, and not written by the caller.
+        description: what the form is for, told to the model.
     """
 
     schema: Mapping[str, Any] | None = None
     name: str = "answer"
     strict: bool | None = None
     model: bool = False
+    description: str | None = None
 
 
 def read_response_format(wanted: Any) -> ResponseFormat | None:

@@ -111,6 +111,24 @@ def record(
 
 
 @app.command()
+def serve(
+    file: Annotated[
+        Path | None, typer.Option("-c", "--config", help="The file to read; else the one that `config path` shows.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on; else this machine's own.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; else 8100.")] = None,
+    provider: Annotated[
+        list[str] | None, typer.Option("-p", "--provider", help="A provider to serve; else all of the file.")
+    ] = None,
+) -> None:
+    """Serves the providers to clients that speak Chat Completions or the Responses API."""
+    from ..gateway.serve import run
+
+    with told_errors():
+        run(file, host=host, port=port, providers=provider or None)
+
+
+@app.command()
 def providers(
     name: Annotated[
         str | None, typer.Argument(help="PROVIDER or PROVIDER:MODEL, to see what its models can do.")

@@ -147,5 +147,6 @@ class RequestWriter:
             return None
         if read.schema is None:
             return {"type": "json_object"}
-        strict = {} if read.strict is None else {"strict": read.strict}
-        return {"type": "json_schema", "json_schema": {"name": read.name, "schema": dict(read.schema), **strict}}
+        said = {"description": read.description, "strict": read.strict}
+        given = {name: value for name, value in said.items() if value is not None}
+        return {"type": "json_schema", "json_schema": {"name": read.name, "schema": dict(read.schema), **given}}

@@ -153,8 +153,9 @@ class RequestWriter:
             return None
         if read.schema is None:
             return {"format": {"type": "json_object"}}
-        strict = {} if read.strict is None else {"strict": read.strict}
-        return {"format": {"type": "json_schema", "name": read.name, "schema": dict(read.schema), **strict}}
+        said = {"description": read.description, "strict": read.strict}
+        given = {name: value for name, value in said.items() if value is not None}
+        return {"format": {"type": "json_schema", "name": read.name, "schema": dict(read.schema), **given}}
 
 
 def _opening_texts(messages: list[tuple[int, MessageLike]]) -> Iterator[str]:
