@@ -28,7 +28,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),
 ]
 
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"  # its end is the end of the body
+HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"  # its end is the end of the body
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,10 @@ class Event:
 
 
 def chat(text: str = "", finish: str | None = None, *, shown: str | None = None, **delta: Any) -> Event:
-    choice = {"delta": {**({"content": text} if text else {}), **delta}, **({"finish_reason": finish} if finish else {})}
+    choice = {
+        "delta": {**({"content": text} if text else {}), **delta},
+        **({"finish_reason": finish} if finish else {}),
+    }
     return Event({"choices": [choice]}, text if shown is None else shown, finish is not None)
 
 
@@ -191,7 +196,9 @@ async def test_lengths_that_are_not_kept(name: str) -> None:
 
     async def script(peer: Connection) -> None:
         size = int(json.loads(await peer.request())["model"])
-        await peer.send(HEAD.replace(b"Connection", b"Content-Length: %d\r\nConnection" % (len(body) + 1)) + body[:size])
+        await peer.send(
+            HEAD.replace(b"Connection", b"Content-Length: %d\r\nConnection" % (len(body) + 1)) + body[:size]
+        )
 
     async with serving(script) as server, server.provider(**CONFIG[name]) as provider:
         for size in range(0, len(body) + 1, 29):

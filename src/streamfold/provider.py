@@ -14,6 +14,7 @@ from anyio.lowlevel import current_token
 
 from .adapters import Adapter, DoesWithout, Relents, StatesRules
 from .capabilities import Capabilities
+from .clients import make_client
 from .decoder import StreamDecoder
 from .errors import APIError, ConfigError, StreamfoldError
 from .functions import as_tools
@@ -25,7 +26,7 @@ from .references import shown_url
 from .request import Request, read_messages
 from .stream import Answer, Answering, ChatStream, Plan
 from .tools import ToolChoice, ToolLike
-from .transport import HTTPRequest, make_client
+from .transport import HTTPRequest
 from .types import ProtocolWarning, Reply, Timeouts
 
 __all__ = ["ChatStream", "Provider"]

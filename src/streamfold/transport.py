@@ -18,14 +18,16 @@ from typing import Any, TypeVar
 import anyio
 import httpx
 
+from .clients import LoggedURL
 from .clocks import Clocks
+from .connecting import Connecting
 from .errors import APIConnectionError, APIError, APITimeoutError, ConfigError, error_info, status_error
 from .jsontext import parse_event
 from .references import shown_url
 from .types import Limits, Timeouts
 from .waiting import Interrupted, waits
 
-__all__ = ["Exchange", "HTTPRequest", "make_client"]
+__all__ = ["Exchange", "HTTPRequest"]
 
 T = TypeVar("T")
 
@@ -54,65 +56,6 @@ class HTTPRequest:
     timeouts: Timeouts = field(default_factory=Timeouts)
     limits: Limits = field(default_factory=Limits)
     logged_url: str | None = None
-
-
-class _LoggedURL(httpx.URL):
-    """A URL that is shown otherwise than it is: httpx logs the URL of every request, and a path may hold a key."""
-
-    def __init__(self, url: httpx.URL, shown: str) -> None:
-        super().__init__(url)
-        self._shown = shown
-
-    def __str__(self) -> str:
-        return self._shown
-
-    def __repr__(self) -> str:
-        return f"URL({self._shown!r})"
-
-
-def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.AsyncClient:
-    """A client of our own. As many connections as there are streams: a pool that is full would look like a slow server.
-
-    Raises:
-        ConfigError: it needs an extra that is not installed.
-    """
-    # Few idle connections: closing one makes httpcore look at all of them.
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-    if transport == "aiohttp":
-        return httpx.AsyncClient(transport=_aiohttp_transport(limits), timeout=None)
-    try:
-        return httpx.AsyncClient(limits=limits, timeout=None, http2=http2)
-    except ImportError as exc:  # httpx asks for h2, or, where the environment names a SOCKS proxy, for socksio
-        raise ConfigError(f"{exc} (streamfold has the same extras: streamfold[http2], streamfold[socks])") from None
-
-
-def _aiohttp_transport(limits: httpx.Limits) -> httpx.AsyncBaseTransport:
-    try:
-        import aiohttp
-        from httpx_aiohttp import AiohttpTransport
-    except ImportError:
-        raise ConfigError('transport "aiohttp" needs the extra: pip install "streamfold[aiohttp]"') from None
-
-    verify = httpx.create_ssl_context()
-
-    def session() -> aiohttp.ClientSession:  # made on the event loop that it belongs to
-        # Its own session would stop at 100 connections and take no proxy from the environment, where httpx does.
-        connector = aiohttp.TCPConnector(limit=0, ssl=verify, keepalive_timeout=limits.keepalive_expiry)
-        return aiohttp.ClientSession(connector=connector, trust_env=True, cookie_jar=aiohttp.DummyCookieJar())
-
-    class Transport(AiohttpTransport):
-        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            if isinstance(request.url, _LoggedURL):  # it sends the URL's text
-                request = httpx.Request(
-                    request.method,
-                    httpx.URL(request.url),
-                    headers=request.headers,
-                    content=request.content,
-                    extensions=request.extensions,
-                )
-            return await super().handle_async_request(request)
-
-    return Transport(verify=verify, limits=limits, client=session)
 
 
 class Exchange:
@@ -222,8 +165,14 @@ class Exchange:
             timeout=httpx.Timeout(None, connect=wanted.timeouts.connect, pool=wanted.timeouts.connect),
         )
         if wanted.logged_url is not None:
-            request.url = _LoggedURL(request.url, wanted.logged_url)
-        self._response = await self._client.send(request, stream=True, follow_redirects=False)
+            request.url = LoggedURL(request.url, wanted.logged_url)
+        connecting = Connecting(request)
+        try:
+            self._response = await self._client.send(request, stream=True, follow_redirects=False)
+        except BaseException:
+            with anyio.move_on_after(_CLOSING, shield=True):
+                await connecting.aclose()
+            raise
         return self._response
 
     async def _interruptible(self, step: Awaitable[T]) -> T | None:
