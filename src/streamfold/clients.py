@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.request import getproxies
+
 import httpx
 
 from .errors import ConfigError
@@ -46,6 +48,14 @@ def _aiohttp_transport(limits: httpx.Limits) -> httpx.AsyncBaseTransport:
     except ImportError:
         raise ConfigError('transport "aiohttp" needs the extra: pip install "streamfold[aiohttp]"') from None
 
+    proxies = getproxies()
+    if ("all" in proxies and not {"http", "https"} <= proxies.keys()) or any(
+        proxies.get(scheme, "").startswith("socks") for scheme in ("http", "https")
+    ):  # it would go past them without a word, or fail with each request
+        raise ConfigError(
+            'transport "aiohttp" takes no SOCKS proxy and no ALL_PROXY: name http:// ones in HTTP_PROXY and HTTPS_PROXY,'
+            ' or use transport "httpx"'
+        )
     verify = httpx.create_ssl_context()
 
     def session() -> aiohttp.ClientSession:  # made on the event loop that it belongs to

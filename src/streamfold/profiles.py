@@ -68,7 +68,8 @@ class Profile(BaseModel):
         max_retries: how often a request that failed before its first chunk is sent again; 0 is never.
         transport: what is under httpx: its own, or aiohttp, which takes a third of the work for each chunk (asyncio
             alone; the extra `aiohttp`).
-        http2: whether HTTP/2 may be spoken where the server offers it (the extra `http2`; not over aiohttp).
+        http2: whether HTTP/2 may be spoken where the server offers it (the extra `http2`; not over aiohttp). httpx does
+            not tell the server of an answer that is given up there: it may go on writing, and charging.
         fallback: names of the providers to ask when this one fails: see `Fallback`.
         capabilities: what the models of this endpoint can do, as far as it is the same for all of them.
         models: what is different for some of them, by patterns of their names. Of all that fits a model the later
