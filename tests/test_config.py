@@ -15,7 +15,8 @@ import respx
 import streamfold
 from streamfold import APIStatusError, ConfigError, Provider
 from streamfold.config import places, read_config
-from streamfold.profiles import catalogue
+from streamfold.configfile import _Provider
+from streamfold.profiles import Profile, catalogue
 from streamfold.sources import effective_values
 from streamfold.tomltext import key_lines, line_of, spelled
 
@@ -327,7 +328,7 @@ URL = 'base_url = "http://x/v1"\n'
             (
                 ":3: providers.a.modell: unknown key (did you mean 'model'?): allowed are profile, adapter, "
                 "base_url, api_key, api_key_env, key_header, model, dialect, quirks, headers, timeouts, max_retries, "
-                "limits, transport, fallback, capabilities, models"
+                "limits, transport, http2, fallback, capabilities, models"
             ),
         ),
         (
@@ -662,3 +663,18 @@ def test_import_opens_no_file() -> None:
     code = "import streamfold.provider, streamfold.config, streamfold.cli.app"
     path = str(Path(streamfold.__file__).parents[1])
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})
+
+
+def test_a_file_may_say_what_a_profile_can() -> None:
+    """The keys of a provider in a file are those of a profile, but for its name, which is the table's."""
+    assert set(_Provider.model_fields) - {"profile"} == set(Profile.model_fields) - {"name", "docs"}
+
+
+def test_http2_in_a_file(tmp_path: Path) -> None:
+    """`http2 = true` reaches the client."""
+    path = tmp_path / "streamfold.toml"
+    path.write_text('[providers.a]\nbase_url = "https://a.test/v1"\nmodel = "m"\nhttp2 = true\n', "utf-8")
+    assert Provider.from_config("a", config=path).profile.http2
+    path.write_text('[providers.a]\nbase_url = "https://a.test/v1"\nmodel = "m"\nhttp2 = "yes"\n', "utf-8")
+    with pytest.raises(ConfigError, match=r":4: providers\.a\.http2: must be true or false"):
+        Provider.from_config("a", config=path)

@@ -29,6 +29,7 @@ FLOORS = {
     **dict.fromkeys(["tomltext", "references"], 0),
     **dict.fromkeys(["profiles", "config", "configfile", "sources"], 2),
     **dict.fromkeys(["transport", "clocks", "retries", "waiting", "recording", "replay_server"], 3),
+    **dict.fromkeys(["clients", "connecting"], 3),
     "partial": 1,
     "faults": 1,
     "prepared": 2,

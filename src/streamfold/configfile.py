@@ -100,6 +100,7 @@ class _Provider(_Strict):
     max_retries: NonNegativeInt = 0
     limits: _Limits = _Limits()
     transport: Literal["httpx", "aiohttp"] = "httpx"
+    http2: bool = False
     fallback: _Names = []
     capabilities: _Capabilities = _Capabilities()  # type: ignore[valid-type]
     models: list[_Models] = []  # type: ignore[valid-type]

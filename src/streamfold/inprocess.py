@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 
+from .clients import make_client
 from .errors import ConfigError
 from .recording import Recording, RecordTransport, ReplayTransport, recording_client
 from .recording.replay import pause
-from .transport import make_client
 
 __all__ = ["NoConnection", "client_answered_by", "client_noted_by", "recording_transport"]
 

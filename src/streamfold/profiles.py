@@ -32,6 +32,7 @@ from pydantic import (
 from .adapters import Adapter, find_adapter
 from .capabilities import CAPABILITIES, Capabilities, ModelCapabilities, find_capabilities
 from .errors import ConfigError
+from .redaction import redact
 from .references import check_references, filled, referenced, shown_url
 from .types import Limits, Timeouts
 from .wording import in_words, nearest
@@ -78,7 +79,8 @@ class Profile(BaseModel):
         limits: how much is read: event_bytes, arguments_chars, tool_calls, error_body_bytes.
         transport: what is under httpx: its own, or aiohttp, which takes a third of the work for each chunk (asyncio
             alone; the extra `aiohttp`).
-        http2: whether HTTP/2 may be spoken where the server offers it (the extra `http2`; not over aiohttp).
+        http2: whether HTTP/2 may be spoken where the server offers it (the extra `http2`; not over aiohttp). httpx does
+            not tell the server of an answer that is given up there: it may go on writing, and charging.
         fallback: names of the providers to ask when this one fails: see `Fallback`.
         capabilities: what the models of this endpoint can do, as far as it is the same for all of them.
         models: what is different for some of them, by patterns of their names. Of all that fits a model the later
@@ -199,34 +201,58 @@ class Profile(BaseModel):
             return {}
         return {self.key_header: f"Bearer {key}" if self.key_header.lower() == "authorization" else key}
 
-    def sent_url(self) -> str:
-        """The base URL with its references looked up. Raises ConfigError for what is not set or is no URL."""
+    def sent_url(self, path: str = "") -> str:
+        """The URL of a path below the base URL, with the references in it looked up.
+
+        Raises:
+            ConfigError: something is not set, or what comes out is no URL.
+        """
         url = self._filled("base_url", self.base_url)
         if not url.startswith(("http://", "https://")) or re.search(r"[\x00-\x20\x7f]", url):
             names = " and ".join(referenced(self.base_url))
             raise ConfigError(f'provider "{self.name}": base_url: what {names} gives is not an http:// or https:// URL')
-        return re.sub(r"(?<=[^:/])//+", "/", url).rstrip("/")  # a gateway's address may end with a slash
+        base, mark, query = url.partition("?")
+        # A gateway's address may end with a slash.
+        return re.sub(r"(?<=[^:/])//+", "/", base).rstrip("/") + path + mark + query
 
-    def sent_headers(self) -> dict[str, str]:
-        """The headers with their references looked up. Raises ConfigError for what is not set or can't be sent."""
-        return {
+    def shown_url(self, url: str) -> str:
+        """A URL that was made of the base URL, fit to be shown: without what came from the environment."""
+        scheme, mark, rest = url.partition("://")
+        return scheme + mark + shown_url("//" + redact(rest, self._url_secrets()))[2:]
+
+    def sent_headers(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The headers with their references looked up, and those of one request on top of them.
+
+        Raises:
+            ConfigError: something is not set, or can't be sent.
+        """
+        headers = {
             name: self._sendable(f"headers.{name}", self._filled(f"headers.{name}", text))
             for name, text in self.headers.items()
         }
+        return headers | {name: self._sendable(f"extra_headers: {name}", text) for name, text in (extra or {}).items()}
 
     def sent_model(self) -> str | None:
         """The model with its references looked up. Raises ConfigError for what is not set."""
         return None if self.model is None else self._filled("model", self.model)
 
-    def secrets(self) -> list[str]:
+    def secrets(self, extra_headers: Mapping[str, str] | None = None) -> list[str]:
         """What must never be shown, should a server echo it: the key, and all that comes from a variable."""
-        found = [self.key() or ""]
-        for text in (self.base_url, self.model or "", *self.headers.values()):
+        found = [self.key() or "", *self._url_secrets()]
+        for text in (self.model or "", *self.headers.values()):
             found += [os.environ.get(variable, "").strip() for variable in referenced(text)]
-        for name, value in self.sent_headers().items():
+        for name, value in self.sent_headers(extra_headers).items():
             if _SECRET_HEADER.search(name):
                 found += [value, value.split()[-1] if value.split() else ""]  # a "Bearer" before it is no secret
         return [secret for secret in dict.fromkeys(found) if secret]
+
+    def _url_secrets(self) -> list[str]:
+        found = []
+        for variable in referenced(self.base_url):
+            value = os.environ.get(variable, "").strip()
+            rest = value.partition("://")[2].rstrip("/")  # of a whole URL the errors of a library quote parts
+            found += [value, rest, rest.partition("/")[0], rest.partition("/")[2]]
+        return found
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -242,6 +268,8 @@ class Profile(BaseModel):
 
     def _sendable(self, key: str, value: str) -> str:
         # The HTTP library's own complaint would quote the value, in a spelling that no redaction finds.
+        if not isinstance(value, str):
+            raise ConfigError(f'provider "{self.name}": {key}: must be a text, not {type(value).__name__}')
         if not value.isascii() or not (value.isprintable() or not value):
             raise ConfigError(f'provider "{self.name}": {key}: has a character that a header can\'t carry')
         return value

@@ -13,6 +13,7 @@ from anyio.lowlevel import current_token
 
 from .adapters import Adapter, Relents
 from .capabilities import Capabilities
+from .clients import make_client
 from .decoder import StreamDecoder
 from .dialects import DialectContext, find_dialect
 from .errors import APIError, ConfigError, StreamfoldError
@@ -25,7 +26,7 @@ from .references import shown_url
 from .request import Request, read_messages
 from .stream import Answer, Answering, ChatStream, Plan
 from .tools import ToolChoice, ToolLike
-from .transport import HTTPRequest, make_client
+from .transport import HTTPRequest
 from .types import ProtocolWarning, Reply, Timeouts
 
 __all__ = ["ChatStream", "Provider"]
@@ -84,7 +85,11 @@ class Provider:
         """
         from .config import effective_profile  # its models take as long to make as all the rest of this import
 
-        profile = effective_profile(spec, overrides, config)
+        try:
+            profile = effective_profile(spec, overrides, config)
+        except ConfigError as error:
+            del spec, overrides  # what shows the variables of a traceback would show the keys in them
+            raise error.with_traceback(None) from None
         hooks = tuple(hooks)
         provider = cls(profile, http_client=http_client, hooks=hooks)
         if not profile.fallback:
@@ -149,8 +154,8 @@ class Provider:
             ConfigError: the request can't be sent as it is, or needs what the model is known not to have. Errors of the
                 network are raised by the iteration.
         """
-        return ChatStream(
-            self._answer(
+        try:
+            answer = self._answer(
                 read_messages(messages),  # a `Fallback` reads them several times
                 as_tools(tools),
                 tool_choice=tool_choice,
@@ -160,7 +165,10 @@ class Provider:
                 extra_headers=extra_headers,
                 options=options,
             )
-        )
+        except ConfigError as error:
+            del extra_headers  # what shows the variables of a traceback would show the keys in them
+            raise error.with_traceback(None)  # noqa: B904 - the same error, with the cause that it has
+        return ChatStream(answer)
 
     def _answer(
         self,
@@ -193,7 +201,7 @@ class Provider:
                 asked=told,
                 hooks=(LOG, *self.hooks),
                 changes=[*ready.warnings, *changed],
-                secrets=self.profile.secrets(),
+                secrets=self.profile.secrets(extra_headers),
                 origin=ready.request.origin,
                 relent=lambda error: self._relented(adapter, error, plan),
             )
@@ -213,17 +221,24 @@ class Provider:
         Raises:
             APIError: one of its kinds; what had been received is its `partial`.
         """
-        async with self.chat_stream(messages, tools, tool_choice=tool_choice, **options) as stream:
+        stream = self.chat_stream(messages, tools, tool_choice=tool_choice, **options)
+        del options  # what shows the variables of a traceback would show the headers in them
+        async with stream:
             async for _ in stream:
                 pass
             return stream.reply
 
     async def aclose(self) -> None:
         """Closes the connections, unless they belong to a client that was passed in."""
-        self._loop = None
+        loop, self._loop = self._loop, None
         if self._owns_client and self._client is not None:
             client, self._client = self._client, None
-            await client.aclose()
+            try:
+                await client.aclose()
+            except RuntimeError:
+                if loop == current_token():
+                    raise
+                # The event loop of its connections is closed: nobody is left who could close them in order.
 
     async def __aenter__(self) -> Self:
         return self
@@ -271,14 +286,16 @@ class Provider:
             "Content-Type": "application/json",
         }
         headers.update(self.profile.key_headers())
-        headers.update(self.profile.sent_headers())
-        headers.update(checked_headers(extra_headers))
+        headers.update(self.profile.sent_headers(checked_headers(extra_headers)))
+        url = self.profile.sent_url(self._adapter.path)
         return HTTPRequest(
-            url=self.profile.sent_url() + self._adapter.path,
+            url=url,
             headers=headers,
             body=body,
             timeouts=laid_over(self.profile.timeouts, timeouts),
             limits=self.profile.limits,
+            # Somebody else's client may have a transport that reads the URL's text.
+            logged_url=self.profile.shown_url(url) if self._owns_client else None,
         )
 
     def _client_for(self, request: Request) -> httpx.AsyncClient:
@@ -294,6 +311,8 @@ class Provider:
                 " connections can't change loops. Make one provider for each, or call aclose() on it first"
             )
         self._loop = here
+        if self._client is not None and self._client.is_closed:
+            raise StreamfoldError(f'provider "{self.name}": the http_client that it was given is closed')
         if self._client is None:
             self._client = make_client(self.profile.transport, http2=self.profile.http2)
         return self._client

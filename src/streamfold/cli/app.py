@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from ..clients import make_client
 from ..config import read_config
 from ..errors import ConfigError
 from ..messages import system, user
@@ -24,7 +25,6 @@ from ..recording import find_recording, recording_client
 from ..references import shown_url
 from ..replay_server import serve_replay
 from ..sources import key_state
-from ..transport import make_client
 from . import capabilities, replays
 from . import config as config_commands
 from .errors import told_errors
