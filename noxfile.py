@@ -1,4 +1,4 @@
-"""The chores: `nox -s lint types tests wheel servers bench browser`."""
+"""The chores: `nox -s lint types tests wheel servers fixtures bench browser`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def wheel(session: nox.Session) -> None:
     built = next(dist.glob("*.whl"))
     session.install(f"{built}[dev]")
     away.mkdir(parents=True)
-    for name in ("tests", "fixtures", "docs", "README.md", "pyproject.toml"):
+    for name in ("tests", "fixtures", "tools", "docs", "README.md", "pyproject.toml"):
         source = Path(name)
         shutil.copytree(source, away / name) if source.is_dir() else shutil.copy(source, away / name)
     session.chdir(away)
@@ -70,6 +70,13 @@ def servers(session: nox.Session) -> None:
         started.append("aimock")
     session.log(f"servers: {', '.join(started)}")
     session.run("pytest", "tests/real", *session.posargs, env=env)
+
+
+@nox.session(python=VERSIONS[0])
+def fixtures(session: nox.Session) -> None:
+    """Writes fixtures/README.md anew, after a fixture has come or changed."""
+    session.install("-e", ".")
+    session.run("python", "tools/fixtures_page.py")
 
 
 @nox.session(python=VERSIONS[0])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import random
 import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,7 +18,8 @@ from folding import bytewise, check_chunks, codes, random_cut
 from streamfold import Reply, StreamChunk, StreamDecoder, StreamError, ToolCall
 from streamfold.recording import Recording
 
-FOLDER = Path(__file__).parents[1] / "fixtures"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "fixtures"
 NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
 
 
@@ -26,7 +29,7 @@ def load(name: str) -> Recording:
 
 def play(recording: Recording, pieces: Iterable[bytes]) -> Reply | StreamError:
     """The reply, or the error, of a recording in these pieces, after checking the promises about chunks."""
-    decoder = StreamDecoder(recording.adapter)
+    decoder = StreamDecoder(recording.adapter, **recording.options())
     chunks: list[StreamChunk] = []
     try:
         for piece in pieces:
@@ -125,20 +128,36 @@ def test_arguments_are_what_their_text_means(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_says_where_it_comes_from(name: str) -> None:
-    """Each has a description with a source, an origin, a date and an expectation; a documented one has a link."""
+    """Each says what it shows, its source, origin and date, and what it is to fold to; a documented one has a link."""
     described = tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8"))
-    assert {"adapter", "source", "origin", "date", "expect"} <= set(described)
+    assert {"adapter", "source", "shows", "origin", "date", "expect"} <= set(described)
+    assert re.fullmatch(r"[A-Z`\d].{20,}\.", described["shows"])
     assert len(described["origin"]) > 20
     assert described["expect"]
     if described["source"] == "documented":
         assert described["link"].startswith("https://")
-    else:
+    elif described["source"] == "recorded":
         assert described["request"]
 
 
 def test_no_description_without_a_body() -> None:
     """Each description describes something."""
     assert sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.toml")) == NAMES
+
+
+def test_the_page_is_up_to_date() -> None:
+    """`fixtures/README.md` is what the descriptions make; `nox -s fixtures` writes it."""
+    assert (FOLDER / "README.md").read_text("utf-8") == the_script().page()
+
+
+def the_script() -> ModuleType:
+    """The script that writes the page, which no package has."""
+    spec = importlib.util.spec_from_file_location("fixtures_page", ROOT / "tools" / "fixtures_page.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 # OpenAI's and its relatives' keys, bearer tokens, JSON web tokens, AWS, GitHub and Google keys, and named secrets.

@@ -24,6 +24,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from ..errors import ConfigError
+from ..tools import NamedTool, Tool
 from ..types import FinishReason, WarningCode
 
 __all__ = ["Cut", "Recording", "Speed", "find_recording", "paced", "pieces"]
@@ -53,7 +54,10 @@ class Recording:
         broken: the connection broke off after the body, and playing it breaks off too.
         source: `recorded` from a running server, `documented` if it was written from a vendor's documentation,
             `synthesised` if it was made up; None if nobody said.
+        shows: what is worth seeing in it, in one sentence.
         origin, date, link, request, notes: where it came from, in words.
+        dialect, tools, tool_choice: how the model writes calls inside its text, the names of the tools that the request
+            declared, and its tool choice: a word, or the name of a tool.
         expect: what it must fold to. What is not named there must not be in the answer.
     """
 
@@ -65,17 +69,27 @@ class Recording:
     cuts: tuple[Cut, ...] = field(default=(), repr=False)
     broken: bool = False
     source: Literal["recorded", "documented", "synthesised"] | None = None
+    shows: str = ""
     origin: str = ""
     date: str = ""
     link: str = ""
     request: str = ""
     notes: str = ""
+    dialect: str = ""
+    tools: tuple[str, ...] = ()
+    tool_choice: str = "auto"
     expect: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
         total = sum(cut.size for cut in self.cuts)
         if self.cuts and total != len(self.body):
             raise ConfigError(f"{self.name}: cuts: the pieces are {total} bytes together, the body is {len(self.body)}")
+
+    def options(self) -> dict[str, Any]:
+        """What has to be known to read it, beside the adapter: `StreamDecoder(made.adapter, **made.options())`."""
+        tools = [Tool(name, "", {"type": "object", "properties": {}}) for name in self.tools]
+        choice = NamedTool(self.tool_choice) if self.tool_choice in self.tools else self.tool_choice
+        return {"dialect": self.dialect or None, "tools": tools, "tool_choice": choice}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
@@ -226,11 +240,15 @@ class _File(_Strict):
     cuts: list[_Piece] = []
     broken: bool = False
     source: Literal["recorded", "documented", "synthesised"] | None = None
+    shows: str = ""
     origin: str = ""
     date: Annotated[str, Field(pattern=r"^(\d{4}-\d\d(-\d\d)?)?$")] = ""
     link: str = ""
     request: str = ""
     notes: str = ""
+    dialect: str = ""
+    tools: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    tool_choice: str = "auto"
     expect: _Expected | None = None
 
     @field_validator("date", mode="before")
