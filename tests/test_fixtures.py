@@ -8,6 +8,8 @@ import random
 import re
 import tomllib
 from collections.abc import Iterable
+from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -75,10 +77,19 @@ def said(reply: Reply) -> dict[str, Any]:
 
 
 def wanted(recording: Recording, outcome: dict[str, Any]) -> dict[str, Any]:
-    """`[expect]` in full. A message is compared where one is written: ours may be reworded, a server's may not."""
+    """`[expect]` in full. A message is compared where one is written: ours may be reworded, a server's may not.
+
+    A call without an id in it is one that was given a fresh id.
+    """
     expect = dict(recording.expect)
     if "message" in outcome:
         expect.setdefault("message", outcome["message"])
+    if "calls" in expect:
+        made = [call["id"] for call in outcome.get("calls", [])]
+        fresh = [call_id if re.fullmatch("call_[0-9a-f]{24}", call_id) else "" for call_id in made]
+        expect["calls"] = [
+            {"id": call_id, **call} for call_id, call in zip_longest(fresh, expect["calls"], fillvalue={})
+        ]
     return expect
 
 
@@ -105,11 +116,11 @@ def test_folds_the_same_byte_by_byte(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_folds_the_same_in_random_pieces(name: str) -> None:
-    """A hundred random cuts, and the pieces in which the network delivered it."""
+    """A hundred random cuts; fewer of a large body, that all fixtures together take seconds."""
     recording = load(name)
     whole = seen(play(recording, [recording.body]))
     rng = random.Random(name)
-    for _ in range(100):
+    for _ in range(min(100, 200_000 // len(recording.body))):
         assert seen(play(recording, random_cut(recording.body, rng))) == whole
 
 
@@ -120,10 +131,19 @@ def test_arguments_are_what_their_text_means(name: str) -> None:
     outcome = play(recording, [recording.body])
     if isinstance(outcome, Reply):
         expected = [
-            ToolCall(call["id"], call["name"], json.loads(call["arguments"]), call["arguments"])
-            for call in recording.expect.get("calls", [])
+            ToolCall(made.id, call["name"], meant(call["arguments"]), call["arguments"])
+            for made, call in zip(outcome.tool_calls, recording.expect.get("calls", []), strict=True)
         ]
         assert outcome.tool_calls == expected
+
+
+def meant(text: str) -> dict[str, Any]:
+    """The arguments that a text is: none if it is empty or null, the text itself if it is no object."""
+    with suppress(ValueError):
+        value = json.loads(text or "{}")
+        if isinstance(value, dict) or value is None:
+            return value or {}
+    return {"_raw": text, "_error": "invalid_json"}
 
 
 @pytest.mark.parametrize("name", NAMES)
