@@ -80,6 +80,13 @@ def catalogue(session: nox.Session) -> None:
 
 
 @nox.session(python=VERSIONS[0])
+def fixtures(session: nox.Session) -> None:
+    """Writes fixtures/README.md anew, after a fixture has come or changed."""
+    session.install("-e", ".")
+    session.run("python", "tools/fixtures_page.py")
+
+
+@nox.session(python=VERSIONS[0])
 def bench(session: nox.Session) -> None:
     """What things cost, as ratios measured side by side; `nox -s bench -- peers` sets up other libraries to compare."""
     session.install("-e", ".[dev]")

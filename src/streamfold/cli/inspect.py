@@ -28,11 +28,11 @@ from .explain import print_comparison, print_inspection
 __all__ = ["diff", "inspect"]
 
 Adapter = Annotated[str | None, typer.Option(help="The wire format; else what FILE.toml says, else chat.")]
-Dialect = Annotated[str | None, typer.Option(help="How the model writes calls inside its text.")]
+Dialect = Annotated[str | None, typer.Option(help="How the model writes calls in its text; else what FILE.toml says.")]
 ToolNames = Annotated[
     list[str] | None, typer.Option("--tool", help="A tool that the request declared, by its name. May be repeated.")
 ]
-ToolChoice = Annotated[str, typer.Option(help="auto, none or required, as in the request.")]
+ToolChoice = Annotated[str | None, typer.Option(help="auto, none or required, as in the request.")]
 Source = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A recorded answer, or any raw body.")]
 
 
@@ -41,7 +41,7 @@ def inspect(
     adapter: Adapter = None,
     dialect: Dialect = None,
     tool: ToolNames = None,
-    tool_choice: ToolChoice = "auto",
+    tool_choice: ToolChoice = None,
     all_events: Annotated[bool, typer.Option("--all", help="A line for every event: runs are not joined.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, as docs/inspect.md describes it.")] = False,
     html: Annotated[
@@ -68,7 +68,7 @@ def diff(
     adapter: Adapter = None,
     dialect: Dialect = None,
     tool: ToolNames = None,
-    tool_choice: ToolChoice = "auto",
+    tool_choice: ToolChoice = None,
     ignore: Annotated[
         list[str] | None, typer.Option(help="A part of the answer that need not be the same, as ids. May be repeated.")
     ] = None,
@@ -87,14 +87,16 @@ def diff(
 
 
 def _inspected(
-    file: Path, adapter: str | None, dialect: str | None, tool_names: list[str] | None, tool_choice: str
+    file: Path, adapter: str | None, dialect: str | None, tool_names: list[str] | None, tool_choice: str | None
 ) -> Inspection:
     recording = Recording.load(file)
-    if dialect not in (None, "think") and not tool_names:
+    told = recording.options()
+    tools: list[ToolLike] = [Tool(name, "", {"type": "object", "properties": {}}) for name in tool_names or ()]
+    if dialect not in (None, "think") and not (tools or told["tools"]):
         hint = "no tool is declared, so the dialect reads reasoning and no calls: name the tools with --tool"
         Console(stderr=True).print(hint, style="yellow")
-    tools: list[ToolLike] = [Tool(name, "", {"type": "object", "properties": {}}) for name in tool_names or ()]
     about = {
+        "shows": recording.shows,
         "source": recording.source or "",
         "origin": recording.origin,
         "date": recording.date,
@@ -107,9 +109,9 @@ def _inspected(
         recording.body,
         name=recording.name,
         adapter=adapter or recording.adapter,
-        dialect=dialect,
-        tools=tools,
-        tool_choice=tool_choice,
+        dialect=dialect or told["dialect"],
+        tools=tools or told["tools"],
+        tool_choice=tool_choice or told["tool_choice"],
         cuts=recording.cuts,
         interrupted="the connection broke off" if recording.broken else None,
         about={name: value for name, value in about.items() if value},

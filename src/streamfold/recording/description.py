@@ -75,6 +75,7 @@ class Description(_Strict):
     cuts: list[_Piece] = []
     broken: bool = False
     source: Literal["recorded", "documented", "synthesised"] | None = None
+    shows: str = ""
     origin: str = ""
     date: Annotated[str, Field(pattern=r"^(\d{4}-\d\d(-\d\d)?)?$")] = ""
     link: str = ""
@@ -85,6 +86,9 @@ class Description(_Strict):
     encoding: str = ""
     conversation: str = ""
     sent: SentRequest | None = None
+    dialect: str = ""
+    tools: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    tool_choice: str = "auto"
     expect: _Expected | None = None
 
     @field_validator("date", mode="before")

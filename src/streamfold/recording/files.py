@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..errors import ConfigError
+from ..tools import NamedTool, Tool
 from .description import Description, allowed, as_toml, read_description
 
 __all__ = ["Cut", "Recording", "Sent", "Speed", "find_recording", "paced", "pieces"]
@@ -65,9 +66,12 @@ class Recording:
         encoding: the compression in which the server sent the body. It is kept without.
         source: `recorded` from a running server, `documented` if it was written from a vendor's documentation,
             `synthesised` if it was made up; None if nobody said.
+        shows: what is worth seeing in it, in one sentence.
         origin, date, link, request, notes: where it came from, in words.
         conversation: what recordings have in common that were made one after the other.
         sent: the request, if it was recorded too.
+        dialect, tools, tool_choice: how the model writes calls inside its text, the names of the tools that the request
+            declared, and its tool choice: a word, or the name of a tool.
         expect: what it must fold to. What is not named there must not be in the answer.
     """
 
@@ -79,6 +83,7 @@ class Recording:
     cuts: tuple[Cut, ...] = field(default=(), repr=False)
     broken: bool = False
     source: Literal["recorded", "documented", "synthesised"] | None = None
+    shows: str = ""
     origin: str = ""
     date: str = ""
     link: str = ""
@@ -89,12 +94,21 @@ class Recording:
     encoding: str = ""
     conversation: str = ""
     sent: Sent | None = None
+    dialect: str = ""
+    tools: tuple[str, ...] = ()
+    tool_choice: str = "auto"
     expect: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
         total = sum(cut.size for cut in self.cuts)
         if self.cuts and total != len(self.body):
             raise ConfigError(f"{self.name}: cuts: the pieces are {total} bytes together, the body is {len(self.body)}")
+
+    def options(self) -> dict[str, Any]:
+        """What has to be known to read it, beside the adapter: `StreamDecoder(made.adapter, **made.options())`."""
+        tools = [Tool(name, "", {"type": "object", "properties": {}}) for name in self.tools]
+        choice = NamedTool(self.tool_choice) if self.tool_choice in self.tools else self.tool_choice
+        return {"dialect": self.dialect or None, "tools": tools, "tool_choice": choice}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
