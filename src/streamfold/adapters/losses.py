@@ -62,7 +62,7 @@ def losses_of_chat(request: Request, quirks: ChatQuirks) -> Losses:
         lost = [name for name, value in message.extras.items() if _says_more(name, value)]
         losses.members += [f"{where}.{name}" for name in lost if not (name == "reasoning_details" and sent)]
         losses.members += unsent_of_parts(message, where)
-        if not own:
+        if not request.came_from_here(message):
             calls = enumerate(message.tool_calls)
             losses.members += [f"{where}.tool_calls[{number}].extra" for number, call in calls if call.extra]
     for tool in request.tools:

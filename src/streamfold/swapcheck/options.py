@@ -9,7 +9,6 @@ from .facts import Fact
 
 __all__ = ["option_state", "places_of"]
 
-_SWITCHES = ("thinking.type", "chat_template_kwargs.thinking", "enable_thinking", "reasoning.enabled")
 _PLACES: dict[str, tuple[str, ...]] = {
     "max_output_tokens": ("max_tokens", "max_completion_tokens", "max_output_tokens"),
     "reasoning_effort": ("reasoning_effort", "reasoning.effort"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
-from itertools import islice
 from string import ascii_letters, digits
 from typing import Any
 
@@ -52,27 +51,6 @@ def with_short_ids(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]
     on the old one alone, so that a conversation that grows keeps its beginning, by which prompts are cached.
     """
     return [_with_short_id(message) for message in messages]
-
-
-def ids_changed(old: Iterable[str], new: Iterable[str], why: str) -> list[ProtocolWarning]:
-    """A warning that says which ids are sent otherwise, if any are."""
-    changed = {before: after for before, after in zip(old, new, strict=True) if before != after}
-    if not changed:
-        return []
-    shown = [f"{before!r} as {after!r}" for before, after in islice(changed.items(), _LONGEST_REPORT)]
-    more = [f"and {len(changed) - len(shown)} more"] if len(changed) > len(shown) else []
-    return [ProtocolWarning("ids_renumbered", f"{why}: {', '.join([*shown, *more])}")]
-
-
-def short_ids_changed(messages: Iterable[MessageLike]) -> list[ProtocolWarning]:
-    """A warning that says which ids are too odd for Mistral, if any are."""
-    ids: list[str] = []
-    for message in messages:
-        if isinstance(message, Message):
-            ids += [call.id for call in message.tool_calls]
-        else:
-            ids += [call["id"] for call in message.get("tool_calls") or () if call.get("id")]
-    return ids_changed(ids, map(_short, ids), "sent in the form that the provider takes")
 
 
 def _with_short_id(message: Mapping[str, Any]) -> dict[str, Any]:
