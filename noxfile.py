@@ -1,4 +1,4 @@
-"""The chores: `nox -s lint types tests wheel bench`."""
+"""The chores: `nox -s lint types tests wheel transports fuzz bench`."""
 
 from __future__ import annotations
 
@@ -54,6 +54,21 @@ def wheel(session: nox.Session) -> None:
         shutil.copytree(source, away / name) if source.is_dir() else shutil.copy(source, away / name)
     session.chdir(away)
     session.run("pytest", *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def transports(session: nox.Session) -> None:
+    """The tests that use the network, all of them over aiohttp; the other sessions run a part of them so."""
+    session.install("-e", ".[dev]")
+    names = ("provider", "retries", "fallback", "cuts", "leaks", "proxies", "secrets")
+    session.run("pytest", "--transport", "aiohttp", *(f"tests/test_{name}.py" for name in names), *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def fuzz(session: nox.Session) -> None:
+    """Damaged recordings by the ten thousand; the other sessions try five hundred."""
+    session.install("-e", ".[dev]")
+    session.run("pytest", "tests/test_fuzz.py", "-k", "damaged", *session.posargs, env={"STREAMFOLD_FUZZ": "20000"})
 
 
 @nox.session(python=VERSIONS[0])
