@@ -80,6 +80,7 @@ class Exchange:
     async def pause(self, seconds: float) -> None:
         """Sleeps before the request is sent; `aclose` ends it."""
         if seconds and not self.closed:
+            self._clocks.pause()
             await self._interruptible(anyio.sleep(seconds))
 
     async def open(self) -> None:
