@@ -15,6 +15,7 @@ import itertools
 import resource
 import sys
 import tracemalloc
+from contextlib import suppress
 from time import process_time
 
 import httpx
@@ -35,10 +36,8 @@ async def in_a_row(streams: int) -> None:
 
         async def some(number: int) -> None:
             for _ in range(number):
-                try:
+                with suppress(APIError):
                     await provider.chat("Hello")
-                except APIError:
-                    pass
                 await asyncio.sleep(0)
 
         await some(300)
@@ -54,6 +53,8 @@ async def in_a_row(streams: int) -> None:
 
 
 async def at_once(streams: int, transport: str) -> None:
+    all_gone, gone = asyncio.Event(), itertools.count(1)
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(HEAD + TEXT)
@@ -61,6 +62,8 @@ async def at_once(streams: int, transport: str) -> None:
         while await reader.read(65536):
             pass
         writer.close()
+        if next(gone) == streams:
+            all_gone.set()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
     port = server.sockets[0].getsockname()[1]
@@ -74,12 +77,13 @@ async def at_once(streams: int, transport: str) -> None:
         for stream in open_streams:
             await stream.aclose()
         closed = process_time()
+        await all_gone.wait()
     each = [(opened - began) / streams * 1e6, (closed - opened) / streams * 1e6]
     print(f"{streams:8d} streams at once over {transport:8s} {each[0]:8.0f} us to open   {each[1]:8.0f} us to close")
 
 
 def main() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard), hard))
     asyncio.run(in_a_row(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000))
     for transport in ("httpx", "aiohttp"):
