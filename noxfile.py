@@ -1,4 +1,4 @@
-"""The chores: `nox -s lint types tests wheel transports fuzz bench`."""
+"""The chores; `nox --list` names them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def wheel(session: nox.Session) -> None:
     built = next(dist.glob("*.whl"))
     session.install(f"{built}[dev]")
     away.mkdir(parents=True)
-    for name in ("tests", "fixtures", "docs", "README.md", "pyproject.toml"):
+    for name in ("tests", "fixtures", "docs", "tools", "README.md", "pyproject.toml"):
         source = Path(name)
         shutil.copytree(source, away / name) if source.is_dir() else shutil.copy(source, away / name)
     session.chdir(away)
@@ -72,8 +72,50 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session(python=VERSIONS[0])
+def servers(session: nox.Session) -> None:
+    """Real servers on loopback: llama.cpp's own, and aimock where there is npm. Says which ones it could start."""
+    session.install("-e", ".[dev]", "xllamacpp", "gguf")
+    started, env = ["llama.cpp"], {}
+    if shutil.which("npm"):
+        folder = Path(session.create_tmp()) / "aimock"
+        folder.mkdir(parents=True, exist_ok=True)
+        words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
+        session.run(*words, "@copilotkit/aimock@1.43.0", external=True)
+        env["STREAMFOLD_AIMOCK"] = str(folder / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js")
+        started.append("aimock")
+    session.log(f"servers: {', '.join(started)}")
+    session.run("pytest", "tests/real", *session.posargs, env=env)
+
+
+@nox.session(python=VERSIONS[0])
+def catalogue(session: nox.Session) -> None:
+    """Writes providers/README.md anew, after a provider file or a quirk has changed."""
+    session.install("-e", ".")
+    session.run("python", "tools/catalogue_page.py")
+
+
+@nox.session(python=VERSIONS[0])
+def fixtures(session: nox.Session) -> None:
+    """Writes fixtures/README.md anew, after a fixture has come or changed."""
+    session.install("-e", ".")
+    session.run("python", "tools/fixtures_page.py")
+
+
+@nox.session(python=VERSIONS[0])
 def bench(session: nox.Session) -> None:
-    """What things cost, as ratios measured side by side."""
+    """What things cost, as ratios measured side by side; `nox -s bench -- peers` sets up other libraries to compare."""
     session.install("-e", ".[dev]")
+    peers = "peers" in session.posargs
+    session.run("python", "benchmarks/run.py", "--setup", *([] if peers else ["streamfold"]))
+    session.run("python", "benchmarks/run.py", *([] if peers else ["--quick"]))
     for script in sorted(Path("benchmarks").glob("bench_*.py")):
         session.run("python", str(script))
+
+
+@nox.session(python=VERSIONS[0])
+def browser(session: nox.Session) -> None:
+    """The page of an inspection in a real Chromium, which must be there with its driver (Debian: chromium-driver)."""
+    if not shutil.which("chromedriver"):
+        session.skip("there is no chromedriver")
+    session.install("-e", ".[dev]", "selenium>=4.20")
+    session.run("pytest", "tests/browser", *session.posargs, env={"STREAMFOLD_BROWSER": "1"})

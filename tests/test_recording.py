@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from folding import DONE, fin, text
-from streamfold import ConfigError, StreamDecoder
+from streamfold import ConfigError, NamedTool, StreamDecoder
 from streamfold.recording import Cut, Recording, ReplayTransport, answer_headers, find_recording, paced, pieces
 
 BODY = text("Hel") + text("lo") + fin("stop") + DONE
@@ -43,6 +43,10 @@ def test_load_with_everything(tmp_path: Path) -> None:
         adapter = "chat"
         status = 200
         source = "synthesised"
+        shows = "Nothing."
+        dialect = "hermes"
+        tools = ["f", "g"]
+        tool_choice = "g"
         origin = "made up"
         date = 2026-11-20
         link = "https://example.org"
@@ -66,6 +70,10 @@ def test_load_with_everything(tmp_path: Path) -> None:
         cuts=(Cut(SIZES[0], 0.5), Cut(SIZES[1] + SIZES[2], 0.0)),
         broken=True,
         source="synthesised",
+        shows="Nothing.",
+        dialect="hermes",
+        tools=("f", "g"),
+        tool_choice="g",
         origin="made up",
         date="2026-11-20",
         link="https://example.org",
@@ -73,6 +81,19 @@ def test_load_with_everything(tmp_path: Path) -> None:
         notes="none",
         expect={"text": "Hello", "usage": {"input_tokens": 3}, "calls": [{"name": "f", "arguments": {"a": 1}}]},
     )
+
+
+def test_options() -> None:
+    """What a description says of the request is what a decoder takes."""
+    text_call = text('<tool_call>{"name": "f", "arguments": {}}</tool_call>') + fin("stop") + DONE
+    made = Recording("case/hermes", text_call, dialect="hermes", tools=("f", "g"), tool_choice="g")
+    assert made.options()["tool_choice"] == NamedTool("g")
+    assert Recording("case/plain", b"").options() == {"dialect": None, "tools": [], "tool_choice": "auto"}
+    decoder = StreamDecoder(made.adapter, **made.options())
+    decoder.feed(made.body)
+    decoder.close()
+    assert [call.name for call in decoder.reply.tool_calls] == ["f"]
+    assert [warning.code for warning in decoder.reply.warnings] == ["tool_choice_unmet"]
 
 
 @pytest.mark.parametrize("suffix", ["", ".sse", ".toml"])
@@ -366,10 +387,10 @@ async def test_broken_recording_breaks() -> None:
     assert transport.open_streams == 0
 
 
-def test_what_is_not_there_yet_is_refused() -> None:
-    """Faults are refused rather than ignored, and so is a transport with nothing to play."""
-    with pytest.raises(ConfigError, match="faults can't be injected yet"):
-        ReplayTransport(TIMED, faults=["disconnect"])
+def test_bad_arguments() -> None:
+    """What is no fault is refused with the names there are, and so is a transport with nothing to play."""
+    with pytest.raises(ConfigError, match=r"faults are a list of values of streamfold.faults \(corrupt, cut_after, .*"):
+        ReplayTransport(TIMED, faults=["disconnect"])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match="no recording was given"):
         ReplayTransport([])
     with pytest.raises(ConfigError, match="cuts are"):

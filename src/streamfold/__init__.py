@@ -36,6 +36,7 @@ from .errors import (
     UpstreamError,
 )
 from .functions import tool
+from .hooks import Asked, Hooks
 from .messages import Message, assistant, system, tool_result, user
 from .tools import AllowedTools, NamedTool, Tool, ToolChoice
 from .types import (
@@ -63,6 +64,7 @@ __all__ = [
     "APIStatusError",
     "APITimeoutError",
     "AllowedTools",
+    "Asked",
     "Attempt",
     "AudioPart",
     "AuthenticationError",
@@ -74,6 +76,7 @@ __all__ = [
     "Fallback",
     "FilePart",
     "FinishReason",
+    "Hooks",
     "ImagePart",
     "IncompleteStreamError",
     "InvalidReplyError",

@@ -13,6 +13,7 @@ import anyio
 from .clocks import Clocks
 from .decoder import StreamDecoder
 from .errors import APIConnectionError, APIError, APITimeoutError, IncompleteStreamError, StreamfoldError
+from .hooks import Asked, Hooks
 from .partial import Partial, PartialReader
 from .redaction import redact_error
 from .retries import retry_delay
@@ -40,6 +41,7 @@ class Plan:
         changes: what was asked for and is not sent: the reply will say so.
         secrets: what must never be shown, should the server echo it.
         origin: the `origin` of the message that the answer is.
+        asked, hooks: what is asked for, and who is told how it goes.
         relent: another plan after the server refused a member of the request that it can do without; None if it can't.
     """
 
@@ -48,7 +50,9 @@ class Plan:
     client: Callable[[], httpx.AsyncClient]
     decoder: Callable[[], StreamDecoder]
     max_retries: int
+    asked: Asked
     changes: Sequence[ProtocolWarning] = ()
+    hooks: Sequence[Hooks] = ()
     secrets: Sequence[str] = field(default=(), repr=False)
     origin: str | None = None
     relent: Callable[[APIError], Plan | None] = lambda _: None
@@ -197,18 +201,25 @@ class Answer:
         try:
             exchange, decoder, batch = await self._begin()
             first_chunk = self._since_began()
+            if batch:
+                self._tell("on_first_chunk", first_chunk)
             while batch and not batch[-1].finished:
                 yield batch
                 batch = await _next_batch(exchange, decoder)
             if batch:
                 self.reply = self._reply(decoder, Timing(self._headers_at, first_chunk, self._since_began()))
+                self._tell("on_finish", self.reply)
                 yield batch
                 await exchange.drain()
         except APIError as error:
             if not self._closed:  # else whatever broke, it was we who broke it
-                raise self._signed(error)  # noqa: B904 - the same error, with the provider's name
+                self._tell("on_error", self._signed(error))
+                raise
         finally:
-            await self.aclose()
+            try:
+                await self.aclose()
+            finally:
+                self._tell("on_close")
 
     async def _begin(self) -> tuple[Exchange, StreamDecoder, list[StreamChunk]]:
         """Sends the request until an attempt brings a chunk: nothing has been shown, so nothing can be shown twice."""
@@ -219,6 +230,8 @@ class Answer:
             decoder = self._plan.decoder()
             await exchange.pause(pause)
             try:
+                if not self._closed:
+                    self._tell("on_request")
                 await exchange.open()
                 self._headers_at = self._since_began()
                 return exchange, decoder, await _next_batch(exchange, decoder)
@@ -237,7 +250,9 @@ class Answer:
             if wanted is None or anyio.current_time() + wanted >= clocks.ends:
                 return None
             self._retries, pause = self._retries + 1, wanted
-        self._attempts.append(Attempt(self._plan.provider, self._signed(error).message, type(error).__name__, pause))
+        failed = Attempt(self._plan.provider, self._signed(error).message, type(error).__name__, pause)
+        self._tell("on_retry", failed)
+        self._attempts.append(failed)
         return pause
 
     def _reply(self, decoder: StreamDecoder, timing: Timing) -> Reply:
@@ -251,6 +266,11 @@ class Answer:
             provider=plan.provider,
             origin=plan.origin,
         )
+
+    def _tell(self, what: str, *said: object) -> None:
+        for hooks in self._plan.hooks:
+            if (hook := getattr(hooks, what)) is not None:
+                hook(self._plan.asked, *said)
 
     def _since_began(self) -> float:
         return anyio.current_time() - self._began

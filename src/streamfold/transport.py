@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -72,6 +72,7 @@ class Exchange:
         self._clocks = clocks
         self._waits = waits(clocks.due)
         self._response: httpx.Response | None = None
+        self._bytes: AsyncIterator[bytes] | None = None
         self._next: Callable[[], Awaitable[bytes]] | None = None
         self._events = 0
         self.closed = False
@@ -93,6 +94,7 @@ class Exchange:
         if self.closed:
             return
         self._clocks.start(self._waits.now())
+        self._waits.moved()  # after a pause, in which they were further away
         response = await self._interruptible(self._send())
         if response is None:
             await self.aclose()
@@ -102,7 +104,8 @@ class Exchange:
             if (error := await self._status_error(response)) is not None:
                 raise error
             return
-        self._next = _bytes_of(response).__anext__
+        self._bytes = _bytes_of(response)
+        self._next = self._bytes.__anext__
 
     async def read(self, events: int = 0) -> bytes | None:
         """The next bytes; None at the end of the body, and after `aclose`.
@@ -152,6 +155,9 @@ class Exchange:
             with anyio.move_on_after(_CLOSING, shield=True):
                 try:
                     await self._response.aclose()
+                    # Else the garbage collector does it, and trio complains. A reader that is in it ends it itself.
+                    if isinstance(self._bytes, AsyncGenerator) and not self._waits.busy:
+                        await self._bytes.aclose()
                 except Exception as exc:  # a connection that breaks while it is closed is closed
                     if not _is_network(exc):
                         raise

@@ -27,6 +27,11 @@ class Interrupted(Exception):
 class Waits(Protocol):
     """The waits of one stream, one at a time."""
 
+    @property
+    def busy(self) -> bool:
+        """Whether a task is in a wait."""
+        ...
+
     def now(self) -> float:
         """The event loop's time."""
         ...
@@ -65,6 +70,10 @@ class _TimedWaits:
         self._task: asyncio.Task[object] | None = None  # the one that waits
         self._interrupted = False
         self.now = self._loop.time
+
+    @property
+    def busy(self) -> bool:
+        return self._task is not None
 
     async def wait(self, step: Awaitable[T]) -> T:
         task = self._task = asyncio.current_task()
@@ -119,6 +128,10 @@ class _ScopedWaits:
         self._due = due
         self._scope: anyio.CancelScope | None = None
         self.now = anyio.current_time
+
+    @property
+    def busy(self) -> bool:
+        return self._scope is not None
 
     async def wait(self, step: Awaitable[T]) -> T:
         with anyio.CancelScope(deadline=self._due()) as self._scope:

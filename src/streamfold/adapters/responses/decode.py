@@ -41,17 +41,17 @@ class _TextEvent(NamedTuple):
 
 
 _TEXTS = {
-    "output_text.delta": _TextEvent(Text, "delta"),
-    "output_text.done": _TextEvent(Text, "text", whole=True),
-    "refusal.delta": _TextEvent(Refusal, "delta"),
-    "refusal.done": _TextEvent(Refusal, "refusal", whole=True),
-    "reasoning_summary_text.delta": _TextEvent(Reasoning, "delta", "summary_index", told="summary"),
-    "reasoning_summary_text.done": _TextEvent(Reasoning, "text", "summary_index", whole=True, told="summary"),
-    "reasoning_text.delta": _TextEvent(Reasoning, "delta", told="text"),
-    "reasoning_text.done": _TextEvent(Reasoning, "text", whole=True, told="text"),
+    "response.output_text.delta": _TextEvent(Text, "delta"),
+    "response.output_text.done": _TextEvent(Text, "text", whole=True),
+    "response.refusal.delta": _TextEvent(Refusal, "delta"),
+    "response.refusal.done": _TextEvent(Refusal, "refusal", whole=True),
+    "response.reasoning_summary_text.delta": _TextEvent(Reasoning, "delta", "summary_index", told="summary"),
+    "response.reasoning_summary_text.done": _TextEvent(Reasoning, "text", "summary_index", whole=True, told="summary"),
+    "response.reasoning_text.delta": _TextEvent(Reasoning, "delta", told="text"),
+    "response.reasoning_text.done": _TextEvent(Reasoning, "text", whole=True, told="text"),
     # Not OpenAI's: gateways that follow https://www.openresponses.org
-    "reasoning.delta": _TextEvent(Reasoning, "delta", told="other"),
-    "reasoning.done": _TextEvent(Reasoning, "text", whole=True, told="other"),
+    "response.reasoning.delta": _TextEvent(Reasoning, "delta", told="other"),
+    "response.reasoning.done": _TextEvent(Reasoning, "text", whole=True, told="other"),
 }
 _LAST = ("completed", "incomplete", "failed", "cancelled", "done")  # the last two are not OpenAI's, but gateways'
 
@@ -62,24 +62,20 @@ class EventReader:
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """The facts of one event. Raises ValueError if it is not an event of this format."""
         data, failed = event.data, event.event == "error"
-        if not data or data.isspace():
-            return [Failure(error_info(None))] if failed else []
-        if is_done(data):  # not OpenAI's: OpenRouter and the litellm proxy send it (fixtures/litellm)
-            return [Done()]
         try:
             payload = parse_event(data)
         except ValueError:
-            if not failed:
-                raise
-            payload = data  # `event: error` with plain words
+            payload = data
         if not isinstance(payload, dict):
-            if not failed and not isinstance(payload, list):
-                raise ValueError(f"a JSON object was expected, not {type(payload).__name__}")
-            return [Failure(error_info(payload), payload)]
+            return _no_object(data, payload, failed=failed)
         out: list[Delta] = [Sequence(index(payload.get("sequence_number")))]
         # The `event:` line only repeats the type, where it is sent at all; where the two differ, the type is right.
         kind = payload.get("type")
-        if isinstance(kind, str) and kind.startswith("response.") and not kind.endswith("error"):
+        if isinstance(kind, str) and (read := _TEXTS.get(kind)) is not None:
+            said = payload.get(read.member)
+            if said and (type(said) is str or (said := said_text(said))):
+                out.append(read.kind(said, _place(payload, read.number, read.told), read.whole))
+        elif isinstance(kind, str) and kind.startswith("response.") and not kind.endswith("error"):
             self._event(kind[9:], payload, out)
         elif failed or _is_error(payload):
             out.append(_failure(payload))
@@ -102,14 +98,11 @@ class EventReader:
         return [_failure(body)]
 
     def _event(self, name: str, payload: dict[str, Any], out: list[Delta]) -> None:
-        if (read := _TEXTS.get(name)) is not None:
-            if said := said_text(payload.get(read.member)):
-                out.append(read.kind(said, _place(payload, read.number, read.told), read.whole))
+        if name == "function_call_arguments.delta":  # most of an answer that calls
+            out.append(_arguments(payload, "delta", out))
             return
         item, response = as_object(payload.get("item")), as_object(payload.get("response"))
         match name:
-            case "function_call_arguments.delta":
-                out.append(_arguments(payload, "delta", out))
             case "function_call_arguments.done":
                 out.append(_arguments(payload, "arguments", out))
             case "output_item.added" if item.get("type") == "function_call":
@@ -130,6 +123,17 @@ class EventReader:
                 out.append(response_meta(response))
             case _ if name in _LAST:
                 whole_response(response or payload, name, out)
+
+
+def _no_object(data: str, payload: Any, *, failed: bool) -> list[Delta]:
+    """An event whose payload is no object: not OpenAI's."""
+    if not data or data.isspace():
+        return [Failure(error_info(None))] if failed else []
+    if is_done(data):  # OpenRouter and the litellm proxy send it (fixtures/litellm)
+        return [Done()]
+    if failed or isinstance(payload, list):  # `event: error` may have plain words
+        return [Failure(error_info(payload), payload)]
+    raise ValueError(f"a JSON object was expected, not {type(payload).__name__}")
 
 
 def _place(payload: dict[str, Any], number: str, told: str = "") -> Part:

@@ -1,0 +1,161 @@
+"""An inspection as one HTML page that needs nothing else: no network, no server, no other file.
+
+The page gets the facts as JSON in a data block and draws them itself. What is in the stream stays text: on its way in,
+because the data block holds no character that HTML could take for markup; in the page, because its script makes no HTML
+out of text; and in the browser, because its policy allows these two scripts and styles, by their hashes, and no source
+of anything else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from .export import seconds
+from .steps import Step, steps
+from .values import Event, Inspection
+from .words import called, stream_words, usage_words
+
+__all__ = ["render_page"]
+
+_SCRIPTS = ("state.js", "timeline.js", "rows.js", "detail.js", "main.js")
+# Inside <script> only `<` matters; the rest is for those who paste the JSON elsewhere.
+_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+
+
+def render_page(inspection: Inspection) -> str:
+    """The page as text, to be written as UTF-8."""
+    style = _asset("page.css")
+    script = '"use strict";\n(() => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{_hash(script)}'",
+            f"style-src '{_hash(style)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    return Template(_asset("page.html")).substitute(
+        policy=policy,
+        title=html.escape(_encodable(inspection.name or "a stream")),
+        style=style,
+        script=script,
+        data=_json(_data(inspection)),
+    )
+
+
+def _asset(name: str) -> str:
+    return files(__package__).joinpath("assets", name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _encodable(text.translate(_ESCAPES))
+
+
+def _encodable(text: str) -> str:
+    """Half of a surrogate pair can't be encoded; as an escape it can, and in JSON it still is what it was."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+# --- What the page is given ------------------------------------------------------------------------------------------
+
+
+class _Table:
+    """Words that come again and again, each once: the page gets their positions."""
+
+    def __init__(self) -> None:
+        self.words: dict[str, int] = {"": 0}
+
+    def __call__(self, word: str) -> int:
+        return self.words.setdefault(word, len(self.words))
+
+
+def _data(made: Inspection) -> dict[str, Any]:
+    explained = steps(made)
+    lanes = _lanes(made, explained)
+    numbers = {lane["key"]: number for number, lane in enumerate(lanes)}
+    word = _Table()
+    events = [_event(event, lines, numbers, word) for event, lines in zip(made.events, explained, strict=True)]
+    return {
+        "name": made.name,
+        "facts": [*stream_words(made), *([made.reply.model] if made.reply.model else [])],
+        "outcome": _outcome(made),
+        "lanes": lanes,
+        "events": events,
+        "words": list(word.words),
+        "timed": len({seconds(event.time) for event in made.events} - {None}) > 1,
+        "answer": _answer(made),
+        "about": [[name, told] for name, told in made.about.items()],
+    }
+
+
+def _event(event: Event, lines: tuple[Step, ...], lanes: dict[str, int], word: _Table) -> list[Any]:
+    """Number, kind, time, gap, piece, start, raw text; then the steps: lane, words, piece of text, why, opens."""
+    opening = {placement.call for placement in event.placements if placement.opens}
+    told = [
+        [lanes[_key(step)], word(step.what), step.piece, word(step.why), int(step.call in opening)] for step in lines
+    ]
+    time, gap = seconds(event.time), seconds(event.gap)
+    return [event.number, word(event.kind), time, gap, event.piece, event.start, event.end, event.raw, told]
+
+
+def _key(step: Step) -> str:
+    return step.lane if step.call is None else f"call {step.call}"
+
+
+def _lanes(made: Inspection, explained: list[tuple[Step, ...]]) -> list[dict[str, str]]:
+    """The parts of the answer that there are, in the order of the picture. The two last ones are drawn above it."""
+    there = {step.lane for lines in explained for step in lines}
+    kinds: tuple[str, ...] = ("reasoning", "text", "refusal")
+    texts = [_lane(kind, kind) for kind in kinds if kind in there]
+    calls = [_lane(f"call {call.number}", call.name or "no name", "call") for call in made.calls]
+    return [*texts, *calls, *(_lane(kind, kind) for kind in ("stream", "warning", "error"))]
+
+
+def _lane(key: str, label: str, kind: str | None = None) -> dict[str, str]:
+    return {"key": key, "kind": kind or key, "label": label}
+
+
+def _outcome(made: Inspection) -> dict[str, Any]:
+    if made.failed is None:
+        return {"ok": True, "label": f"finished: {made.reply.finish_reason}", "message": ""}
+    retry = " The same request may succeed later." if made.failed.retryable else ""
+    return {"ok": False, "label": made.failed.error, "message": f"{made.failed.message}.{retry}"}
+
+
+def _answer(made: Inspection) -> dict[str, Any]:
+    reply = made.reply
+    numbers = {call.id: call.number for call in made.calls if call.id}
+    return {
+        "reasoning": reply.reasoning,
+        "text": reply.text,
+        "refusal": reply.refusal or "",
+        "calls": [
+            {
+                "name": call.name,
+                "id": call.id,
+                "arguments": call.raw_arguments,
+                "error": call.error,
+                "number": numbers.get(call.id),
+            }
+            for call in reply.tool_calls
+        ],
+        "kept": [
+            {"name": called(call.number, call.name), "arguments": call.arguments, "number": call.number}
+            for call in (() if reply.tool_calls else made.calls)
+        ],
+        "usage": usage_words(reply.usage) if reply.usage else "",
+        "warnings": [{"code": one.code, "detail": one.detail, "event": one.event} for one in made.warnings],
+    }

@@ -1,0 +1,100 @@
+"""aimock: exact answers on two wires, and failures on demand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamfold import (
+    APIError,
+    IncompleteStreamError,
+    ProtocolError,
+    Provider,
+    QuotaExceededError,
+    Tool,
+)
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # httpx on trio, when a stream is left
+]
+
+TIME = Tool("get_time", "The time.", {"type": "object", "properties": {"zone": {"type": "string"}}})
+
+
+@pytest.fixture(params=["chat", "responses"])
+def config(request: pytest.FixtureRequest, aimock: str) -> dict[str, Any]:
+    """The server as a provider, on either wire."""
+    return {"adapter": request.param, "base_url": aimock, "model": "o3-mini", "max_retries": 0, "api_key": "unused"}
+
+
+async def test_characters_that_are_cut(config: dict[str, Any]) -> None:
+    """Every character arrives, although the server cuts some of them in two."""
+    async with Provider.from_config(config) as provider, provider.chat_stream("unicode") as stream:
+        deltas = [chunk.delta async for chunk in stream]
+    assert "".join(deltas) == stream.reply.text == "Grüße, 世界! 👋🏽 ½ π, 日本語 🇫🇷"
+
+
+async def test_parallel_calls(config: dict[str, Any]) -> None:
+    """Both calls, whole, on the last chunk alone."""
+    async with Provider.from_config(config) as provider, provider.chat_stream("two calls", [TIME]) as stream:
+        chunks = [chunk async for chunk in stream]
+    assert [chunk for chunk in chunks if chunk.tool_calls] == chunks[-1:]
+    assert [call.arguments for call in chunks[-1].tool_calls or ()] == [{"zone": "utc"}, {"zone": "local — 現地"}]
+
+
+async def test_reasoning_text_and_call(config: dict[str, Any]) -> None:
+    """Each in its own place."""
+    async with Provider.from_config(config) as provider:
+        reply = await provider.chat("think and call", [TIME])
+    assert (reply.reasoning, reply.text) == ("The time is asked for.", "One moment.")
+    assert [(call.name, call.arguments) for call in reply.tool_calls] == [("get_time", {})]
+
+
+async def test_no_money(config: dict[str, Any]) -> None:
+    """An empty account is no matter of trying again, whatever its status."""
+    async with Provider.from_config(config, max_retries=5) as provider:
+        with pytest.raises(QuotaExceededError, match="pay first") as caught:
+            await provider.chat("no money")
+    assert caught.value.attempts == ()
+
+
+async def test_cut_off(config: dict[str, Any]) -> None:
+    """A call that is cut off is never a call."""
+    async with Provider.from_config(config) as provider:
+        with pytest.raises(IncompleteStreamError) as caught:
+            await provider.chat("cut off", [TIME])
+    assert caught.value.partial is not None
+    assert caught.value.partial.tool_calls == []
+
+
+async def test_hanging_up(config: dict[str, Any]) -> None:
+    """What had come is in the error."""
+    async with Provider.from_config(config) as provider:
+        with pytest.raises(IncompleteStreamError) as caught:
+            await provider.chat("hang up")
+    assert caught.value.partial is not None
+    assert "This answer stops when the server hangs up.".startswith(caught.value.partial.text)
+
+
+async def test_malformed(config: dict[str, Any]) -> None:
+    """A body that is no answer is an error of ours."""
+    async with Provider.from_config(config) as provider:
+        with pytest.raises(APIError) as caught:
+            await provider.chat("malformed")
+    assert isinstance(caught.value, ProtocolError | IncompleteStreamError)
+
+
+async def test_length(config: dict[str, Any]) -> None:
+    """The limit of tokens is told, on either wire."""
+    async with Provider.from_config(config) as provider:
+        assert (await provider.chat("too long")).finish_reason == "length"
+
+
+async def test_leaving(config: dict[str, Any]) -> None:
+    """Leaving in the middle is quiet, and the next answer comes."""
+    async with Provider.from_config(config) as provider:
+        async with provider.chat_stream("slowly") as stream:
+            await anext(stream)
+        assert (await provider.chat("anything")).text == "I have no answer to that."

@@ -1,0 +1,120 @@
+"""Who watches an answer is told what happens to it, in order and once; the log has numbers and no content."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import httpx
+import pytest
+
+from folding import DONE, call, entry, fin, text
+from streamfold import Asked, Fallback, Hooks, Provider, ServerError, user
+
+pytestmark = pytest.mark.anyio
+
+USAGE = b'data: {"id":"r1","model":"m-1","choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2}}\n\n'
+GOOD = text("Hi") + fin("stop") + USAGE + DONE
+CANARY = "sk-canary-0123456789"
+
+
+def client(*answers: bytes | int) -> httpx.AsyncClient:
+    """A client that is answered in turn: a stream, or an error status; the last one again and again."""
+    left = list(answers)
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        now = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(now, int):
+            return httpx.Response(now, json={"error": {"message": f"busy with {CANARY}"}}, headers={"retry-after": "0"})
+        return httpx.Response(200, content=now)
+
+    return httpx.AsyncClient(transport=httpx.MockTransport(answer))
+
+
+def provider(http_client: httpx.AsyncClient, *hooks: Hooks, **config: Any) -> Provider:
+    written = {"name": "main", "base_url": "http://test/v1", "model": "m", "api_key": CANARY, **config}
+    return Provider.from_config(written, http_client=http_client, hooks=hooks)
+
+
+def noting() -> tuple[Hooks, list[tuple[Any, ...]]]:
+    """Hooks that write down what they are told."""
+    told: list[tuple[Any, ...]] = []
+    names = ("on_request", "on_first_chunk", "on_retry", "on_finish", "on_error", "on_close")
+    return Hooks(**{name: lambda *said, name=name: told.append((name, *said)) for name in names}), told
+
+
+async def test_the_way_of_an_answer() -> None:
+    """Each step once, in order, about the same object, with what was asked and what came."""
+    hooks, told = noting()
+    async with client(503, GOOD) as http_client:
+        reply = await provider(http_client, hooks).chat([user("Hello")], temperature=0)
+    assert [step for step, *_ in told] == [
+        "on_request", "on_retry", "on_request", "on_first_chunk", "on_finish", "on_close",
+    ]  # fmt: skip
+    asked = told[0][1]
+    assert all(said[1] is asked for said in told)
+    assert isinstance(asked, Asked)
+    assert (asked.provider, asked.adapter, asked.url, asked.model) == (
+        "main", "chat", "http://test/v1/chat/completions", "m",
+    )  # fmt: skip
+    assert (asked.request.messages, asked.request.options.temperature) == ((user("Hello"),), 0)
+    assert told[1][2] == reply.attempts[0]
+    assert told[3][2] >= 0
+    assert told[4][2] == reply
+
+
+async def test_an_error_is_the_callers_error() -> None:
+    """`on_error` gets the error that is raised, signed and without secrets; then it is over."""
+    hooks, told = noting()
+    async with client(500) as http_client:
+        with pytest.raises(ServerError) as caught:
+            await provider(http_client, hooks, max_retries=0).chat("Hello")
+    assert [step for step, *_ in told] == ["on_request", "on_error", "on_close"]
+    assert told[1][2] is caught.value
+    assert CANARY not in repr(vars(told[1][2]))
+
+
+async def test_an_answer_that_is_left() -> None:
+    """Who leaves in the middle gets neither reply nor error; the hooks are told that it is over."""
+    hooks, told = noting()
+    async with client(text("Hi") * 3) as http_client, provider(http_client, hooks).chat_stream("Hello") as stream:
+        await anext(stream)
+    assert [step for step, *_ in told] == ["on_request", "on_first_chunk", "on_close"]
+
+
+async def test_what_a_hook_raises_is_shown() -> None:
+    """A hook that fails is a mistake, and goes to the caller."""
+
+    def fail(*_: object) -> None:
+        raise LookupError("mine")
+
+    async with client(GOOD) as http_client:
+        with pytest.raises(LookupError, match="mine"):
+            await provider(http_client, Hooks(on_first_chunk=fail)).chat("Hello")
+
+
+async def test_hooks_belong_to_a_provider() -> None:
+    """Another provider's answers are not told; those of a Fallback's providers are, each to its own."""
+    (first, of_first), (second, of_second) = noting(), noting()
+    async with client(500) as busy, client(GOOD) as good:
+        both = Fallback(provider(busy, first, name="a", max_retries=0), provider(good, second, name="b"))
+        await both.chat("Hello")
+    assert [step for step, *_ in of_first] == ["on_request", "on_error", "on_close"]
+    assert [step for step, *_ in of_second] == ["on_request", "on_first_chunk", "on_finish", "on_close"]
+
+
+async def test_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Retries are warnings, oddities are info, the rest is debug; no text and no key is in any line."""
+    caplog.set_level(logging.DEBUG, "streamfold")
+    body = text("the secret plan") + call(entry(0, "", "f", "{}")) + fin("tool_calls") + USAGE + DONE
+    async with client(503, body) as http_client:
+        await provider(http_client).chat("the secret question")
+    lines = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "streamfold"]
+    assert [level for level, _ in lines] == ["DEBUG", "WARNING", "DEBUG", "DEBUG", "INFO", "DEBUG"]
+    assert lines[0][1] == "main: POST http://test/v1/chat/completions model=m messages=1 tools=0"
+    assert lines[1][1] == "main: ServerError: busy with *** (HTTP 503); next try in 0 s"
+    assert lines[4][1] == "main: missing_id: f came without an id"
+    assert lines[5][1].startswith("main: finished reason=tool_calls calls=1 seconds=0.0")
+    assert lines[5][1].endswith("input_tokens=7 output_tokens=2 request_id=None")
+    assert "secret" not in caplog.text
+    assert "canary" not in caplog.text
