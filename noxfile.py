@@ -1,4 +1,4 @@
-"""The chores: `nox -s lint types tests wheel servers fixtures bench browser`."""
+"""The chores; `nox --list` names them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def wheel(session: nox.Session) -> None:
     built = next(dist.glob("*.whl"))
     session.install(f"{built}[dev]")
     away.mkdir(parents=True)
-    for name in ("tests", "fixtures", "tools", "docs", "README.md", "pyproject.toml"):
+    for name in ("tests", "fixtures", "docs", "tools", "README.md", "pyproject.toml"):
         source = Path(name)
         shutil.copytree(source, away / name) if source.is_dir() else shutil.copy(source, away / name)
     session.chdir(away)
@@ -73,6 +73,13 @@ def servers(session: nox.Session) -> None:
 
 
 @nox.session(python=VERSIONS[0])
+def catalogue(session: nox.Session) -> None:
+    """Writes providers/README.md anew, after a provider file or a quirk has changed."""
+    session.install("-e", ".")
+    session.run("python", "tools/catalogue_page.py")
+
+
+@nox.session(python=VERSIONS[0])
 def fixtures(session: nox.Session) -> None:
     """Writes fixtures/README.md anew, after a fixture has come or changed."""
     session.install("-e", ".")
@@ -81,8 +88,11 @@ def fixtures(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def bench(session: nox.Session) -> None:
-    """What things cost, as ratios measured side by side."""
+    """What things cost, as ratios measured side by side; `nox -s bench -- peers` sets up other libraries to compare."""
     session.install("-e", ".[dev]")
+    peers = "peers" in session.posargs
+    session.run("python", "benchmarks/run.py", "--setup", *([] if peers else ["streamfold"]))
+    session.run("python", "benchmarks/run.py", *([] if peers else ["--quick"]))
     for script in sorted(Path("benchmarks").glob("bench_*.py")):
         session.run("python", str(script))
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import servers
+
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:
@@ -23,8 +25,17 @@ def corpus() -> Path:
     return path
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--transport",
+        choices=["httpx", "aiohttp"],
+        help="run the tests that are marked `anyio` over this transport alone (aiohttp: on asyncio alone)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """No test reads the configuration of the person who runs it."""
+    config.addinivalue_line("markers", "transports: runs over aiohttp too, also where --transport is not given")
     os.environ["STREAMFOLD_CONFIG"] = os.devnull
     os.environ.pop("STREAMFOLD_PROVIDER", None)
 
@@ -44,7 +55,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"conformance corpus: {counts}")
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """Tests that are marked `anyio` run on both event loops."""
-    return str(request.param)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests that are marked `anyio` run on both event loops; those that are marked `transports` over aiohttp too."""
+    if "anyio_backend" not in metafunc.fixturenames:
+        return
+    wanted = metafunc.config.getoption("--transport")
+    runs = ["aiohttp"] if wanted == "aiohttp" else ["asyncio", "trio"]
+    if wanted is None and metafunc.definition.get_closest_marker("transports"):
+        runs.append("aiohttp")
+    metafunc.parametrize("anyio_backend", runs, indirect=True)
+
+
+@pytest.fixture
+def anyio_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The event loop of a test; "aiohttp" is asyncio with that transport."""
+    if request.param != "aiohttp":
+        return str(request.param)
+    monkeypatch.setattr(servers, "transport", "aiohttp")
+    return "asyncio"

@@ -17,6 +17,8 @@ STREAM = (
 )
 END = b"0\r\n\r\n"
 
+transport = "httpx"  # that the providers of a test use: see `anyio_backend` in conftest.py
+
 
 def framed(*bodies: bytes) -> bytes:
     """HTTP chunks, one for each body."""
@@ -43,8 +45,9 @@ class Server:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def provider(self, **config: Any) -> Provider:
-        """A provider for this server that never retries."""
-        return Provider.from_config({"base_url": self.base_url, "model": "m", "max_retries": 0, **config})
+        """A provider for this server that never retries, over the transport of the test."""
+        base = {"base_url": self.base_url, "model": "m", "max_retries": 0, "transport": transport}
+        return Provider.from_config({**base, **config})
 
     async def all_closed(self) -> None:
         """Waits until no connection is open."""

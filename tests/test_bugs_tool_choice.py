@@ -483,7 +483,10 @@ def test_001_5_the_number_of_a_choice_is_not_that_of_a_call() -> None:
         ({"type": "function", "function": {}}, "tool_choice is"),
         ({"type": "function", "function": {"name": None}}, "tool_choice is"),
         ({"type": "tool", "name": "get_weather"}, "tool_choice is"),
-        (NamedTool("get_wether"), "names 'get_wether', which is not among the tools: get_weather, get_time"),
+        (
+            NamedTool("get_wether"),
+            "names 'get_wether' .did you mean 'get_weather'.., which is not among the tools: get_weather, get_time",
+        ),
         ({"type": "function", "name": "get_wether"}, "names 'get_wether'"),
         ({"type": "function", "function": {"name": "get_wether"}}, "names 'get_wether'"),
     ],

@@ -100,10 +100,11 @@ def test_tool_choice(choice: Any, wire: Any) -> None:
 
 def test_tools_in_either_spelling() -> None:
     """Tools are read in the shape of both OpenAI wires."""
-    flat = {"type": "function", **WEATHER_WIRE["function"], "strict": True}  # type: ignore[dict-item]
+    function = {**WEATHER_WIRE["function"], "name": "other", "strict": True}  # type: ignore[dict-item]
+    flat = {"type": "function", **function}
     assert encode("x", [WEATHER_WIRE, flat])["tools"] == [
         WEATHER_WIRE,
-        {"type": "function", "function": {**WEATHER_WIRE["function"], "strict": True}},  # type: ignore[dict-item]
+        {"type": "function", "function": function},
     ]
 
 

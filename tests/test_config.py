@@ -15,7 +15,8 @@ import respx
 import streamfold
 from streamfold import APIStatusError, ConfigError, Provider
 from streamfold.config import places, read_config
-from streamfold.profiles import catalogue
+from streamfold.configfile import _Provider
+from streamfold.profiles import Profile, catalogue
 from streamfold.sources import effective_values
 from streamfold.tomltext import key_lines, line_of, spelled
 
@@ -179,6 +180,7 @@ def test_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert profile.quirks == {
         "max_tokens_field": "max_completion_tokens",
         "strict_output": True,
+        "allowed_tools": True,
         "stream_usage": False,
     }
     assert (profile.max_retries, profile.model, profile.base_url) == (7, "file", "https://api.openai.com/v1")
@@ -225,11 +227,12 @@ def test_overrides_may_mend_a_table() -> None:
 
 
 def test_example_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file that the README shows, in its two parts, has no problems."""
+    """The file that the README shows, in its parts, has no problems."""
     readme = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
     write("\n".join(block.partition("```")[0] for block in readme.split("```toml\n")[1:]))
     monkeypatch.setenv("MY_KIMI_KEY", "x")
     monkeypatch.setenv("TEAM", "red")
+    monkeypatch.setenv("TEAM_KEY", "y")
     assert read_config().problems() == []
     assert read_config().names == ["main", "local"]
     assert Provider.from_config("local:acme-vl-2").capabilities().images == "yes"
@@ -304,14 +307,14 @@ URL = 'base_url = "http://x/v1"\n'
     [
         ("a = = 1", ":1: not TOML: Invalid value in column 5"),
         ('\n[providers.a]\nmodel = "x\n', ":3: not TOML: Illegal character"),
-        ("zzz = 1", ":1: zzz: unknown key: allowed are default, providers"),
+        ("zzz = 1", ":1: zzz: unknown key: allowed are default, providers, gateway"),
         (
             '\n[provider.a]\nprofile = "kimi"',
-            ":2: provider: unknown key (did you mean 'providers'?): allowed are default, providers",
+            ":2: provider: unknown key (did you mean 'providers'?): allowed are default, providers, gateway",
         ),
         (
             '[a]\nprofile = "kimi"',
-            ":1: a: unknown key: allowed are default, providers; a provider is written as [providers.a]",
+            ":1: a: unknown key: allowed are default, providers, gateway; a provider is written as [providers.a]",
         ),
         ("default = 1", ":1: default: must be a text in quotes"),
         ("providers = 1", ":1: providers: must be a table"),
@@ -324,8 +327,8 @@ URL = 'base_url = "http://x/v1"\n'
             PROVIDER + URL + 'modell = "x"',
             (
                 ":3: providers.a.modell: unknown key (did you mean 'model'?): allowed are profile, adapter, "
-                "base_url, api_key, api_key_env, model, dialect, quirks, headers, timeouts, max_retries, limits, "
-                "transport, fallback, capabilities, models"
+                "base_url, api_key, api_key_env, key_header, model, dialect, quirks, headers, timeouts, max_retries, "
+                "limits, transport, http2, fallback, capabilities, models"
             ),
         ),
         (
@@ -584,7 +587,7 @@ def test_every_value_has_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["base_url"][0] == '"${GATEWAY}/v1", not set (GATEWAY)'
     assert found["api_key"][0] == "not set (MY_KEY)"
     found = {value.key: (value.shown, value.source) for value in effective_values(read_config(), "openai")}
-    assert found["quirks.max_tokens_field"] == ('"max_completion_tokens"', "catalogue openai.toml:7")
+    assert found["quirks.max_tokens_field"] == ('"max_completion_tokens"', "catalogue openai.toml:8")
 
 
 SECRETS = f"""\
@@ -660,3 +663,18 @@ def test_import_opens_no_file() -> None:
     code = "import streamfold.provider, streamfold.config, streamfold.cli.app"
     path = str(Path(streamfold.__file__).parents[1])
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})
+
+
+def test_a_file_may_say_what_a_profile_can() -> None:
+    """The keys of a provider in a file are those of a profile, but for its name, which is the table's."""
+    assert set(_Provider.model_fields) - {"profile"} == set(Profile.model_fields) - {"name", "docs"}
+
+
+def test_http2_in_a_file(tmp_path: Path) -> None:
+    """`http2 = true` reaches the client."""
+    path = tmp_path / "streamfold.toml"
+    path.write_text('[providers.a]\nbase_url = "https://a.test/v1"\nmodel = "m"\nhttp2 = true\n', "utf-8")
+    assert Provider.from_config("a", config=path).profile.http2
+    path.write_text('[providers.a]\nbase_url = "https://a.test/v1"\nmodel = "m"\nhttp2 = "yes"\n', "utf-8")
+    with pytest.raises(ConfigError, match=r":4: providers\.a\.http2: must be true or false"):
+        Provider.from_config("a", config=path)

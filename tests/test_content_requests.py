@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
+from conversing import conversation
 from folding import DONE, chunk, entry, event, fin, fold
 from streamfold import (
     AudioPart,
@@ -208,12 +210,14 @@ def test_result_with_an_image() -> None:
     assert said == []
     assert ITEM.validate_python(items[3])
     kimi, said = sent("kimi", *messages)
+    assert said == [
+        "ids_renumbered: sent in the model's own style: 'call_1' as 'functions.plot:0', 'call_2' as 'functions.plot:1'"
+    ]
     assert kimi[2] == {
         "role": "tool",
         "tool_call_id": "functions.plot:0",
         "content": [{"type": "text", "text": "The plot:"}, {"type": "image_url", "image_url": {"url": PNG_URL}}],
     }
-    assert said == []
     chat, said = sent("chat", *messages)
     assert chat[2:] == [
         {"role": "tool", "tool_call_id": "call_1", "content": "The plot:\n(an image: see the next user message)"},
@@ -314,6 +318,34 @@ def test_reasoning_that_a_server_insists_on() -> None:
     assert not ChatAdapter().history_rules(request).wants_reasoning
 
 
+# --- what was kept as JSON --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_conversations_from_json_are_sent_alike(wire: str) -> None:
+    """Two hundred whole conversations, with parts, odd ids and arguments, reasoning, items, signatures and errors.
+
+    They are equal after JSON, and what is sent of them, or said against it, is the same to the byte.
+    """
+    were_sent = 0
+    for number in range(200):
+        messages = conversation(number, plain=number % 2 == 0)["messages"]
+        text = json.dumps([message.to_dict() for message in messages])
+        back = [Message.from_dict(data) for data in json.loads(text)]
+        assert back == messages
+        outcomes = [_outcome(wire, given, f"{wire} https://api.openai.com/v1") for given in (messages, back)]
+        assert outcomes[0] == outcomes[1]
+        were_sent += outcomes[0].startswith("[")
+    assert were_sent >= 100  # the others have parts that this wire refuses
+
+
+def _outcome(wire: str, messages: list[Message], origin: str) -> str:
+    try:
+        return json.dumps(sent(wire, *messages, origin=origin), ensure_ascii=False)
+    except ConfigError as exc:
+        return str(exc)
+
+
 # --- answers of every fixture -----------------------------------------------------------------------------------------
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -336,32 +368,66 @@ def _answers() -> dict[str, Message]:
 ANSWERS = _answers()
 
 
+CHATS = {
+    "chat": ChatAdapter(),
+    "chat with reasoning": ChatAdapter(ChatQuirks(reasoning_field="reasoning_content")),
+    "kimi": KimiAdapter(),
+}
+
+
 @pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("wire", ["chat", "kimi"])
+@pytest.mark.parametrize("wire", CHATS)
 def test_answers_go_back_in_a_chat(name: str, wire: str) -> None:
-    """Ids, the model's own arguments, text and reasoning, byte for byte; Kimi numbers the ids in its own style."""
+    """Ids, the model's own arguments, text and reasoning, byte for byte; what is not, a warning says.
+
+    Kimi numbers the ids in its own style; Chat Completions has a place for reasoning only where a server knows one;
+    and neither has one for what the items of the Responses API hold beside texts and calls.
+    """
     message = ANSWERS[name]
-    adapter = ChatAdapter(ChatQuirks(reasoning_field="reasoning_content")) if wire == "chat" else KimiAdapter()
-    written, said = sent(adapter, user("Hi"), message, *(tool_result(call, "done") for call in message.tool_calls))
+    written, said = sent(CHATS[wire], user("Hi"), message, *(tool_result(call, "done") for call in message.tool_calls))
     turn, functions = written[1], [call["function"] for call in written[1].get("tool_calls", ())]
-    assert said == []
-    assert (turn["content"] or "", turn.get("reasoning_content") or "") == (
-        message.content or "", message.reasoning or ""
-    )  # fmt: skip
-    assert [(made["name"], made["arguments"]) for made in functions] == _calls(message)
-    ids = [call.id for call in message.tool_calls]
+    ids, renumbered = [call.id for call in message.tool_calls], []
     if wire == "kimi":
-        ids = [f"functions.{call.name}:{at}" for at, call in enumerate(message.tool_calls)]
+        own = [f"functions.{call.name}:{at}" for at, call in enumerate(message.tool_calls)]
+        renumbered = [f"{old!r} as {new!r}" for old, new in zip(ids, own, strict=True) if old != new]
+        ids = own
+    takes_reasoning = wire != "chat"
+    opaque = any(item["type"] not in ("message", "function_call") for item in message.extras.get("output", ()))
+    left = [f"messages[1].{name}" for name in message.extras if name != "output" or opaque]
+    wanted = [
+        "reasoning_dropped: messages[1]: the reasoning was not sent, this provider takes none back"
+        if message.reasoning and not takes_reasoning else "",
+        f"extras_dropped: {', '.join(left)}: not sent, this provider has no place for it or can't read it"
+        if left else "",
+        f"ids_renumbered: sent in the model's own style: {', '.join(renumbered)}" if renumbered else "",
+    ]  # fmt: skip
+    assert said == list(filter(None, wanted))
+    assert turn["content"] == message.content
+    if message.tool_calls and wire == "kimi":  # which wants the member, if there is nothing in it
+        assert turn["reasoning_content"] == (message.reasoning or "")
+    else:
+        assert turn.get("reasoning_content") == (message.reasoning if takes_reasoning else None)
+    assert [(made["name"], made["arguments"]) for made in functions] == _calls(message)
     assert [call["id"] for call in turn.get("tool_calls", ())] == ids
     assert [result["tool_call_id"] for result in written[2:]] == ids
 
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers_go_back_as_items(name: str) -> None:
-    """Ids, arguments and text byte for byte, and the reasoning items of answers that came as items."""
+    """Ids, arguments and text byte for byte, and the reasoning items of answers that came as items.
+
+    Reasoning that came as mere text has no place there, and a warning says so.
+    """
     message = ANSWERS[name]
     written, said = sent("responses", user("Hi"), message, *(tool_result(call, "done") for call in message.tool_calls))
-    assert said == []
+    left = [f"messages[1].{name}" for name in message.extras if name != "output"]
+    wanted = [
+        "reasoning_dropped: messages[1]: the reasoning was not sent, this provider takes none back"
+        if message.reasoning and "output" not in message.extras else "",
+        f"extras_dropped: {', '.join(left)}: not sent, this provider has no place for it or can't read it"
+        if left else "",
+    ]  # fmt: skip
+    assert said == list(filter(None, wanted))
     calls = [item for item in written if item["type"] == "function_call"]
     assert [item["call_id"] for item in calls] == [call.id for call in message.tool_calls]
     assert [(item["name"], item["arguments"]) for item in calls] == _calls(message)

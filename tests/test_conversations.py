@@ -238,7 +238,7 @@ class Conversation:
     """A request and its body on each wire. A word in place of a body is in the error: the wire has no such thing.
 
     Attributes:
-        kimi_changes: what Kimi's reply will say that was not sent as asked.
+        changes: what the reply of each wire will say that was not sent as asked.
     """
 
     name: str
@@ -249,7 +249,7 @@ class Conversation:
     tools: tuple[Tool, ...] = ()
     tool_choice: Any = "auto"
     options: dict[str, Any] = field(default_factory=dict)
-    kimi_changes: tuple[str, ...] = ()
+    changes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     answer: Answer | None = None
 
 
@@ -283,6 +283,7 @@ CONVERSATIONS = [
             tool_result(OSLO, "-3 °C"), user("And now?"),
         ],
         tools=(WEATHER, CLOCK),
+        changes={"kimi": ("ids_renumbered",)},
         chat=chat(
             {"role": "user", "content": "Oslo or Lagos?"},
             {
@@ -382,6 +383,7 @@ CONVERSATIONS = [
         "reasoning",
         [user("One and one?"), assistant("2", reasoning="Easy."), user("And one?")],
         # OpenAI's two wires have no reasoning that a client could write: only their own items go back.
+        changes={"chat": ("reasoning_dropped",), "responses": ("reasoning_dropped",)},
         chat=chat(
             {"role": "user", "content": "One and one?"},
             {"role": "assistant", "content": "2"},
@@ -425,6 +427,7 @@ CONVERSATIONS = [
             tool_result(OSLO, {"celsius": -3.5, "sky": "grau – weiß", "wind": None}), tool_result(NOW, [12, True]),
         ],
         tools=(WEATHER, CLOCK),
+        changes={"kimi": ("ids_renumbered",)},
         chat=chat(
             {"role": "user", "content": "Oslo, and the time?"},
             {
@@ -602,7 +605,7 @@ CONVERSATIONS = [
         ),
         # It thinks, and nobody has allowed to stop that: the force can't be had.
         kimi=kimi({"role": "user", "content": "Oslo?"}, tools=CHAT_TOOLS, tool_choice="auto"),
-        kimi_changes=("forced_choice_dropped",),
+        changes={"kimi": ("forced_choice_dropped",)},
     ),
     Conversation(
         "forbidden",
@@ -657,7 +660,7 @@ def test_a_conversation_is_written_as_each_wire_wants_it(name: str, wire: str) -
     body = encode(wire, row)
     assert body == wanted
     assert json.loads(json.dumps(body)) == body
-    assert tuple(prepare(wire, row)[1]) == (row.kimi_changes if wire == "kimi" else ())
+    assert tuple(prepare(wire, row)[1]) == row.changes.get(wire, ())
 
 
 @pytest.mark.parametrize("name", ROWS)

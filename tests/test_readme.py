@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx
@@ -11,7 +13,8 @@ import pytest
 import respx
 
 from streamfold import Provider, errors
-from streamfold.profiles import catalogue, read_profile
+from streamfold.faults import vocabulary
+from streamfold.profiles import catalogue
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -21,6 +24,10 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 def _run(block: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("MOONSHOT_API_KEY", "sk-test")
+    if "from app import" in block:  # a test, and the application that it tests
+        application = ModuleType("app")
+        application.__dict__.update(_run(_block("async def respond("), monkeypatch))
+        monkeypatch.setitem(sys.modules, "app", application)
     namespace: dict[str, Any] = {"__name__": "readme"}
     exec(compile(block, "README.md", "exec"), namespace)
     return namespace
@@ -68,16 +75,24 @@ async def test_the_tool_example(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.asyncio
-async def test_the_replay_example(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test in the README passes."""
-    await _run(_block("ReplayTransport"), monkeypatch)["test_two_calls"]()
+@pytest.mark.parametrize("name", ["test_two_calls", "test_retries"])
+async def test_the_replay_examples(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The tests in the README pass."""
+    await _run(_block(name), monkeypatch)[name]()
 
 
-def test_the_table_is_the_catalogue() -> None:
-    """Every provider of the catalogue is in the table, with its key variables."""
-    for name in catalogue():
-        row = next(line for line in README.splitlines() if line.startswith("|") and f"`{name}`" in line)
-        assert all(f"`{variable}`" in row for variable in read_profile(name).api_key_env)
+def test_the_faults_are_named() -> None:
+    """Every fault is in the README."""
+    assert [name for name in vocabulary.__all__ if name != "Fault" and f"`{name}`" not in README] == []
+
+
+def test_the_list_is_the_catalogue() -> None:
+    """Every endpoint of the catalogue is in the list, once, and nothing else; its page is linked."""
+    _, _, rest = README.partition("The catalogue has ")
+    listed = re.findall(r"`([\w-]+)`", rest.partition("\n\n")[2].partition("\n\n")[0])
+    assert sorted(listed) == sorted(catalogue())
+    assert rest.startswith(f"{len(catalogue())} endpoints")
+    assert "(providers/README.md)" in rest
 
 
 def test_the_error_tree_is_complete() -> None:

@@ -387,10 +387,10 @@ async def test_broken_recording_breaks() -> None:
     assert transport.open_streams == 0
 
 
-def test_what_is_not_there_yet_is_refused() -> None:
-    """Faults are refused rather than ignored, and so is a transport with nothing to play."""
-    with pytest.raises(ConfigError, match="faults can't be injected yet"):
-        ReplayTransport(TIMED, faults=["disconnect"])
+def test_bad_arguments() -> None:
+    """What is no fault is refused with the names there are, and so is a transport with nothing to play."""
+    with pytest.raises(ConfigError, match=r"faults are a list of values of streamfold.faults \(corrupt, cut_after, .*"):
+        ReplayTransport(TIMED, faults=["disconnect"])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match="no recording was given"):
         ReplayTransport([])
     with pytest.raises(ConfigError, match="cuts are"):

@@ -325,9 +325,10 @@ def test_tool_choice(choice: Any, wire: Any):
 
 def test_tools_in_either_spelling():
     """Tools are read in the shape of both OpenAI wires; strict is what the tool says, and false otherwise."""
-    function = {name: value for name, value in WEATHER_WIRE.items() if name != "type"}
+    function = {**{name: value for name, value in WEATHER_WIRE.items() if name != "type"}, "name": "other"}
     nested = {"type": "function", "function": {**function, "strict": True}}
-    assert write("x", [nested, WEATHER_WIRE])["tools"] == [{**WEATHER_WIRE, "strict": True}, WEATHER_WIRE]
+    wanted = [{**WEATHER_WIRE, "name": "other", "strict": True}, WEATHER_WIRE]
+    assert write("x", [nested, WEATHER_WIRE])["tools"] == wanted
 
 
 def test_no_tools():

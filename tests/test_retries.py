@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from folding import DONE, fin, text
-from servers import STREAM, Connection, answer, framed, serving
+from servers import END, STREAM, Connection, answer, framed, serving
 from streamfold import APITimeoutError, Attempt, Provider, RateLimitError, ServerError, StreamfoldError
 from streamfold.clocks import Clocks
 from streamfold.errors import APIConnectionError, QuotaExceededError, error_info, status_error
@@ -220,6 +220,21 @@ async def test_k15_a_slow_reader_is_not_a_silent_server() -> None:
                 got.append(chunk.delta)
                 await anyio.sleep(0.2)
         assert "".join(got) == "onetwo"
+
+
+async def test_a_silent_server_is_asked_again() -> None:
+    """The clock that ended one attempt does not run in the pause before the next one, however long that is."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM)
+        if peer.server.connections > 1:
+            await peer.send(framed(text("Hi") + fin("stop") + DONE), END)
+        await peer.gone()
+
+    async with serving(script) as server, server.provider(timeouts={"first_event": 0.3}, max_retries=1) as provider:
+        reply = await provider.chat("Hello")
+    assert (reply.text, [attempt.error for attempt in reply.attempts]) == ("Hi", ["APITimeoutError"])
 
 
 def test_clocks() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -31,6 +32,7 @@ def of(**properties: Any) -> dict[str, Any]:
 
 
 TEXT = {"type": "string"}
+N, B = {"type": "number"}, {"type": "boolean"}
 TREE = {
     "$defs": {"Node": of(value=TEXT, kids={"type": "array", "items": {"$ref": "#/$defs/Node"}})},
     "$ref": "#/$defs/Node",
@@ -213,7 +215,20 @@ def test_moonshot_definitions() -> None:
     [
         ({"type": "string"}, 'parameters: the root needs "type": "object"'),
         ({"type": "object", "anyOf": [{"required": ["a"]}]}, None),
-        ({"anyOf": [of(), of()]}, 'parameters: the root needs "type": "object"'),
+        ({"anyOf": [of(), of()]}, 'parameters: the root can\'t be an "anyOf": make it an object'),
+        ({"type": "object", "anyOf": [of(), of()]}, 'parameters: the root can\'t be an "anyOf": make it an object'),
+        (
+            of(a={"anyOf": [{"type": "object", "required": ["b"]}]}),
+            'parameters.properties.a.anyOf[0]: "required" names b, which "properties" does not list',
+        ),
+        (
+            {**of(), "required": ["b"], "additionalProperties": False},
+            'parameters: "required" names b, which "properties" does not list',
+        ),
+        (
+            of(a={"required": ["b"], "anyOf": [{"type": "object", "required": ["c"]}]}),
+            'parameters.properties.a: required may not stand both beside "anyOf" and in an alternative',
+        ),
         (of(a={"type": "string", "anyOf": [{"type": "number"}]}), 'parameters.properties.a: "type" may not stand'),
         (of(a={"$ref": "#"}), 'parameters.properties.a: a "$ref" must lead into "#/$defs"'),
         (of(a={"$ref": "#/$defs/Nowhere"}), "parameters.properties.a: '#/$defs/Nowhere' leads to nothing"),
@@ -229,6 +244,79 @@ def test_moonshot_leaves_what_would_mean_something_else(schema: dict[str, Any], 
     with pytest.raises(ConfigError, match="the schema of the tool 'pick' would be refused: parameters"):
         KimiAdapter().prepare(Request.read("kimi-k2", "x", [Tool("pick", parameters=schema)], "auto", {}))
     assert any(text.startswith(problem) for text in moonshot_problems(fixed))
+
+
+def test_moonshot_lists_required_fields() -> None:
+    """A field that is required and nowhere listed may be anything, or what all other fields are."""
+    fixed, changes = moonshot({"required": ["a"], "properties": {"b": {"required": ["c"], "additionalProperties": N}}})
+    assert fixed["properties"]["b"] == {
+        "type": "object", "required": ["c"], "additionalProperties": N, "properties": {"c": N},
+    }  # fmt: skip
+    assert [one["type"] for one in fixed["properties"]["a"]["anyOf"]] == [
+        "string", "number", "boolean", "object", "array", "null",
+    ]  # fmt: skip
+    assert moonshot_problems(fixed) == []
+    assert changes == [
+        "parameters: a added to properties (Moonshot wants required fields listed there)",
+        'parameters: "type": "object" added (Moonshot wants a type everywhere)',
+        "parameters.properties.b: c added to properties (Moonshot wants required fields listed there)",
+        'parameters.properties.b: "type": "object" added (Moonshot wants a type everywhere)',
+        "parameters.properties.a: anyOf of all types added (Moonshot wants a type everywhere)",
+    ]
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        schema = of(a=schema)
+    return schema
+
+
+def long(size: int) -> dict[str, Any]:
+    """A schema of so many bytes as the server counts them: six for a <, three for a ’."""
+    short = of(a={"type": "string", "description": "<’"})
+    left = size - len(json.dumps(short, ensure_ascii=False, separators=(",", ":")).encode()) - 5
+    return of(a={"type": "string", "description": "<’" + left * "x"})
+
+
+def flags(count: int) -> dict[str, Any]:
+    return {str(number): True for number in range(count)}
+
+
+def values(count: int, length: int = 1) -> dict[str, Any]:
+    return of(a={"type": "string", "enum": [f"{number:0{length}}" for number in range(count)]})
+
+
+DEEP = {"$defs": {"D": nested(9), "L": of(next={"$ref": "#/$defs/L"})}}
+
+
+@pytest.mark.parametrize(
+    ("fits", "too_much", "problem"),
+    [
+        (long(15_000), long(15_001), "parameters: is 15001 bytes long as JSON, and may be 15000: shorten"),
+        (nested(10), nested(11), "parameters: has objects inside objects 11 deep, and may have 10"),
+        (
+            {**of(a={"$ref": "#/$defs/D"}, l={"$ref": "#/$defs/L"}), **DEEP},
+            {**of(a={"type": "array", "items": of(b={"$ref": "#/$defs/D"})}), **DEEP},
+            "parameters: has objects inside objects 11 deep, and may have 10",
+        ),
+        (
+            of(**flags(500), all=of(**flags(499))),
+            of(**flags(500), all=of(**flags(500))),
+            "parameters: has 1001 properties in all its objects together, and may have 1000",
+        ),
+        (values(500), values(501), "parameters.properties.a: enum has 501 values, and may have 500"),
+        (values(250, 40), values(251, 30), "parameters.properties.a: enum has 251 values of 7530 bytes, and may have"),
+        (of(a={"anyOf": 100 * [B]}), of(a={"anyOf": 101 * [B]}), "parameters.properties.a: anyOf has 101 alternatives"),
+        (of(a={"anyOf": [B]}), of(a={"anyOf": []}), "parameters.properties.a: anyOf has 0 alternatives"),
+    ],
+    ids=["bytes", "depth", "depth by reference", "properties", "values", "length of values", "alternatives", "none"],
+)  # fmt: skip
+def test_moonshot_limits(fits: dict[str, Any], too_much: dict[str, Any], problem: str) -> None:
+    """What is larger than the server takes is told before it is sent, with the limit."""
+    assert moonshot_problems(fits) == []
+    (said,) = moonshot_problems(too_much)
+    assert said.startswith(problem)
 
 
 def test_moonshot_on_the_hosted_wire() -> None:

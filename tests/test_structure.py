@@ -15,6 +15,8 @@ PACKAGE = Path(streamfold.__file__).parent
 
 FLOORS = {
     **dict.fromkeys(["errors", "jsontext", "types", "deltas", "messages", "tools", "request", "redaction"], 0),
+    **dict.fromkeys(["wording", "chatdicts", "content", "media", "functions", "validation"], 0),
+    **dict.fromkeys(["history", "turns"], 1),
     **dict.fromkeys(["chatdicts", "content", "media", "functions", "validation"], 0),
     **dict.fromkeys(["history", "turns", "hooks"], 1),
     "otel": 4,
@@ -27,11 +29,17 @@ FLOORS = {
     **dict.fromkeys(["tomltext", "references"], 0),
     **dict.fromkeys(["profiles", "config", "configfile", "sources"], 2),
     **dict.fromkeys(["transport", "clocks", "retries", "waiting", "recording", "replay_server"], 3),
+    **dict.fromkeys(["clients", "connecting"], 3),
     "partial": 1,
+    "faults": 1,
+    "prepared": 2,
+    **dict.fromkeys(["stream", "provider", "loop", "swapcheck"], 4),
     "inspection": 1,
-    **dict.fromkeys(["stream", "provider", "loop"], 4),
     **dict.fromkeys(["stream", "provider", "fallback", "loop"], 4),
     "cli": 5,
+    "inprocess": 3,
+    "testing": 5,
+    **dict.fromkeys(["cli", "gateway"], 5),
 }
 MODULES = sorted(
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")

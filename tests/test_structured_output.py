@@ -158,8 +158,11 @@ def test_by_tool(tools: Any, choice: Any, sent: list[str], sent_choice: Any) -> 
 
 
 def test_by_tool_among_allowed_ones() -> None:
-    _, request, _ = prepared(BY_TOOL, tools=[OTHER, Tool("b")], choice=AllowedTools(("b",)))
+    knows_it = ChatAdapter(ChatQuirks(response_format="tool", allowed_tools=True))
+    _, request, _ = prepared(knows_it, tools=[OTHER, Tool("b")], choice=AllowedTools(("b",)))
     assert request.tool_choice == AllowedTools(("b", "City"), "required")
+    _, request, _ = prepared(BY_TOOL, tools=[OTHER, Tool("b")], choice=AllowedTools(("b",)))
+    assert ([tool.name for tool in request.tools], request.tool_choice) == (["b", "City"], "required")
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -37,6 +37,13 @@ def test_wheel_has_the_catalogue_and_the_demo(unpacked: Path) -> None:
     assert not (unpacked / "tests").exists()
 
 
+def test_wheel_has_the_pytest_plugin(unpacked: Path) -> None:
+    """The plugin is announced, and lies where the entry point says."""
+    (entry_points,) = unpacked.glob("*.dist-info/entry_points.txt")
+    assert "[pytest11]\nstreamfold = pytest_streamfold\n" in entry_points.read_text("utf-8")
+    assert (unpacked / "pytest_streamfold.py").is_file()
+
+
 def test_wheel_finds_them(unpacked: Path) -> None:
     """Imported from the wheel alone, the catalogue is the packaged one."""
     code = (
@@ -48,7 +55,7 @@ def test_wheel_finds_them(unpacked: Path) -> None:
     )
     run = [sys.executable, "-I", "-c", code, str(unpacked.resolve())]
     out = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    assert out.split()[0] == str(len(list((ROOT / "providers").iterdir())))
+    assert out.split()[0] == str(len(list((ROOT / "providers").glob("*.toml"))))
 
 
 def test_wheel_draws_pages(unpacked: Path) -> None:

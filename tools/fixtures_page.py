@@ -33,7 +33,7 @@ _SOURCES = {
 def page() -> str:
     """The whole page."""
     recordings = [Recording.load(file) for file in sorted(FOLDER.glob("*/*.sse"))]
-    count = Counter(recording.source for recording in recordings)
+    count = Counter[str | None](recording.source for recording in recordings)
     parts = [_HEAD, "\n".join(f"- **{name}** ({count[name]}): {words}" for name, words in _SOURCES.items())]
     for folder, group in groupby(recordings, key=lambda recording: recording.name.partition("/")[0]):
         parts += [f"## {folder}", "\n".join(_table(list(group)))]

@@ -33,12 +33,16 @@ class Clocks:
         self.timeouts = timeouts
         self.ends = inf if timeouts.total is None else now + timeouts.total
         self._bytes = self._event = self._left = self.waiting_since = now
-        self._any_event = False
+        self._asked = self._any_event = False
+
+    def pause(self) -> None:
+        """Nothing is asked of the server until the next `start`: `total` alone runs."""
+        self._asked = False
 
     def start(self, now: float) -> None:
         """A request is sent."""
         self._bytes = self._event = self._left = self.waiting_since = now
-        self._any_event = False
+        self._asked, self._any_event = True, False
 
     def bytes_came(self, now: float) -> None:
         """A wait for bytes ended with some."""
@@ -73,7 +77,7 @@ class Clocks:
         timeouts, away = self.timeouts, self.waiting_since - self._left
         ends: list[tuple[float, TimeoutPhase]] = [(self.ends, "total")]
         if not self._any_event:
-            if timeouts.first_event is not None:
+            if self._asked and timeouts.first_event is not None:
                 ends.append((self._event + away + timeouts.first_event, "first_event"))
             return min(ends)
         if timeouts.read is not None:

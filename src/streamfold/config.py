@@ -131,6 +131,13 @@ class Config:
             return None
         own = f"{self.path} has {', '.join(self.names)}; " if self.names else ""
         hint = nearest(name, [*self.names, *files])
+        vendor, slash, model = name.partition("/")
+        if not name:
+            return f'a provider is "NAME" or "NAME:MODEL", not {spec!r}: {own}the catalogue has {", ".join(files)}'
+        if slash and (vendor in files or vendor in self.names):
+            hint = f" (did you mean '{vendor}:{model}'?)"
+        elif not hint and re.search(r"\d", name):
+            hint = f" (is it a model? Its provider goes before it: PROVIDER:{name})"
         return f"unknown provider {name!r}{hint}: {own}the catalogue has {', '.join(files)}"
 
     def profile(self, spec: str, overrides: Mapping[str, Any] | None = None) -> Profile:
@@ -164,11 +171,30 @@ class Config:
         start = table.pop("profile", None)
         return {**layered(catalogue_values(start) if start else {}, table), "name": name}
 
+    def gateway(self) -> dict[str, Any]:
+        """What the file says of the gateway. Raises ConfigError for a mistake in it."""
+        self._refuse(file_problems(self.data))
+        return self._gateway()
+
+    def _gateway(self) -> dict[str, Any]:
+        table = dict(self.data.get("gateway", _NOTHING))
+        for name in ("providers", "api_key_env"):
+            if isinstance(table.get(name), str):
+                table[name] = [table[name]]
+        return table
+
+    def secret(self, variable: str) -> str:
+        """What a variable of the environment holds. Raises ConfigError if it is not set."""
+        if not variable_is_set(variable):
+            raise ConfigError(f"gateway: api_key_env: {variable} is not set")
+        return os.environ[variable].strip()
+
     def problems(self) -> list[str]:
         """Everything that is wrong with the file and the environment, a line each, in the order of the file."""
         found = file_problems(self.data)
         if isinstance(default := self.data.get("default"), str) and (text := self.unknown(default)):
             found.append(Problem(("default",), text))
+        found += self._gateway_problems()
         for name in self.names:
             if isinstance(self.data["providers"][name], Mapping):
                 found += self._problems_of(name, {}) or self._missing(name)
@@ -219,6 +245,21 @@ class Config:
         elif text := self.unknown(name):
             yield Problem(path, text)
 
+    def _gateway_problems(self) -> list[Problem]:
+        """Names in the gateway's table that lead nowhere. Values of a wrong type are told elsewhere."""
+        if any(problem.path[:1] == ("gateway",) for problem in file_problems(self.data)):
+            return []
+        table = self._gateway()
+        found = [
+            Problem(("gateway", "providers", place), text)
+            for place, name in enumerate(table.get("providers", ()))
+            if (text := self.unknown(name))
+        ]
+        for variable in table.get("api_key_env", ()):
+            if not variable_is_set(variable):
+                found.append(Problem(("gateway", "api_key_env"), f"{variable} is not set"))
+        return found
+
     def _missing(self, name: str) -> list[Problem]:
         """What the environment lacks for a provider that is written rightly."""
         profile = validated(self.values(name), f"provider {name!r}")
@@ -253,8 +294,10 @@ def read_config(path: str | os.PathLike[str] | None = None) -> Config:
         return Config(place.path, tomllib.loads(text), key_lines(text), looked_in)
     except tomllib.TOMLDecodeError as exc:
         where = re.search(r"\s*\(at line (\d+), column (\d+)\)$", str(exc))
-        line, column = (f":{where[1]}", f" in column {where[2]}") if where else ("", "")
-        what = str(exc)[: where.start()] if where else str(exc)
+        line, column = (f":{where[1]}", f" in column {where[2]}") if where else (f":{len(text.splitlines()) or 1}", "")
+        what = (
+            str(exc)[: where.start()] if where else str(exc).replace("(at end of document)", "at the end of the file")
+        )
         raise ConfigError(f"{place.path}{line}: not TOML: {what}{column}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{place.path}: not TOML: the text is not UTF-8") from None
@@ -274,6 +317,8 @@ def effective_profile(
     Raises:
         ConfigError: something in it is unknown or does not fit; the message says where, and what is allowed.
     """
+    if spec is not None and not isinstance(spec, str | Mapping):
+        raise ConfigError(f"a provider is a name or a mapping, not {type(spec).__name__}")
     if isinstance(spec, Mapping):
         if path is not None:
             raise ConfigError("config= is for providers that are named; a mapping is never looked up in a file")

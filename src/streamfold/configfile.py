@@ -8,10 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt, TypeAdapter, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
 from .adapters import find_adapter
 from .capabilities import CAPABILITIES, Support
@@ -19,6 +28,7 @@ from .dialects import DialectContext, find_dialect
 from .errors import ConfigError
 from .profiles import Profile, catalogue, catalogue_values, layered
 from .tomltext import KeyPath, spelled
+from .wording import nearest
 
 __all__ = ["Problem", "allowed", "file_problems", "nearest", "provider_problems"]
 
@@ -42,12 +52,6 @@ def allowed(word: str, words: Iterable[str]) -> str:
     """
     words = list(words)
     return f"{nearest(word, words)}: allowed are {', '.join(words) or 'none'}"
-
-
-def nearest(word: str, words: Iterable[str]) -> str:
-    """The word that was probably meant, as a question; empty if none comes near."""
-    close = get_close_matches(word, list(words), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 class _Strict(BaseModel):
@@ -87,6 +91,7 @@ class _Provider(_Strict):
     base_url: str = ""
     api_key: str = ""
     api_key_env: _Names = []
+    key_header: str = ""
     model: str = ""
     dialect: str = ""
     quirks: dict[str, Any] = {}
@@ -95,14 +100,30 @@ class _Provider(_Strict):
     max_retries: NonNegativeInt = 0
     limits: _Limits = _Limits()
     transport: Literal["httpx", "aiohttp"] = "httpx"
+    http2: bool = False
     fallback: _Names = []
     capabilities: _Capabilities = _Capabilities()  # type: ignore[valid-type]
     models: list[_Models] = []  # type: ignore[valid-type]
 
 
+class _Gateway(_Strict):
+    host: str = ""
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    providers: _Names = []
+    models: dict[str, str] = {}
+    api_key_env: _Names = []
+    open: bool = False
+    max_body_bytes: NonNegativeInt = 0
+    max_requests: NonNegativeInt = 0
+    keepalive: NonNegativeFloat = 0
+    repair: bool = False
+    shutdown: NonNegativeFloat = 0
+
+
 class _File(_Strict):
     default: str = ""
     providers: dict[str, dict[str, Any]] = {}
+    gateway: _Gateway = _Gateway()
 
 
 _SAYS = {
@@ -118,6 +139,7 @@ _SAYS = {
     "dict_type": "must be a table",
     "model_type": "must be a table",
     "greater_than_equal": "must not be less than {ge}",
+    "less_than_equal": "must not be more than {le}",
     "missing": "must be written",
 }
 

@@ -147,6 +147,8 @@ def _given(what: str, source: Any, media_type: str | None, expected: str, name: 
     """The members of a part that say where its bytes are."""
     told: str | None = None
     match source:
+        case "" | b"":
+            raise ConfigError(f"{what}() takes a URL, bytes or the path of a file, and this is empty")
         case str() if source[:5].lower() == "data:":
             try:
                 data, told = read_data_url(source)

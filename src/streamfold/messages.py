@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 from .content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, read_part, write_part
 from .errors import ConfigError
 from .types import ToolCall
+from .wording import nearest
 
 __all__ = [
     "Content",
@@ -66,9 +67,14 @@ class Message:
 
     def __post_init__(self) -> None:
         if self.role not in get_args(Role):
-            raise ConfigError(f"the role of a message is one of {', '.join(get_args(Role))}, not {self.role!r}")
+            hint = nearest(str(self.role), get_args(Role))
+            raise ConfigError(f"the role of a message is one of {', '.join(get_args(Role))}, not {self.role!r}{hint}")
         if not isinstance(self.content, str | None):
             object.__setattr__(self, "content", _as_parts(self.content, "the content of a message"))
+        calls: tuple[Any, ...] = self.tool_calls
+        for call in calls:
+            if not isinstance(call, ToolCall):
+                raise ConfigError(f"the tool calls of a message are ToolCalls, not {type(call).__name__}: {call!r:.80}")
 
     def to_dict(self) -> dict[str, Any]:
         """The message as JSON data, without what says nothing; bytes are base64. `from_dict` reads it."""
@@ -178,6 +184,8 @@ def assistant(
     Args:
         partial: the model is to continue this text (Kimi's partial mode); the answer does not repeat it.
     """
+    if isinstance(tool_calls, ToolCall):
+        raise ConfigError("assistant(): tool_calls is a list of calls: this is a single one; put it into a list")
     return Message("assistant", content, tuple(tool_calls), reasoning=reasoning, partial=partial)
 
 
@@ -191,6 +199,8 @@ def tool_result(call: ToolCall, content: Any, *, error: bool = False) -> Message
     Raises:
         ConfigError: the content is not JSON data; what JSON has no word for must be made a string first.
     """
+    if not isinstance(call, ToolCall):
+        raise ConfigError(f"tool_result() takes the call that is answered, a ToolCall, not {type(call).__name__}")
     parts = content if isinstance(content, list | tuple) else [content]
     if any(isinstance(part, _PARTS) for part in parts) and all(isinstance(part, (str, *_PARTS)) for part in parts):
         return Message("tool", _as_parts(parts, "tool_result()"), tool_call_id=call.id, error=error)
@@ -210,8 +220,10 @@ def result_content(message: Message) -> Content:
         return content
     if isinstance(content, tuple):
         return (TextPart("Error:"), *content)
-    said = (content or "").lstrip()
-    return content if said.lower().startswith("error") else f"Error: {said}".rstrip()
+    said = content or ""
+    if said.lstrip().lower().startswith("error"):
+        return said
+    return f"Error: {said}" if said else "Error:"
 
 
 def _as_parts(given: Any, where: str) -> tuple[Part, ...]:

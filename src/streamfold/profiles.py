@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from datetime import date
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -31,8 +32,10 @@ from pydantic import (
 from .adapters import Adapter, find_adapter
 from .capabilities import CAPABILITIES, Capabilities, ModelCapabilities, find_capabilities
 from .errors import ConfigError
+from .redaction import redact
 from .references import check_references, filled, referenced, shown_url
 from .types import Limits, Timeouts
+from .wording import in_words, nearest
 
 __all__ = [
     "Profile",
@@ -49,6 +52,7 @@ __all__ = [
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be printed
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of HTTP
 
 
 def _as_list(value: Any) -> Any:
@@ -60,19 +64,29 @@ class Profile(BaseModel):
 
     Attributes:
         name: what errors and logs call it.
+        adapter: the wire format, by its name.
         base_url: with its `/v1`.
+        api_key: the key itself, or a reference to a variable; never in a file of the catalogue.
         api_key_env: variables that may hold the key, asked in this order when a request is made. Empty: no key needed.
+        key_header: the header that the key goes into. In `Authorization` it has "Bearer" before it, in any other
+            (Azure's `api-key`) it stands alone.
+        model: the model that is asked where a call names none.
+        dialect: how calls and reasoning in the text are read, for servers that hand them on as text.
         quirks: the typed quirks of the adapter, by name.
         headers: sent with every request.
+        timeouts: how long to wait, in seconds: connect, first_event, read, stall, total.
         max_retries: how often a request that failed before its first chunk is sent again; 0 is never.
+        limits: how much is read: event_bytes, arguments_chars, tool_calls, error_body_bytes.
         transport: what is under httpx: its own, or aiohttp, which takes a third of the work for each chunk (asyncio
             alone; the extra `aiohttp`).
-        http2: whether HTTP/2 may be spoken where the server offers it (the extra `http2`; not over aiohttp).
+        http2: whether HTTP/2 may be spoken where the server offers it (the extra `http2`; not over aiohttp). httpx does
+            not tell the server of an answer that is given up there: it may go on writing, and charging.
         fallback: names of the providers to ask when this one fails: see `Fallback`.
         capabilities: what the models of this endpoint can do, as far as it is the same for all of them.
         models: what is different for some of them, by patterns of their names. Of all that fits a model the later
             counts before the earlier, key by key.
         docs: where the facts in a catalogue file come from.
+        checked: the day on which they were looked up.
 
     `base_url`, `api_key`, `model` and the values of `headers` may have references to the environment, as in
     `"https://${GATEWAY}/v1"`. They are looked up when a request is made, and what they stand for is never shown.
@@ -85,6 +99,7 @@ class Profile(BaseModel):
     base_url: str
     api_key: SecretStr | None = None
     api_key_env: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
+    key_header: str = "Authorization"
     model: str | None = None
     dialect: str | None = None
     quirks: dict[str, Any] = {}
@@ -98,6 +113,7 @@ class Profile(BaseModel):
     capabilities: Capabilities = Capabilities()
     models: tuple[ModelCapabilities, ...] = Field(default=(), repr=False)
     docs: str | None = None
+    checked: date | None = None
 
     @field_validator("base_url")
     @classmethod
@@ -120,17 +136,27 @@ class Profile(BaseModel):
             raise ValueError("must be the name of an environment variable, not the key itself")
         return names
 
+    @field_validator("key_header")
+    @classmethod
+    def _is_header(cls, name: str) -> str:
+        if not _HEADER.fullmatch(name):
+            raise ValueError('must be the name of a header, such as "api-key"')
+        return name
+
     @field_validator("timeouts", "limits", mode="before")
     @classmethod
     def _known_fields(cls, value: Any, info: Any) -> Any:
         if isinstance(value, Mapping):
             known = (Timeouts if info.field_name == "timeouts" else Limits).__dataclass_fields__
-            _refuse_unknown(value, known, info.field_name)
+            _refuse_unknown(value, known, f"provider {info.data.get('name', 'custom')!r}: {info.field_name}")
         return value
 
     def make_adapter(self) -> Adapter:
         """The adapter with this profile's quirks. Raises ConfigError for a quirk that it does not have."""
-        kind = find_adapter(self.adapter)
+        try:
+            kind = find_adapter(self.adapter)
+        except ConfigError as exc:
+            raise ConfigError(f"provider {self.name!r}: adapter: {exc}") from None
         quirks_type = getattr(kind, "Quirks", None)
         if quirks_type is None:
             if self.quirks:
@@ -168,34 +194,65 @@ class Profile(BaseModel):
             raise ConfigError(f'no API key for "{self.name}": set {" or ".join(self.api_key_env)}, or pass api_key=')
         return None
 
-    def sent_url(self) -> str:
-        """The base URL with its references looked up. Raises ConfigError for what is not set or is no URL."""
+    def key_headers(self) -> dict[str, str]:
+        """The header with the key; none where no key is needed. Raises ConfigError as `key` does."""
+        key = self.key()
+        if not key:
+            return {}
+        return {self.key_header: f"Bearer {key}" if self.key_header.lower() == "authorization" else key}
+
+    def sent_url(self, path: str = "") -> str:
+        """The URL of a path below the base URL, with the references in it looked up.
+
+        Raises:
+            ConfigError: something is not set, or what comes out is no URL.
+        """
         url = self._filled("base_url", self.base_url)
         if not url.startswith(("http://", "https://")) or re.search(r"[\x00-\x20\x7f]", url):
             names = " and ".join(referenced(self.base_url))
             raise ConfigError(f'provider "{self.name}": base_url: what {names} gives is not an http:// or https:// URL')
-        return re.sub(r"(?<=[^:/])//+", "/", url).rstrip("/")  # a gateway's address may end with a slash
+        base, mark, query = url.partition("?")
+        # A gateway's address may end with a slash.
+        return re.sub(r"(?<=[^:/])//+", "/", base).rstrip("/") + path + mark + query
 
-    def sent_headers(self) -> dict[str, str]:
-        """The headers with their references looked up. Raises ConfigError for what is not set or can't be sent."""
-        return {
+    def shown_url(self, url: str) -> str:
+        """A URL that was made of the base URL, fit to be shown: without what came from the environment."""
+        scheme, mark, rest = url.partition("://")
+        return scheme + mark + shown_url("//" + redact(rest, self._url_secrets()))[2:]
+
+    def sent_headers(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The headers with their references looked up, and those of one request on top of them.
+
+        Raises:
+            ConfigError: something is not set, or can't be sent.
+        """
+        headers = {
             name: self._sendable(f"headers.{name}", self._filled(f"headers.{name}", text))
             for name, text in self.headers.items()
         }
+        return headers | {name: self._sendable(f"extra_headers: {name}", text) for name, text in (extra or {}).items()}
 
     def sent_model(self) -> str | None:
         """The model with its references looked up. Raises ConfigError for what is not set."""
         return None if self.model is None else self._filled("model", self.model)
 
-    def secrets(self) -> list[str]:
+    def secrets(self, extra_headers: Mapping[str, str] | None = None) -> list[str]:
         """What must never be shown, should a server echo it: the key, and all that comes from a variable."""
-        found = [self.key() or ""]
-        for text in (self.base_url, self.model or "", *self.headers.values()):
+        found = [self.key() or "", *self._url_secrets()]
+        for text in (self.model or "", *self.headers.values()):
             found += [os.environ.get(variable, "").strip() for variable in referenced(text)]
-        for name, value in self.sent_headers().items():
+        for name, value in self.sent_headers(extra_headers).items():
             if _SECRET_HEADER.search(name):
                 found += [value, value.split()[-1] if value.split() else ""]  # a "Bearer" before it is no secret
         return [secret for secret in dict.fromkeys(found) if secret]
+
+    def _url_secrets(self) -> list[str]:
+        found = []
+        for variable in referenced(self.base_url):
+            value = os.environ.get(variable, "").strip()
+            rest = value.partition("://")[2].rstrip("/")  # of a whole URL the errors of a library quote parts
+            found += [value, rest, rest.partition("/")[0], rest.partition("/")[2]]
+        return found
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -211,6 +268,8 @@ class Profile(BaseModel):
 
     def _sendable(self, key: str, value: str) -> str:
         # The HTTP library's own complaint would quote the value, in a spelling that no redaction finds.
+        if not isinstance(value, str):
+            raise ConfigError(f'provider "{self.name}": {key}: must be a text, not {type(value).__name__}')
         if not value.isascii() or not (value.isprintable() or not value):
             raise ConfigError(f'provider "{self.name}": {key}: has a character that a header can\'t carry')
         return value
@@ -233,7 +292,8 @@ def catalogue_folder() -> Path:
 @cache
 def catalogue() -> dict[str, Path]:
     """The provider files by name."""
-    return {path.stem: path for path in sorted(catalogue_folder().glob("*.toml"))}
+    files = {path.stem: path for path in catalogue_folder().glob("*.toml")}
+    return dict(sorted(files.items()))
 
 
 def read_profile(spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Profile:
@@ -288,9 +348,7 @@ def catalogue_values(name: str) -> dict[str, Any]:
     """What the catalogue's file says, and the name. Raises ConfigError with the names there are."""
     files = catalogue()
     if name not in files:
-        close = get_close_matches(name, files, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ConfigError(f"unknown provider {name!r}{hint}: the catalogue has {', '.join(files)}")
+        raise ConfigError(f"unknown provider {name!r}{nearest(name, files)}: the catalogue has {', '.join(files)}")
     path = files[name]
     try:
         values = tomllib.loads(path.read_text("utf-8"))
@@ -303,6 +361,8 @@ def catalogue_values(name: str) -> dict[str, Any]:
 def validated(values: Mapping[str, Any], where: str) -> Profile:
     """The profile of these values. Raises ConfigError that begins with `where`."""
     _refuse_unknown(values, Profile.model_fields, where)
+    if "base_url" not in values:
+        raise ConfigError(f'{where}: base_url must be given, unless it starts from the catalogue, as in profile="kimi"')
     if isinstance(said := values.get("capabilities"), Mapping):
         _refuse_unknown(said, dict.fromkeys(CAPABILITIES), f"{where}: capabilities")
     for at, table in enumerate(values["models"] if isinstance(values.get("models"), list | tuple) else ()):
@@ -337,5 +397,5 @@ def _refuse_unknown(values: Mapping[str, Any], known: Mapping[str, Any], where: 
 
 def _problems(exc: ValidationError) -> str:
     return "; ".join(
-        f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in exc.errors(include_input=False)
+        f"{'.'.join(map(str, problem['loc']))}: {in_words(problem)}" for problem in exc.errors(include_input=False)
     )

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 from anyio.lowlevel import current_token
 
-from .adapters import Adapter, DoesWithout, Relents, StatesRules
+from .adapters import Adapter, Relents
 from .capabilities import Capabilities
+from .clients import make_client
 from .decoder import StreamDecoder
+from .dialects import DialectContext, find_dialect
 from .errors import APIError, ConfigError, StreamfoldError
 from .functions import as_tools
-from .history import HistoryRules, check_history
 from .hooks import LOG, Asked, Hooks
 from .messages import Messages
-from .needs import describe_missing, missing
+from .prepared import checked_headers, prepared
 from .profiles import Profile, laid_over, read_profile
 from .references import shown_url
 from .request import Request, read_messages
 from .stream import Answer, Answering, ChatStream, Plan
 from .tools import ToolChoice, ToolLike
-from .transport import HTTPRequest, make_client
+from .transport import HTTPRequest
 from .types import ProtocolWarning, Reply, Timeouts
 
 __all__ = ["ChatStream", "Provider"]
@@ -45,6 +45,11 @@ class Provider:
         self.profile = profile
         self.hooks = tuple(hooks)
         self._adapter = profile.make_adapter()
+        if profile.dialect is not None:
+            try:  # else a wrong name is found when the answer comes
+                find_dialect(profile.dialect, DialectContext())
+            except ConfigError as exc:
+                raise ConfigError(f"provider {profile.name!r}: dialect: {exc}") from None
         self._client = http_client
         self._owns_client = http_client is None
         self._loop: object = None  # the event loop that the connections belong to
@@ -64,10 +69,10 @@ class Provider:
         A name is looked for in `streamfold.toml`, then in the catalogue. Without one, `STREAMFOLD_PROVIDER` names the
         provider, else the file's `default`. A mapping is taken as it is, and no file is read for it.
 
-        Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, model, dialect, quirks,
-        headers, timeouts, max_retries, limits, transport, http2, fallback, capabilities, models; a mapping may start
-        from the catalogue with the key `profile`. Where `fallback` names others, what comes is a `Fallback` of all of
-        them; the overrides are for the first.
+        Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, model,
+        dialect, quirks, headers, timeouts, max_retries, limits, transport, http2, fallback, capabilities, models; a
+        mapping may start from the catalogue with the key `profile`. Where `fallback` names others, what comes is a
+        `Fallback` of all of them; the overrides are for the first.
 
         Args:
             config: the file to read; else the one that `STREAMFOLD_CONFIG` names, that is in the working directory, or
@@ -80,19 +85,26 @@ class Provider:
         """
         from .config import effective_profile  # its models take as long to make as all the rest of this import
 
-        profile = effective_profile(spec, overrides, config)
+        try:
+            profile = effective_profile(spec, overrides, config)
+        except ConfigError as error:
+            del spec, overrides  # what shows the variables of a traceback would show the keys in them
+            raise error.with_traceback(None) from None
         hooks = tuple(hooks)
         provider = cls(profile, http_client=http_client, hooks=hooks)
         if not profile.fallback:
             return provider
         from .fallback import Fallback
 
-        others = [
-            Provider(read_profile(name), http_client=http_client, hooks=hooks)  # no file is read for a mapping
-            if isinstance(spec, Mapping)
-            else Provider.from_config(name, config=config, http_client=http_client, hooks=hooks)
-            for name in profile.fallback
-        ]
+        try:
+            others = [
+                Provider(read_profile(name), http_client=http_client, hooks=hooks)  # no file is read for a mapping
+                if isinstance(spec, Mapping)
+                else Provider.from_config(name, config=config, http_client=http_client, hooks=hooks)
+                for name in profile.fallback
+            ]
+        except ConfigError as exc:
+            raise ConfigError(f"provider {profile.name!r}: fallback: {exc}") from None
         return Fallback(provider, *others)  # type: ignore[return-value] # a Provider too
 
     @property
@@ -142,8 +154,8 @@ class Provider:
             ConfigError: the request can't be sent as it is, or needs what the model is known not to have. Errors of the
                 network are raised by the iteration.
         """
-        return ChatStream(
-            self._answer(
+        try:
+            answer = self._answer(
                 read_messages(messages),  # a `Fallback` reads them several times
                 as_tools(tools),
                 tool_choice=tool_choice,
@@ -153,7 +165,10 @@ class Provider:
                 extra_headers=extra_headers,
                 options=options,
             )
-        )
+        except ConfigError as error:
+            del extra_headers  # what shows the variables of a traceback would show the keys in them
+            raise error.with_traceback(None)  # noqa: B904 - the same error, with the cause that it has
+        return ChatStream(answer)
 
     def _answer(
         self,
@@ -172,23 +187,22 @@ class Provider:
         if not chosen:
             raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
         asked = Request.read(chosen, messages, tools, tool_choice, options)
-        asked, found = self._checked(asked, repair=repair)
         told = Asked(self.name, self.profile.adapter, shown_url(self.profile.base_url) + self._adapter.path, asked)
 
         def plan(changed: Sequence[ProtocolWarning] = ()) -> Plan:
             adapter = self._adapter
-            request, changes = adapter.prepare(asked)
+            ready = prepared(self.profile, adapter, asked, repair=repair)
             return Plan(
                 provider=self.name,
-                request=self._http_request(adapter.encode(request), extra_headers, timeouts),
-                client=self._http_client,
-                decoder=lambda: self._decoder(adapter, request),
+                request=self._http_request(ready.body, extra_headers, timeouts),
+                client=partial(self._client_for, asked),
+                decoder=lambda: self._decoder(adapter, ready.request),
                 max_retries=self.profile.max_retries,
                 asked=told,
                 hooks=(LOG, *self.hooks),
-                changes=[*found, *changes, *changed],
-                secrets=self.profile.secrets(),
-                origin=request.origin,
+                changes=[*ready.warnings, *changed],
+                secrets=self.profile.secrets(extra_headers),
+                origin=ready.request.origin,
                 relent=lambda error: self._relented(adapter, error, plan),
             )
 
@@ -207,17 +221,24 @@ class Provider:
         Raises:
             APIError: one of its kinds; what had been received is its `partial`.
         """
-        async with self.chat_stream(messages, tools, tool_choice=tool_choice, **options) as stream:
+        stream = self.chat_stream(messages, tools, tool_choice=tool_choice, **options)
+        del options  # what shows the variables of a traceback would show the headers in them
+        async with stream:
             async for _ in stream:
                 pass
             return stream.reply
 
     async def aclose(self) -> None:
         """Closes the connections, unless they belong to a client that was passed in."""
-        self._loop = None
+        loop, self._loop = self._loop, None
         if self._owns_client and self._client is not None:
             client, self._client = self._client, None
-            await client.aclose()
+            try:
+                await client.aclose()
+            except RuntimeError:
+                if loop == current_token():
+                    raise
+                # The event loop of its connections is closed: nobody is left who could close them in order.
 
     async def __aenter__(self) -> Self:
         return self
@@ -252,30 +273,9 @@ class Provider:
         self._adapter, warning = milder
         return plan([warning])
 
-    def _checked(self, request: Request, *, repair: bool) -> tuple[Request, list[ProtocolWarning]]:
-        """The request with a conversation that this provider takes, and what was found in it. Raises ConfigError."""
-        request = replace(
-            request,
-            origin=f"{self.profile.adapter} {shown_url(self.profile.base_url)}",
-            capabilities=self.profile.capabilities_of(request.model),
-        )
-        self._refuse_impossible(request)
-        # Adapters of other packages need not state any rules.
-        rules = self._adapter.history_rules(request) if isinstance(self._adapter, StatesRules) else HistoryRules()
-        messages, found = check_history(request.messages, rules, repair=repair)
-        return replace(request, messages=messages), found
-
-    def _refuse_impossible(self, request: Request) -> None:
-        """Raises ConfigError if the request needs what its model can't, and nothing else can be sent instead."""
-        made_up = self._adapter.does_without(request) if isinstance(self._adapter, DoesWithout) else ()
-        needs = [need for need in missing(request.capabilities, request) if need.capability not in made_up]
-        if needs:
-            others = {need.capability: self.profile.models_with(need.capability) for need in needs}
-            raise ConfigError(f'provider "{self.name}": {describe_missing(needs, request.model, others)}')
-
     def _http_request(
         self,
-        body: Mapping[str, Any],
+        body: bytes,
         extra_headers: Mapping[str, str] | None,
         timeouts: Timeouts | Mapping[str, float | None] | None,
     ) -> HTTPRequest:
@@ -285,17 +285,22 @@ class Provider:
             "Cache-Control": "no-store",
             "Content-Type": "application/json",
         }
-        if key := self.profile.key():
-            headers["Authorization"] = f"Bearer {key}"
-        headers.update(self.profile.sent_headers())
-        headers.update(extra_headers or {})
+        headers.update(self.profile.key_headers())
+        headers.update(self.profile.sent_headers(checked_headers(extra_headers)))
+        url = self.profile.sent_url(self._adapter.path)
         return HTTPRequest(
-            url=self.profile.sent_url() + self._adapter.path,
+            url=url,
             headers=headers,
-            body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"),
+            body=body,
             timeouts=laid_over(self.profile.timeouts, timeouts),
             limits=self.profile.limits,
+            # Somebody else's client may have a transport that reads the URL's text.
+            logged_url=self.profile.shown_url(url) if self._owns_client else None,
         )
+
+    def _client_for(self, request: Request) -> httpx.AsyncClient:
+        """The client for the attempts of one request, which is as the caller made it."""
+        return self._http_client()
 
     def _http_client(self) -> httpx.AsyncClient:
         """The client that requests go through, made when it is first needed."""
@@ -306,6 +311,8 @@ class Provider:
                 " connections can't change loops. Make one provider for each, or call aclose() on it first"
             )
         self._loop = here
+        if self._client is not None and self._client.is_closed:
+            raise StreamfoldError(f'provider "{self.name}": the http_client that it was given is closed')
         if self._client is None:
             self._client = make_client(self.profile.transport, http2=self.profile.http2)
         return self._client

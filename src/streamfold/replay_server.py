@@ -8,20 +8,21 @@ answers one request per connection, which is all that the client of a recorded a
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+import math
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import responses
-from ipaddress import ip_address
 
 import anyio
-from anyio.abc import ByteStream, SocketAttribute
+from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from .errors import ConfigError
-from .jsontext import parse_event
-from .recording import Recording, Speed, answer_headers, paced
+from .faults import Fault
+from .recording import ReplayMismatch, Speed
+from .recording.requests import Request
+from .recording.shelf import Answer, Match, Shelf, Source
+from .recording.sockets import Connection, serving
 
 __all__ = ["serve_replay"]
 
@@ -36,51 +37,34 @@ _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream
 
 @asynccontextmanager
 async def serve_replay(
-    recordings: Recording | Sequence[Recording],
+    source: Source,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
     speed: Speed = "instant",
     cuts: str = "recorded",
+    faults: Iterable[Fault] = (),
+    match: Match = "order",
 ) -> AsyncIterator[str]:
     """Serves recordings as long as the context lasts, and says at which base URL.
 
     A request whose `model` is the name of a recording, or the last part of one, gets that, as often as it asks. Other
-    requests get the recordings in order, each once.
+    requests get the recordings as `match` says; one that does not match is refused with 400 and the difference.
 
     Args:
+        source, match: as in `ReplayTransport`.
         host: a loopback address; port: 0 takes a free one.
         speed, cuts: as in `paced`. Each piece is one HTTP chunk.
+        faults: what goes wrong, of `streamfold.faults`. A request that is sent again because a fault broke its answer
+            off gets the same recording again.
 
     Raises:
         ConfigError: an argument can't be used.
         OSError: the port is taken.
     """
-    if not _is_loopback(host):
-        raise ConfigError(f"recordings are served on loopback addresses such as 127.0.0.1 or ::1 only, not on {host!r}")
-    served = [recordings] if isinstance(recordings, Recording) else list(recordings)
-    if not served:
-        raise ConfigError("no recording was given: there is nothing to serve")
-    shelf = _Shelf([(recording, paced(recording, cuts, speed)) for recording in served])
-    listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
-    port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - anyio's extra, not Django's
-    failure: Exception | None = None
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, shelf.answer)
-        try:
-            yield f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
-        except Exception as exc:
-            failure = exc  # raised below: a task group would wrap the caller's own exception in a group
-        tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    method: str
-    path: str
-    body: bytes
+    shelf = _Server(Shelf(source, speed=speed, cuts=cuts, faults=faults, match=match))
+    async with serving(shelf.answer, host, port) as (_, taken):
+        yield f"http://{f'[{host}]' if ':' in host else host}:{taken}/v1"
 
 
 class _BadRequest(Exception):
@@ -91,49 +75,42 @@ class _BadRequest(Exception):
         self.status = status
 
 
-class _Shelf:
-    """The recordings, and which of them is next."""
+class _Server:
+    """Reads requests and plays answers."""
 
-    def __init__(self, answers: list[tuple[Recording, list[tuple[float, bytes]]]]) -> None:
-        self._answers = answers
-        self._served = 0
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
 
-    async def answer(self, stream: ByteStream) -> None:
-        """Reads one request, answers it, and closes the connection."""
-        async with stream:
-            try:
-                await self._respond(stream)
-            except _GONE:
-                return  # one client less; the others are none of its business
-
-    async def _respond(self, stream: ByteStream) -> None:
+    async def answer(self, connection: Connection) -> None:
+        """Reads one request and answers it."""
         try:
-            request = await _receive(stream)
+            await self._respond(connection)
+        except _GONE:
+            return  # one client less; the others are none of its business
+
+    async def _respond(self, connection: Connection) -> None:
+        try:
+            request = await _receive(connection)
         except _BadRequest as exc:
-            return await _send_error(stream, exc.status, str(exc))
-        if request.method != "POST" or not request.path.endswith(_PATHS):
+            return await _send_error(connection, exc.status, str(exc))
+        if request.method != "POST" or not request.path.partition("?")[0].endswith(_PATHS):
             paths = " or ".join(f"POST <anything>{path}" for path in _PATHS)
             return await _send_error(
-                stream, HTTPStatus.NOT_FOUND, f"{request.method} {request.path} is not served here, {paths} is"
+                connection, HTTPStatus.NOT_FOUND, f"{request.method} {request.path} is not served here, {paths} is"
             )
-        chosen = self._choose(request.body)
-        if chosen is None:
-            message = f"there are {len(self._answers)} recordings, and each was sent once; name one as the model"
-            return await _send_error(stream, HTTPStatus.NOT_FOUND, message)
-        return await _send(stream, *chosen)
-
-    def _choose(self, body: bytes) -> tuple[Recording, list[tuple[float, bytes]]] | None:
-        model = _model(body)
-        for answer in self._answers:
-            if model is not None and model in (answer[0].name, answer[0].name.rpartition("/")[2]):
-                return answer
-        if self._served == len(self._answers):
-            return None
-        self._served += 1
-        return self._answers[self._served - 1]
+        try:
+            answer = self._shelf.named(request.model) or self._shelf.answer(request)
+        except ReplayMismatch as exc:
+            return await _send_error(connection, HTTPStatus.BAD_REQUEST, str(exc), "replay_mismatch")
+        if answer is None:
+            message = (
+                f"there are {len(self._shelf.recordings)} recordings, and each was sent once; name one as the model"
+            )
+            return await _send_error(connection, HTTPStatus.NOT_FOUND, message)
+        return await _play(connection, answer)
 
 
-async def _receive(stream: ByteStream) -> _Request:
+async def _receive(stream: ByteStream) -> Request:
     """One request. Raises _BadRequest if it can't be read."""
     buffered = BufferedByteReceiveStream(stream)
     try:
@@ -141,7 +118,8 @@ async def _receive(stream: ByteStream) -> _Request:
     except anyio.DelimiterNotFound as exc:
         raise _BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers are too large") from exc
     first, *lines = head.decode("latin-1").split("\r\n")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    pairs = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+    headers = dict(pairs)
     words = first.split()
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
         raise _BadRequest(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1 request")
@@ -153,21 +131,39 @@ async def _receive(stream: ByteStream) -> _Request:
     if int(length) > _BODY_BYTES:
         raise _BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large")
     body = await buffered.receive_exactly(int(length)) if int(length) else b""
-    return _Request(words[0], words[1].partition("?")[0], body)
+    return Request(words[0], words[1], body, pairs)
 
 
-async def _send(stream: ByteStream, recording: Recording, steps: Sequence[tuple[float, bytes]]) -> None:
-    headers = {**answer_headers(recording), "transfer-encoding": "chunked"}
-    await stream.send(_head(recording.status, headers))
-    for delay, piece in steps:
-        await anyio.sleep(delay)
-        await stream.send(b"%x\r\n%b\r\n" % (len(piece), piece))
-    if not recording.broken:  # without the last chunk the client knows that there should be more
-        await stream.send(b"0\r\n\r\n")
+async def _play(connection: Connection, answer: Answer) -> None:
+    ended = False
+    try:
+        await _pause(connection, answer.delay)
+        if answer.status is None:
+            return
+        await connection.send(_head(answer.status, {**answer.headers, "transfer-encoding": "chunked"}))
+        for step in answer.steps:
+            await _pause(connection, step.delay)
+            if step.data:
+                await connection.send(b"%x\r\n%b\r\n" % (len(step.data), step.data))
+            if step.ending == "end":  # without the last chunk the client knows that there should be more
+                await connection.send(b"0\r\n\r\n")
+                ended = True
+            elif step.ending == "reset":
+                connection.reset()
+    finally:
+        answer.broken = answer.broken or not ended
 
 
-async def _send_error(stream: ByteStream, status: HTTPStatus, message: str) -> None:
-    body = json.dumps({"error": {"message": message, "type": "invalid_request_error", "code": None}}).encode()
+async def _pause(connection: Connection, seconds: float) -> None:
+    """Waits. A client that leaves meanwhile ends it if it would not end by itself."""
+    if seconds == math.inf:
+        await connection.gone()
+    else:
+        await anyio.sleep(seconds)
+
+
+async def _send_error(stream: ByteStream, status: HTTPStatus, message: str, code: str | None = None) -> None:
+    body = json.dumps({"error": {"message": message, "type": "invalid_request_error", "code": code}}).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body))}
     await stream.send(_head(status, headers) + body)
     # The rest of a request that was not read to its end: closing on it would reset the connection, answer included.
@@ -183,20 +179,3 @@ def _head(status: int, headers: dict[str, str]) -> bytes:
         *(f"{name}: {value}" for name, value in headers.items()),
     ]
     return "\r\n".join([*lines, "connection: close", "", ""]).encode("latin-1")
-
-
-def _model(body: bytes) -> str | None:
-    """The model that a request asks for; None if it has none, or is not JSON, which a recording does not mind."""
-    try:
-        request = parse_event(body.decode())
-    except ValueError:
-        return None
-    model = request.get("model") if isinstance(request, dict) else None
-    return model if isinstance(model, str) else None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from .capabilities import Capabilities
 from .chatdicts import check_message
@@ -14,6 +13,7 @@ from .errors import ConfigError
 from .functions import as_tools
 from .messages import Message, MessageLike, Messages, user
 from .tools import ReadToolChoice, Tool, ToolLike, read_tool_choice
+from .wording import nearest
 
 __all__ = ["Options", "Request", "ResponseFormat", "read_response_format"]
 
@@ -52,14 +52,57 @@ class Options:
         known = [option.name for option in fields(cls)]
         for name in given:
             if name not in known:
-                close = get_close_matches(name, known, n=1)
-                hint = (
-                    f"did you mean {close[0]!r}?"
-                    if close
-                    else f"known are {', '.join(known)}; others go into extra_body"
-                )
+                hint = _FOREIGN.get(name) or nearest(name, known).strip(" ()")
+                hint = hint or f"known are {', '.join(known)}; others go into extra_body"
                 raise ConfigError(f"unknown option {name!r}: {hint}")
-        return cls(**{name: value for name, value in given.items() if value is not None})
+        said = {name: value for name, value in given.items() if value is not None}
+        for name, value in said.items():
+            if name in _TAKES and not _TAKES[name][0](value):
+                raise ConfigError(
+                    f"the option {name} must be {_TAKES[name][1]}, not {value!r:.80}{_effort(name, value)}"
+                )
+        return cls(**said)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _effort(name: str, value: Any) -> str:
+    if name != "reasoning_effort":
+        return ""
+    return f"{nearest(str(value), get_args(Effort))}; what else a provider knows goes into extra_body"
+
+
+# What other libraries call things, or do not have.
+_FOREIGN = {
+    "stream": "every answer is streamed; chat() hands out the whole of it",
+    "functions": "pass tools=",
+    "function_call": "pass tool_choice=",
+    "system": "write a message: system(...)",
+    "timeout": "pass timeouts=",
+    "headers": "pass extra_headers=",
+}
+_TAKES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "temperature": (_is_number, "a number"),
+    "top_p": (_is_number, "a number"),
+    "max_output_tokens": (lambda value: _is_integer(value) and value > 0, "a whole number greater than 0"),
+    "stop": (
+        lambda value: (
+            isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(one, str) for one in value))
+        ),
+        "a string or a list of strings",
+    ),
+    "seed": (_is_integer, "a whole number"),
+    "parallel_tool_calls": (lambda value: isinstance(value, bool), "true or false"),
+    "reasoning_effort": (lambda value: value in get_args(Effort), f"one of {', '.join(get_args(Effort))}"),
+    "force_by_disabling_thinking": (lambda value: isinstance(value, bool), "true or false"),
+    "extra_body": (lambda value: isinstance(value, Mapping), "a mapping"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +113,14 @@ class ResponseFormat:
         schema: the JSON schema that it is to fit; None: any JSON object.
         strict: whether the provider is to hold the model to the schema; None is not sent.
         model: the schema was made from a pydantic model, and not written by the caller.
+        description: what the form is for, told to the model.
     """
 
     schema: Mapping[str, Any] | None = None
     name: str = "answer"
     strict: bool | None = None
     model: bool = False
+    description: str | None = None
 
 
 def read_response_format(wanted: Any) -> ResponseFormat | None:
@@ -89,8 +134,15 @@ def read_response_format(wanted: Any) -> ResponseFormat | None:
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", wanted.__name__).strip("_")[:64]
         return ResponseFormat(wanted.model_json_schema(), name or "answer", model=True)
     if isinstance(wanted, Mapping):
+        if wanted.get("type") == "json_object":
+            raise ConfigError('response_format {"type": "json_object"} is the form of one wire: write "json"')
+        if wanted.get("type") == "json_schema":
+            raise ConfigError(
+                'response_format {"type": "json_schema", ...} is the form of one wire: pass the schema itself'
+            )
         return ResponseFormat(dict(wanted))
-    raise ConfigError(f'response_format is "json", a JSON schema or a pydantic model, not {wanted!r}')
+    hint = nearest(wanted, ["json"]) if isinstance(wanted, str) else ""
+    raise ConfigError(f'response_format is "json", a JSON schema or a pydantic model, not {wanted!r}{hint}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,25 +181,53 @@ class Request:
     ) -> Request:
         """Reads what a caller wrote. Raises ConfigError where it can't be sent."""
         read_tools = as_tools(tools)
-        return cls(
-            model, read_messages(messages), read_tools, read_tool_choice(tool_choice, read_tools), Options.read(options)
-        )
+        if not isinstance(model, str):
+            raise ConfigError(f"model is the name of a model, not {type(model).__name__}")
+        names = [tool.name for tool in read_tools]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigError(f"two tools are called {twice[0]!r}: no call of it could be told from one of the other")
+        choice, read = read_tool_choice(tool_choice, read_tools), Options.read(options)
+        if not read_tools and choice not in ("auto", "none"):
+            how = "write it there too" if "tools" in read.extra_body else "pass tools=, or leave it out"
+            where = "no tools but those in extra_body" if "tools" in read.extra_body else "no tools"
+            raise ConfigError(f"tool_choice is {tool_choice!r}, and there are {where}: {how}")
+        return cls(model, read_messages(messages), read_tools, choice, read)
 
 
 def read_messages(messages: Messages) -> tuple[MessageLike, ...]:
     """A conversation: a bare string is one user message. Raises ConfigError, naming the message that is not one."""
-    if isinstance(messages, str):
+    if isinstance(messages, str) and messages:
         return (user(messages),)
     if isinstance(messages, Message | Mapping):
-        raise ConfigError("messages is a list of messages, or a string: this is a single message")
+        raise ConfigError("messages is a list of messages, or a string: this is a single message; put it into a list")
+    if not isinstance(messages, Iterable):
+        raise ConfigError(f"messages is a list of messages, or a string, not {type(messages).__name__}")
     read: tuple[Any, ...] = tuple(messages)
     if not read:
         raise ConfigError("messages is empty: there is nothing to answer")
     for position, message in enumerate(read):
         # Items of the Responses API that are no messages have a type instead.
         is_dict = isinstance(message, Mapping) and (message.get("role") or message.get("type"))
+        if isinstance(message, str):
+            raise ConfigError(f"messages[{position}] is a string, and says not whose: write user({message!r:.40})")
         if not isinstance(message, Message) and not is_dict:
             raise ConfigError(f"messages[{position}] is neither a Message nor a dict with a role: {message!r}")
         if isinstance(message, Mapping):
             check_message(message, f"messages[{position}]")
+        else:
+            _check_members(message, f"messages[{position}]")
     return read
+
+
+_ONLY = {"tool_calls": "assistant", "reasoning": "assistant", "refusal": "assistant", "partial": "assistant",
+         "tool_call_id": "tool", "error": "tool"}  # fmt: skip
+
+
+def _check_members(message: Message, where: str) -> None:
+    """Raises ConfigError for what no message of this role has: it would be left out, or be refused by the provider."""
+    for name, role in _ONLY.items():
+        if message.role != role and getattr(message, name) not in (None, False, ()):
+            whose = "the assistant" if role == "assistant" else "a tool"
+            raise ConfigError(
+                f"{where}.{name} is for messages of {whose}, and this one is of the role {message.role!r}"
+            )

@@ -124,7 +124,7 @@ def _layers(config: Config, name: str, adapter: str) -> list[_Layer]:
 
 
 def _leaves(profile: Profile) -> Iterator[tuple[KeyPath, Any]]:
-    hidden = ("name", "docs", "api_key_env", "capabilities", "models")
+    hidden = ("name", "docs", "checked", "api_key_env", "capabilities", "models")
     for key in type(profile).model_fields:
         value = getattr(profile, key)
         if key in ("timeouts", "limits"):

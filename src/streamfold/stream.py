@@ -159,7 +159,11 @@ class ChatStream:
         self._ready = iter(())
         await self._answer.aclose()
         if not self._reading:
-            await self._batches.aclose()
+            self._reading = True  # a generator is closed by one task, as it is read by one
+            try:
+                await self._batches.aclose()
+            finally:
+                self._reading = False
 
     async def __aenter__(self) -> Self:
         return self

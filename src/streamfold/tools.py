@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .errors import ConfigError, InvalidToolArgumentsError
 from .types import ToolCall
+from .wording import nearest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -46,6 +47,14 @@ class Tool:
     function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
     model: type[BaseModel] | None = field(default=None, compare=False, repr=False)
     spread: bool = field(default=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        name: Any = self.name
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"the name of a tool is a string with something in it, not {name!r}")
+        if not isinstance(self.parameters, Mapping):
+            kind = type(self.parameters).__name__
+            raise ConfigError(f"the tool {self.name!r}: parameters must be a JSON schema, not {kind}")
 
     @classmethod
     def from_model(
@@ -162,10 +171,16 @@ def read_tool(tool: Tool | Mapping[str, Any]) -> Tool:
         )
     function = tool.get("function", tool)
     kind = tool.get("type", "function")
-    if kind not in ("function", "builtin_function") or not isinstance(function, Mapping) or not function.get("name"):
+    if kind not in ("function", "builtin_function"):
+        raise ConfigError(
+            f"the tool {dict(tool)!r:.120} is no function: what a provider runs itself goes into extra_body['tools'],"
+            " with all the tools"
+        )
+    if not isinstance(function, Mapping) or not function.get("name"):
         raise ConfigError(
             f'a tool needs the form {{"type": "function", "function": {{"name": ...}}}}, not {dict(tool)!r}'
         )
+    _check_members(tool, function)
     return Tool(
         name=function["name"],
         description=function.get("description") or "",
@@ -173,6 +188,31 @@ def read_tool(tool: Tool | Mapping[str, Any]) -> Tool:
         strict=function.get("strict"),
         kind=kind,
     )
+
+
+_MEMBERS: dict[str, tuple[type, str]] = {
+    "name": (str, "a string"),
+    "description": (str, "a string"),
+    "parameters": (Mapping, "a JSON schema"),
+    "strict": (bool, "true or false"),
+}
+_FOREIGN = {"input_schema": "parameters", "inputSchema": "parameters", "schema": "parameters", "desc": "description"}
+
+
+def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a member that would stay behind, or is of another type."""
+    where = f"the tool {function['name']!r}"
+    outer = set() if function is tool else tool.keys() - {"type", "function"}
+    for name in (*outer, *(name for name in function if name != "type")):
+        if name not in _MEMBERS or name in outer:
+            hint = f" (did you mean {_FOREIGN[name]!r}?)" if name in _FOREIGN else nearest(name, _MEMBERS)
+            raise ConfigError(
+                f"{where} has the member {name!r}{hint}: known are {', '.join(_MEMBERS)}; what only one provider has"
+                " goes into extra_body['tools'], with all the tools"
+            )
+        kind, word = _MEMBERS[name]
+        if not isinstance(function[name], kind) and (function[name] is not None or name == "name"):
+            raise ConfigError(f"{where}: {name} must be {word}, not {type(function[name]).__name__}")
 
 
 def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
@@ -199,12 +239,31 @@ def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
         case _:
             raise ConfigError(
                 f"tool_choice is 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict of either"
-                f" wire, not {choice!r}"
+                f" wire, not {choice!r}{_meant(choice, names)}"
             )
+    if isinstance(read, AllowedTools):
+        allowed_names: Any = read.names
+        if isinstance(allowed_names, str) or not allowed_names:
+            raise ConfigError(f"AllowedTools takes a list of names with at least one in it, not {allowed_names!r}")
+        if read.mode not in ("auto", "required"):
+            raise ConfigError(f"the mode of AllowedTools is 'auto' or 'required', not {read.mode!r}")
     for name in (read.name,) if isinstance(read, NamedTool) else read.names:
         if names and name not in names:
-            raise ConfigError(f"tool_choice names {name!r}, which is not among the tools: {', '.join(names)}")
+            hint = nearest(str(name), names)
+            raise ConfigError(f"tool_choice names {name!r}{hint}, which is not among the tools: {', '.join(names)}")
     return read
+
+
+def _meant(choice: Any, names: list[str]) -> str:
+    """What was probably meant by a choice that is none."""
+    if isinstance(choice, str):
+        return (f" (did you mean NamedTool({choice!r})?)" if choice in names else "") or (
+            " (did you mean 'required'?)" if choice == "any" else nearest(choice, ("auto", "none", "required"))
+        )
+    # Anthropic's form: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
+    if isinstance(choice, Mapping) and choice.get("type") == "tool" and choice.get("name") in names:
+        return f" (did you mean NamedTool({choice['name']!r})?)"
+    return ""
 
 
 def _allowed_tools(choice: Mapping[str, Any]) -> AllowedTools:

@@ -7,7 +7,9 @@ that reads it, which is woken and finds the exchange closed.
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from time import time
@@ -16,13 +18,16 @@ from typing import Any, TypeVar
 import anyio
 import httpx
 
+from .clients import LoggedURL
 from .clocks import Clocks
-from .errors import APIConnectionError, APIError, ConfigError, error_info, status_error
+from .connecting import Connecting
+from .errors import APIConnectionError, APIError, APITimeoutError, ConfigError, error_info, status_error
 from .jsontext import parse_event
+from .references import shown_url
 from .types import Limits, Timeouts
 from .waiting import Interrupted, waits
 
-__all__ = ["Exchange", "HTTPRequest", "make_client"]
+__all__ = ["Exchange", "HTTPRequest"]
 
 T = TypeVar("T")
 
@@ -39,46 +44,18 @@ _SHOULD_RETRY = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class HTTPRequest:
-    """What goes over the wire, before anything does. Headers and URL are not in the repr: they may hold keys."""
+    """What goes over the wire, before anything does. Headers and URL are not in the repr: they may hold keys.
+
+    Attributes:
+        logged_url: what httpx is to log instead of the URL; None where it can't be had otherwise.
+    """
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
     timeouts: Timeouts = field(default_factory=Timeouts)
     limits: Limits = field(default_factory=Limits)
-
-
-def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.AsyncClient:
-    """A client of our own. As many connections as there are streams: a pool that is full would look like a slow server.
-
-    Raises:
-        ConfigError: it needs an extra that is not installed.
-    """
-    # Few idle connections: closing one makes httpcore look at all of them.
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-    if transport == "aiohttp":
-        return httpx.AsyncClient(transport=_aiohttp_transport(limits), timeout=None)
-    try:
-        return httpx.AsyncClient(limits=limits, timeout=None, http2=http2)
-    except ImportError as exc:  # httpx asks for h2, or, where the environment names a SOCKS proxy, for socksio
-        raise ConfigError(f"{exc} (streamfold has the same extras: streamfold[http2], streamfold[socks])") from None
-
-
-def _aiohttp_transport(limits: httpx.Limits) -> httpx.AsyncBaseTransport:
-    try:
-        import aiohttp
-        from httpx_aiohttp import AiohttpTransport
-    except ImportError:
-        raise ConfigError('transport "aiohttp" needs the extra: pip install "streamfold[aiohttp]"') from None
-
-    verify = httpx.create_ssl_context()
-
-    def session() -> aiohttp.ClientSession:  # made on the event loop that it belongs to
-        # Its own session would stop at 100 connections and take no proxy from the environment, where httpx does.
-        connector = aiohttp.TCPConnector(limit=0, ssl=verify, keepalive_timeout=limits.keepalive_expiry)
-        return aiohttp.ClientSession(connector=connector, trust_env=True, cookie_jar=aiohttp.DummyCookieJar())
-
-    return AiohttpTransport(verify=verify, limits=limits, client=session)
+    logged_url: str | None = None
 
 
 class Exchange:
@@ -104,6 +81,7 @@ class Exchange:
     async def pause(self, seconds: float) -> None:
         """Sleeps before the request is sent; `aclose` ends it."""
         if seconds and not self.closed:
+            self._clocks.pause()
             await self._interruptible(anyio.sleep(seconds))
 
     async def open(self) -> None:
@@ -116,20 +94,16 @@ class Exchange:
         if self.closed:
             return
         self._clocks.start(self._waits.now())
-        request = self._client.build_request(
-            "POST",
-            self._request.url,
-            headers=dict(self._request.headers),
-            content=self._request.body,
-            timeout=httpx.Timeout(None, connect=self._request.timeouts.connect, pool=self._request.timeouts.connect),
-        )
-        response = await self._interruptible(self._send(request))
+        self._waits.moved()  # after a pause, in which they were further away
+        response = await self._interruptible(self._send())
         if response is None:
             await self.aclose()
             return
         self.request_id = next((value for name in _REQUEST_IDS if (value := response.headers.get(name))), None)
         if not response.is_success:
-            raise await self._status_error(response)
+            if (error := await self._status_error(response)) is not None:
+                raise error
+            return
         self._bytes = _bytes_of(response)
         self._next = self._bytes.__anext__
 
@@ -158,7 +132,7 @@ class Exchange:
         except Interrupted:
             self._interrupted()
             return None
-        except httpx.HTTPError as exc:
+        except Exception as exc:
             raise self._failed(exc) from exc
         clocks.bytes_came(waits.now())
         return None if self.closed else data
@@ -179,13 +153,33 @@ class Exchange:
         self._waits.close()
         if self._response is not None:
             with anyio.move_on_after(_CLOSING, shield=True):
-                await self._response.aclose()
-                # Else the garbage collector does it, and trio complains. A reader that is in it ends it itself.
-                if isinstance(self._bytes, AsyncGenerator) and not self._waits.busy:
-                    await self._bytes.aclose()
+                try:
+                    await self._response.aclose()
+                    # Else the garbage collector does it, and trio complains. A reader that is in it ends it itself.
+                    if isinstance(self._bytes, AsyncGenerator) and not self._waits.busy:
+                        await self._bytes.aclose()
+                except Exception as exc:  # a connection that breaks while it is closed is closed
+                    if not _is_network(exc):
+                        raise
 
-    async def _send(self, request: httpx.Request) -> httpx.Response:
-        self._response = await self._client.send(request, stream=True, follow_redirects=False)
+    async def _send(self) -> httpx.Response:
+        wanted = self._request
+        request = self._client.build_request(
+            "POST",
+            wanted.url,
+            headers=dict(wanted.headers),
+            content=wanted.body,
+            timeout=httpx.Timeout(None, connect=wanted.timeouts.connect, pool=wanted.timeouts.connect),
+        )
+        if wanted.logged_url is not None:
+            request.url = LoggedURL(request.url, wanted.logged_url)
+        connecting = Connecting(request)
+        try:
+            self._response = await self._client.send(request, stream=True, follow_redirects=False)
+        except BaseException:
+            with anyio.move_on_after(_CLOSING, shield=True):
+                await connecting.aclose()
+            raise
         return self._response
 
     async def _interruptible(self, step: Awaitable[T]) -> T | None:
@@ -195,42 +189,49 @@ class Exchange:
             return None if self.closed else result
         except Interrupted:
             self._interrupted()
-        except httpx.HTTPError as exc:
+        except httpx.InvalidURL:
+            raise ConfigError("base_url is not a URL that can be used") from None  # httpx quotes parts of it
+        except Exception as exc:
+            error = self._failed(exc)
             if not self.closed:
-                raise self._failed(exc) from exc
+                raise error from exc
         return None
 
     def _interrupted(self) -> None:
         if not self.closed:
             raise self._clocks.timeout(self.request_id) from None
 
-    def _failed(self, exc: httpx.HTTPError) -> APIConnectionError:
+    def _failed(self, exc: Exception) -> APIConnectionError:
+        """The error for what a transport raised, if that is of the network; else what it raised goes through."""
+        if not _is_network(exc):
+            raise exc
         # A timeout that is none: over aiohttp, httpx calls every lost connection a ConnectTimeout.
-        if isinstance(exc, httpx.TimeoutException) and _timed_out(exc) and self._response is None:
+        if isinstance(exc, httpx.TimeoutException) and _caused_by(exc, TimeoutError) and self._response is None:
             # The only clocks that httpx is asked to watch.
             what = "no free connection in the pool" if isinstance(exc, httpx.PoolTimeout) else None
             return self._clocks.error("connect", what)
+        final = isinstance(exc, httpx.UnsupportedProtocol | httpx.LocalProtocolError)
         what = "the connection broke" if self._response is not None else "no connection"
         return APIConnectionError(
-            f"{what}: {str(exc) or type(exc).__name__}", retryable=not isinstance(exc, httpx.UnsupportedProtocol)
+            f"{what}: {str(exc) or type(exc).__name__}",
+            retryable=not final and not _caused_by(exc, ssl.SSLCertVerificationError),
         )
 
-    async def _status_error(self, response: httpx.Response) -> APIError:
-        body = b""
-        limit = self._request.limits.error_body_bytes
-        with anyio.move_on_after(_ERROR_BODY):
+    async def _status_error(self, response: httpx.Response) -> APIError | None:
+        """The error for a status that is not 2xx, with what could be read of its body; None if `aclose` came."""
+        body = bytearray()
+        with suppress(APITimeoutError):  # that the body did not end is no news beside the status
             try:
-                async for piece in response.aiter_bytes():
-                    body += piece
-                    if len(body) >= limit:
-                        break
-            except httpx.HTTPError as exc:
-                body = body or f"(the body could not be read: {exc})".encode()
+                await self._interruptible(self._error_body(response, body))
+            except APIConnectionError as exc:
+                body = body or bytearray(f"(the body could not be read: {exc.message})".encode())
+        if self.closed:
+            return None
         await self.aclose()
-        text = body[:limit].decode("utf-8", "replace").strip()
+        text = body[: self._request.limits.error_body_bytes].decode("utf-8", "replace").strip()
         read = _read_error_body(text) or response.reason_phrase or "no message"
-        if response.is_redirect:
-            target = response.headers.get("location")
+        if response.has_redirect_location:
+            target = shown_url(response.headers["location"])
             read = f"redirects are not followed, and this one leads to {target}: set base_url to the final address"
         return status_error(
             error_info(read, status=response.status_code),
@@ -239,6 +240,13 @@ class Exchange:
             should_retry=_SHOULD_RETRY.get(response.headers.get("x-should-retry", "").lower()),
             body=read if isinstance(read, dict | list) else text,
         )
+
+    async def _error_body(self, response: httpx.Response, body: bytearray) -> None:
+        with anyio.move_on_after(_ERROR_BODY):
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) >= self._request.limits.error_body_bytes:
+                    return
 
 
 def _bytes_of(response: httpx.Response) -> AsyncIterator[bytes]:
@@ -249,8 +257,17 @@ def _bytes_of(response: httpx.Response) -> AsyncIterator[bytes]:
     return response.stream.__aiter__()  # without httpx's layers for what is not needed here, a microsecond a piece each
 
 
-def _timed_out(exc: BaseException | None) -> bool:
-    return exc is not None and (isinstance(exc, TimeoutError) or _timed_out(exc.__cause__))
+# Not all of their errors arrive as one of httpx's: those of TLS, of HTTP/2 frames and of aiohttp's parser go through.
+_NETWORK = (httpx.HTTPError, httpx.StreamError, ConnectionError, TimeoutError, ssl.SSLError)
+_NETWORK_PACKAGES = {"httpcore", "h11", "h2", "hpack", "hyperframe", "aiohttp", "anyio"}
+
+
+def _is_network(exc: Exception) -> bool:
+    return isinstance(exc, _NETWORK) or type(exc).__module__.partition(".")[0] in _NETWORK_PACKAGES
+
+
+def _caused_by(exc: BaseException | None, kind: type[BaseException]) -> bool:
+    return exc is not None and (isinstance(exc, kind) or _caused_by(exc.__cause__ or exc.__context__, kind))
 
 
 def _read_error_body(text: str) -> Any:
@@ -268,7 +285,7 @@ def _retry_after(headers: httpx.Headers) -> float | None:
     for name, read in (("retry-after-ms", _milliseconds), ("retry-after", float), ("retry-after", _until)):
         try:
             seconds = read(headers.get(name, ""))
-        except ValueError:
+        except (ValueError, OverflowError):  # OverflowError: a date far outside of the calendar
             continue
         if seconds == seconds:  # not "nan"
             return max(0.0, seconds)

@@ -55,7 +55,9 @@ WarningCode = Literal[
     "markup_dropped",  # tool calls that the model wrote into its text are not handed out; the detail says why
     # the request
     "forced_choice_dropped",  # the model takes no forced choice, or none while it thinks; "auto" was sent
+    "tool_choice_changed",  # the choice was asked for in another way: the tools that may not be chosen were left out
     "option_dropped",  # the server or the model fixes this option, and may refuse to be told a value
+    "option_changed",  # the server has no such value; the detail says what was sent instead
     "schema_changed",  # a schema was sent in the provider's own flavour; the detail says what was changed, and why
     "response_format_changed",  # the form of the answer was asked for in another way than by a schema
     "tool_renamed",  # the provider takes no such name; calls come back under the tool's own
@@ -63,6 +65,9 @@ WarningCode = Literal[
     "history_repaired",  # `repair=True`: a message was dropped, moved, added or given another id; the detail says which
     "history_doubtful",  # some providers would refuse this, or misread it; this one may not
     "lost_reasoning",  # the provider wants the reasoning of an earlier turn back, and the turn has none
+    "reasoning_dropped",  # the provider takes no reasoning of earlier turns back: it was not sent
+    "extras_dropped",  # what only another provider can read, or this wire has no place for, was not sent
+    "ids_renumbered",  # calls and their results were sent with ids in the model's own style
     "parts_moved",  # images of a tool's result were sent in a user's message, the only place that takes them
     # the wire
     "text_mismatch",  # the pieces of a text and its repetition as a whole differ; what was shown stays
@@ -71,7 +76,7 @@ WarningCode = Literal[
     "extra_choice",  # a choice other than the first one; its content is ignored
     "malformed_event",  # after the finish: an event that can't be read
     "unseparated_events",  # several payloads in one event, for want of a blank line between them
-    "invalid_utf8",  # bytes that are not UTF-8 were replaced by U+FFFD
+    "invalid_utf8",  # bytes that are not UTF-8, or half a character in the request, were replaced by U+FFFD
 ]
 
 

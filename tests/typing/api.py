@@ -23,6 +23,7 @@ from streamfold import (
     Reply,
     StreamChunk,
     StreamDecoder,
+    StreamError,
     Timeouts,
     Tool,
     ToolCall,
@@ -39,6 +40,25 @@ from streamfold import (
     tool,
     tool_result,
     user,
+)
+from streamfold.faults import status
+from streamfold.testing import (
+    NotedProvider,
+    ReplayFixture,
+    ReplayProvider,
+    ScriptedFixture,
+    ScriptedProvider,
+    SentRequest,
+    assert_any_cut,
+    assert_any_text_cut,
+    assert_recording,
+    call,
+    fail,
+    finish,
+    refuse,
+    say,
+    think,
+    usage,
 )
 
 
@@ -141,3 +161,25 @@ def show(path: Path, call: ToolCall) -> list[Message]:
     assert_type(file(b"%PDF-1.7", name="a.pdf"), FilePart)
     shown = user("What is this?", image("https://example.com/a.png"), audio(path), {"type": "text", "text": "And?"})
     return [shown, user([image(path)]), tool_result(call, ["See:", image(path)]), tool_result(call, "no", error=True)]
+
+
+async def test_an_application(scripted: ScriptedFixture, replay: ReplayFixture) -> None:
+    provider = scripted(
+        [think("Hm."), say("Let me", " see."), call("get_time", zone="UTC"), usage(1, 2)],
+        lambda request: [refuse("No."), finish("length"), fail("overloaded")],
+        then="Still here.",
+        provider="kimi:kimi-k2.6",
+        max_retries=2,
+    )
+    assert_type(provider, ScriptedProvider)
+    assert_type(provider.requests[0], SentRequest)
+    assert_type(provider.requests[0].tools, tuple[Tool, ...])
+    assert_type(replay("kimi/parallel_calls", cuts="bytes:1", faults=[status(429)]), NotedProvider)
+    assert_type(ReplayProvider(Path("fixtures/kimi/parallel_calls"), provider={"dialect": "kimi"}), ReplayProvider)
+    assert_type(await ScriptedProvider("Hello.").chat("Hi"), Reply)
+
+
+def test_an_adapter(body: bytes) -> None:
+    assert_type(assert_any_cut(body, adapter="chat", tools=[get_time]), Reply)
+    assert_type(assert_any_text_cut("<think>Hm.</think>", dialect="think"), Reply)
+    assert_type(assert_recording("fixtures/acme/case", splits=50), Reply | StreamError)

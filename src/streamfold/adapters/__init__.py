@@ -7,11 +7,11 @@ Other packages add theirs by an entry point in the group `streamfold.adapters`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..errors import APIError, ConfigError
+from ..wording import nearest
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -111,6 +111,4 @@ def find_adapter(name: str) -> type[Adapter]:
         loaded: type[Adapter] = others[name].load()
         return loaded
     known = sorted({*_BUILT_IN, *others})
-    close = get_close_matches(name, known, n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    raise ConfigError(f"unknown adapter {name!r}{hint}: there are {', '.join(known)}")
+    raise ConfigError(f"unknown adapter {name!r}{nearest(name, known)}: there are {', '.join(known)}")

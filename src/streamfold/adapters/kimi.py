@@ -16,9 +16,11 @@ from ..errors import ConfigError
 from ..history import HistoryRules
 from ..messages import Message, MessageLike
 from ..schema import moonshot, moonshot_problems
-from ..tools import AllowedTools, NamedTool, Tool
+from ..tools import NamedTool, Tool
 from ..types import ProtocolWarning
 from .chat import ChatAdapter, ChatQuirks
+from .chat.history import ids_changed
+from .chat.thinking import only_these
 from .prepare import Rules, drop_force
 
 if TYPE_CHECKING:
@@ -99,9 +101,8 @@ class KimiAdapter(ChatAdapter):
             self._check_tools(request.tools)
             self._check_options(request)
         request, changes = super().prepare(request)
-        request, warnings = self._forced_choice(self._allowed_tools(request))
         request, dropped = self._pinned_sampling(request)
-        return request, changes + warnings + dropped
+        return request, [*changes, *dropped, *self._ungraded(request), *_ids_changed(request)]
 
     def _rules(self) -> Rules:
         rules = super()._rules()
@@ -116,10 +117,6 @@ class KimiAdapter(ChatAdapter):
     def _check_tools(self, tools: tuple[Tool, ...]) -> None:
         if len(tools) > 128:
             raise ConfigError(f"Kimi takes at most 128 tools, not {len(tools)}")
-        names = [tool.name for tool in tools]
-        for tool in tools:
-            if names.count(tool.name) > 1:
-                raise ConfigError(f"two tools are called {tool.name!r}: Kimi refuses that")
 
     def _check_options(self, request: Request) -> None:
         options = request.options
@@ -133,14 +130,6 @@ class KimiAdapter(ChatAdapter):
         if len(stops) > 5 or any(len(stop.encode()) > 32 for stop in stops):
             raise ConfigError(f"Kimi takes at most 5 stop strings of at most 32 bytes each, not {stops!r}")
 
-    def _allowed_tools(self, request: Request) -> Request:
-        # The wire has no such choice: the other tools are left out instead.
-        choice = request.tool_choice
-        if not isinstance(choice, AllowedTools):
-            return request
-        tools = tuple(tool for tool in request.tools if tool.name in choice.names)
-        return replace(request, tools=tools, tool_choice=choice.mode)
-
     def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The hosted API refuses `required` and named choices while the model thinks."""
         choice = request.tool_choice
@@ -148,12 +137,12 @@ class KimiAdapter(ChatAdapter):
             return request, []
         model = _model(request.model)
         if model.effort:  # K3 takes `required`, and no named choice: required, with only that tool to choose
-            if isinstance(choice, NamedTool):
-                tools = tuple(tool for tool in request.tools if tool.name == choice.name)
-                request = replace(request, tools=tools, tool_choice="required")
-            return request, []
+            return only_these(request, (choice.name,), "required") if isinstance(choice, NamedTool) else (request, [])
         if request.options.force_by_disabling_thinking and model.thinking == "switch":
-            return replace(request, options=replace(request.options, reasoning_effort="none")), []
+            effort = request.options.reasoning_effort
+            detail = f"thinking is switched off to force a call: reasoning_effort={effort!r} was not sent"
+            dropped = [ProtocolWarning("option_dropped", detail)] if effort else []
+            return replace(request, options=replace(request.options, reasoning_effort="none")), dropped
         warnings: list[ProtocolWarning] = []
         return drop_force(request, "thinks, and takes no forced tool choice meanwhile", warnings), warnings
 
@@ -166,6 +155,14 @@ class KimiAdapter(ChatAdapter):
         detail = f"{request.model} has its sampling fixed by the server: {' and '.join(asked)} was not sent"
         options = replace(options, temperature=None, top_p=None)
         return replace(request, options=options), [ProtocolWarning("option_dropped", detail)]
+
+    def _ungraded(self, request: Request) -> list[ProtocolWarning]:
+        """Models before K3 think or do not, and know no grades of it."""
+        effort, model = request.options.reasoning_effort, _model(request.model)
+        if effort in (None, "none") or model.effort or model.thinking == "never":
+            return []
+        detail = f"{request.model} knows no grades of thinking: for reasoning_effort={effort!r}, it was switched on"
+        return [ProtocolWarning("option_changed", detail)]
 
     def _thinks(self, request: Request) -> bool:
         thinking = _model(request.model).thinking
@@ -214,7 +211,9 @@ class KimiAdapter(ChatAdapter):
                 content = [part for part in content if not (part.get("type") == "text" and not part.get("text"))]
                 out["content"] = content or None
             if not out.get("content") and not out.get("tool_calls") and not out.get("partial"):
-                raise ConfigError("Kimi refuses an assistant message with neither text nor tool calls: leave it out")
+                raise ConfigError(
+                    f"{where} has neither text nor tool calls, which Kimi refuses of an assistant: leave it out"
+                )
             if not out.get("content"):
                 out["content"] = None
         return out
@@ -242,6 +241,24 @@ class KimiAdapter(ChatAdapter):
 def _model(name: str) -> _Model:
     base = name.lower().rpartition("/")[2]  # engines and resellers put the vendor before it
     return next(model for begin, model in _MODELS if base.startswith(begin))
+
+
+def _ids_changed(request: Request) -> list[ProtocolWarning]:
+    """Which ids are sent otherwise, if any are."""
+    before = [_with_ids(message) for message in request.messages]
+    changed: dict[str, str] = {}
+    for old, new in zip(before, _renumbered(before), strict=True):
+        pairs = zip(old["tool_calls"], new["tool_calls"], strict=True)
+        changed.update({call["id"]: made["id"] for call, made in pairs if call["id"] != made["id"]})
+    return ids_changed(changed, changed.values(), "sent in the model's own style")
+
+
+def _with_ids(message: MessageLike) -> dict[str, Any]:
+    """Of a message what its ids depend on."""
+    if isinstance(message, Message):
+        calls: Any = [{"id": call.id, "function": {"name": call.name}} for call in message.tool_calls]
+        return {"role": message.role, "tool_call_id": message.tool_call_id, "tool_calls": calls}
+    return {**message, "tool_calls": message.get("tool_calls") or []}
 
 
 def _renumbered(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The command line: `streamfold demo`, `chat`, `replay`, `providers`, `config`. Needs the extra `cli`."""
+"""The command line: asks, records, replays, lists and checks; `streamfold --help` says how. Needs the extra `cli`."""
 
 from __future__ import annotations
 

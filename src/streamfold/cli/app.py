@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,21 +15,22 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from ..clients import make_client
 from ..config import read_config
-from ..decoder import StreamDecoder
 from ..errors import ConfigError
 from ..messages import system, user
 from ..profiles import catalogue
 from ..provider import Provider
-from ..recording import Recording, find_recording
+from ..recording import find_recording, recording_client
 from ..references import shown_url
 from ..replay_server import serve_replay
 from ..sources import key_state
-from . import capabilities
+from . import capabilities, replays
 from . import config as config_commands
 from .errors import told_errors
 from .inspect import diff, inspect
-from .show import Json, Plain, Screen
+from .show import Screen, screen_for
+from .swap import swap_check
 
 app = typer.Typer(
     help="The async door to language models: streamed text, whole tool calls, one interface for every provider.",
@@ -36,10 +38,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(config_commands.app, name="config")
+app.command()(replays.replay)
+app.command()(replays.serve_replay)
+app.command()(swap_check)
 app.command()(inspect)
 app.command()(diff)
 
 AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON for each chunk.")]
+Provided = Annotated[
+    str | None, typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL; else the default one.")
+]
+System = Annotated[str | None, typer.Option("--system", help="Instructions for the model.")]
+ToolFile = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, help="A JSON list of tools, in the shape of Chat Completions."),
+]
+Choice = Annotated[str, typer.Option(help="auto, none, required, or the name of a tool.")]
+BaseUrl = Annotated[str | None, typer.Option(help="Another address than the configured one, with its /v1.")]
 
 _DEMO = (
     ("demo/reasoning_text", "Why must a streamed tool call wait until the stream has ended?"),
@@ -53,50 +68,64 @@ def demo(
     speed: Annotated[float, typer.Option(help="Events per second.")] = 25.0,
 ) -> None:
     """Streams two answers from files over real HTTP on loopback. Needs no key and no network."""
-    _run(_demo, _screen(as_json, everything=True), as_json, speed)
+    _run(_demo, screen_for(as_json, everything=True), as_json, speed)
 
 
 @app.command()
 def chat(
     prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
-    provider: Annotated[
-        str | None, typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL; else the default one.")
-    ] = None,
-    system_prompt: Annotated[str | None, typer.Option("--system", help="Instructions for the model.")] = None,
-    tool_file: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A JSON list of tools, in the shape of Chat Completions."),
-    ] = None,
-    tool_choice: Annotated[str, typer.Option(help="auto, none, required, or the name of a tool.")] = "auto",
-    base_url: Annotated[str | None, typer.Option(help="Another address than the configured one, with its /v1.")] = None,
+    provider: Provided = None,
+    system_prompt: System = None,
+    tool_file: ToolFile = None,
+    tool_choice: Choice = "auto",
+    base_url: BaseUrl = None,
     config: config_commands.File = None,
+    record_folder: Annotated[
+        Path | None, typer.Option("--record", file_okay=False, help="Record the answer into this folder.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Asks a model and streams its answer."""
-    messages = [
-        *([system(system_prompt)] if system_prompt else []),
-        user(sys.stdin.read() if prompt == "-" else prompt),
-    ]
-    _run(_chat, _screen(as_json), provider, config, base_url, messages, tool_file, tool_choice)
+    asked = _Question(_messages(system_prompt, prompt), tool_file, tool_choice)
+    _run(_chat, screen_for(as_json), _provider(provider, config, base_url), asked, record_folder, None)
 
 
 @app.command()
-def replay(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A recorded answer: FILE.sse.")],
-    adapter: Annotated[str | None, typer.Option(help="The wire format; else what FILE.toml says, else chat.")] = None,
-    dialect: Annotated[str | None, typer.Option(help="How the model writes calls inside its text.")] = None,
+def record(
+    name: Annotated[str, typer.Argument(help="Of the recording; a folder may stand before it, as in kimi/hello.")],
+    prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
+    provider: Provided = None,
+    directory: Annotated[Path, typer.Option(file_okay=False, help="Where NAME.sse and NAME.toml go.")] = Path(
+        "fixtures"
+    ),
+    system_prompt: System = None,
+    tool_file: ToolFile = None,
+    tool_choice: Choice = "auto",
+    base_url: BaseUrl = None,
+    config: config_commands.File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Folds a recorded answer and shows what comes out."""
-    screen = _screen(as_json)
+    """Asks a model, streams its answer, and records it without secrets, in place of an older recording."""
+    asked = _Question(_messages(system_prompt, prompt), tool_file, tool_choice)
+    _run(_chat, screen_for(as_json), _provider(provider, config, base_url), asked, directory, name)
+
+
+@app.command()
+def serve(
+    file: Annotated[
+        Path | None, typer.Option("-c", "--config", help="The file to read; else the one that `config path` shows.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on; else this machine's own.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; else 8100.")] = None,
+    provider: Annotated[
+        list[str] | None, typer.Option("-p", "--provider", help="A provider to serve; else all of the file.")
+    ] = None,
+) -> None:
+    """Serves the providers to clients that speak Chat Completions or the Responses API."""
+    from ..gateway.serve import run
+
     with told_errors():
-        recording = Recording.load(file)
-        decoder = StreamDecoder(adapter or recording.adapter, dialect=dialect)
-        for chunk in decoder.feed(recording.body):
-            screen.chunk(chunk)
-        for chunk in decoder.close():
-            screen.chunk(chunk)
-        screen.end(decoder.reply)
+        run(file, host=host, port=port, providers=provider or None)
 
 
 @app.command()
@@ -153,21 +182,44 @@ async def _demo(screen: Screen, as_json: bool, speed: float) -> None:
                 console.print()
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    messages: list[Any]
+    tool_file: Path | None
+    tool_choice: str
+
+
+def _messages(system_prompt: str | None, prompt: str) -> list[Any]:
+    said = user(sys.stdin.read() if prompt == "-" else prompt)
+    return [system(system_prompt), said] if system_prompt else [said]
+
+
+def _provider(spec: str | None, config: Path | None, base_url: str | None) -> Callable[[], Provider]:
+    return lambda: Provider.from_config(spec, config=config, base_url=base_url)
+
+
 async def _chat(
-    screen: Screen,
-    spec: str | None,
-    config: Path | None,
-    base_url: str | None,
-    messages: list[Any],
-    tool_file: Path | None,
-    tool_choice: str,
+    screen: Screen, make: Callable[[], Provider], question: _Question, directory: Path | None, name: str | None
 ) -> None:
-    tools = _read_tools(tool_file) if tool_file else None
-    choice: Any = tool_choice
-    if tool_choice not in ("auto", "none", "required"):
-        choice = {"type": "function", "name": tool_choice}
-    async with Provider.from_config(spec, config=config, base_url=base_url) as provider:
-        await _show(provider, screen, messages, tools, choice)
+    tools = _read_tools(question.tool_file) if question.tool_file else None
+    choice: Any = question.tool_choice
+    if choice not in ("auto", "none", "required"):
+        choice = {"type": "function", "name": choice}
+    async with make() as provider:
+        if directory is None:
+            await _show(provider, screen, question.messages, tools, choice)
+            return
+        profile = provider.profile
+        client, recorded = recording_client(
+            make_client(profile.transport), directory, name=name, secrets=profile.secrets(), adapter=profile.adapter
+        )
+        try:
+            async with client:
+                recording = Provider(profile, http_client=client)
+                await _show(recording, screen, question.messages, tools, choice)
+        finally:
+            for path in recorded.written:
+                typer.echo(f"recorded: {path}.sse", err=True)
 
 
 async def _show(
@@ -185,13 +237,6 @@ def _read_tools(path: Path) -> list[Any]:
     except ValueError as exc:
         raise ConfigError(f"{path}: not JSON: {exc}") from exc
     return tools if isinstance(tools, list) else [tools]
-
-
-def _screen(as_json: bool, *, everything: bool = False) -> Screen:
-    console = Console(highlight=False)
-    if as_json:
-        return Json(console)
-    return Plain(console, console if console.is_terminal or everything else Console(stderr=True, highlight=False))
 
 
 def _run(function: Callable[..., Awaitable[None]], *args: Any) -> None:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ..types import Reply, StreamChunk, ToolCall
 
-__all__ = ["Json", "Plain", "Screen", "show"]
+__all__ = ["Json", "Plain", "Screen", "screen_for", "show"]
 
 
 class Screen(Protocol):
@@ -111,3 +111,11 @@ def _calls_table(calls: Iterable[ToolCall]) -> Table:
         arguments: Any = Text(json.dumps(call.arguments, ensure_ascii=False), "red" if call.error else "")
         table.add_row(Text(call.id, "dim"), Text(call.name, "bold"), arguments)
     return table
+
+
+def screen_for(as_json: bool, *, everything: bool = False) -> Screen:
+    """The screen for a command. `everything`: what is not the answer goes to standard output too."""
+    console = Console(highlight=False)
+    if as_json:
+        return Json(console)
+    return Plain(console, console if console.is_terminal or everything else Console(stderr=True, highlight=False))

@@ -1,12 +1,35 @@
 """Answers that were received once and can be received again.
 
-`files.py` says what a recording is and reads one; `replay.py` plays it as an httpx transport, `replay_server.py` over
-a socket.
+`files.py` says what a recording is, reads and writes one; `record.py` takes one from a live answer on its way through
+httpx; `replay.py` plays it as an httpx transport, `replay_server.py` over a socket. `streamfold.faults` says what may
+go wrong meanwhile.
 """
 
 from __future__ import annotations
 
-from .files import Cut, Recording, Speed, find_recording, paced, pieces
-from .replay import ReplayTransport, answer_headers
+from .expected import expected
+from .fault_transport import FaultTransport
+from .files import Cut, Recording, Sent, Speed, find_recording, paced, pieces
+from .record import RecordTransport, recording_client
+from .replay import ReplayTransport
+from .requests import ReplayMismatch
+from .shelf import Match, answer_headers, load_source
 
-__all__ = ["Cut", "Recording", "ReplayTransport", "Speed", "answer_headers", "find_recording", "paced", "pieces"]
+__all__ = [
+    "Cut",
+    "FaultTransport",
+    "Match",
+    "RecordTransport",
+    "Recording",
+    "ReplayMismatch",
+    "ReplayTransport",
+    "Sent",
+    "Speed",
+    "answer_headers",
+    "expected",
+    "find_recording",
+    "load_source",
+    "paced",
+    "pieces",
+    "recording_client",
+]

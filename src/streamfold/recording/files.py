@@ -1,33 +1,28 @@
 """A recorded answer as a value, and as two files: its bytes, and a description of them.
 
 `<case>.sse` is the body, byte for byte; `<case>.toml` beside it says where it came from, in which pieces the network
-delivered it, and what it must fold to. A description is written by hand, so a key that nobody knows is refused: a
-misspelt expectation would otherwise be one that always holds.
+delivered it, and what it must fold to.
 """
 
 from __future__ import annotations
 
-import datetime
 import math
 import os
 import random
 import re
-import tomllib
+import secrets
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..errors import ConfigError
 from ..tools import NamedTool, Tool
-from ..types import FinishReason, WarningCode
+from .description import Description, allowed, as_toml, read_description
 
-__all__ = ["Cut", "Recording", "Speed", "find_recording", "paced", "pieces"]
+__all__ = ["Cut", "Recording", "Sent", "Speed", "find_recording", "paced", "pieces"]
 
 Speed: TypeAlias = Literal["instant", "recorded"] | float
 
@@ -42,6 +37,20 @@ class Cut(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """The request that was answered, without its headers and without secrets.
+
+    Attributes:
+        path: with its query.
+        body: JSON on several lines, if it was JSON.
+    """
+
+    method: str
+    path: str
+    body: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Recording:
     """A recorded answer.
 
@@ -52,10 +61,15 @@ class Recording:
         status, headers: of the HTTP answer; headers that nobody needs are left out.
         cuts: the pieces in which the network delivered the body; empty if nobody noted them.
         broken: the connection broke off after the body, and playing it breaks off too.
+        complete: the answer was recorded to its end.
+        ended: how the recording ended, if not in order.
+        encoding: the compression in which the server sent the body. It is kept without.
         source: `recorded` from a running server, `documented` if it was written from a vendor's documentation,
             `synthesised` if it was made up; None if nobody said.
         shows: what is worth seeing in it, in one sentence.
         origin, date, link, request, notes: where it came from, in words.
+        conversation: what recordings have in common that were made one after the other.
+        sent: the request, if it was recorded too.
         dialect, tools, tool_choice: how the model writes calls inside its text, the names of the tools that the request
             declared, and its tool choice: a word, or the name of a tool.
         expect: what it must fold to. What is not named there must not be in the answer.
@@ -75,6 +89,11 @@ class Recording:
     link: str = ""
     request: str = ""
     notes: str = ""
+    complete: bool = True
+    ended: str = ""
+    encoding: str = ""
+    conversation: str = ""
+    sent: Sent | None = None
     dialect: str = ""
     tools: tuple[str, ...] = ()
     tool_choice: str = "auto"
@@ -109,16 +128,65 @@ class Recording:
             body = base
         if not body.is_file():
             near = [file.stem for file in sorted(body.parent.glob("*.sse"))]
-            raise ConfigError(f"there is no recording {body}{_allowed(base.name, near)}")
-        told = _read_toml(described) if described.is_file() else _File()
-        members = {name: getattr(told, name) for name in _File.model_fields if name not in ("cuts", "expect")}
+            raise ConfigError(f"there is no recording {body}{allowed(base.name, near)}")
+        told = read_description(described) if described.is_file() else Description()
+        same = ("name", "body", "cuts", "sent", "expect")
         return cls(
             name=f"{base.parent.name}/{base.name}",
             body=body.read_bytes(),
             cuts=tuple(Cut(*cut) for cut in told.cuts),
+            sent=Sent(told.sent.method, told.sent.path, told.sent.body) if told.sent else None,
             expect=told.expect.model_dump(exclude_unset=True) if told.expect else {},
-            **members,
+            **{part.name: getattr(told, part.name) for part in fields(cls) if part.name not in same},
         )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes `<path>.sse` and `<path>.toml`, in place of what is there. Loading them gives an equal recording.
+
+        Whoever reads them at any moment, also after the process was killed in the middle, finds the old recording, the
+        new one, or one of the two that says that it is not complete.
+
+        Raises:
+            OSError: they can't be written; then nothing was changed, or the recording says that it is not complete.
+        """
+        base = Path(path).absolute()
+        body, described = base.with_name(f"{base.name}.sse"), base.with_name(f"{base.name}.toml")
+        # It fits either body, so that each of the three steps leaves a pair that can be read.
+        between = replace(
+            self, cuts=(), expect={}, complete=False, ended="the process ended while this recording was being written"
+        )
+        written: list[tuple[Path, Path]] = []
+        try:
+            for target, content in ((described, _encoded(between)), (body, self.body), (described, _encoded(self))):
+                written.append((_temporary(target), target))
+                written[-1][0].write_bytes(content)
+            for source, target in written:
+                source.replace(target)
+        finally:
+            for source, _ in written:
+                source.unlink(missing_ok=True)
+
+    def description(self) -> str:
+        """The text of `<path>.toml`: what is not as it is by default."""
+        values: dict[str, Any] = {"adapter": self.adapter}
+        tables: dict[str, Any] = {}
+        for part in sorted(fields(self), key=lambda part: part.name == "cuts"):  # the longest one last
+            value = getattr(self, part.name)
+            if part.name in ("name", "body", "adapter") or value in (part.default, {}, ()):
+                continue
+            if isinstance(value, Sent):
+                value = {key: text for key in ("method", "path", "body") if (text := getattr(value, key))}
+            (tables if isinstance(value, Mapping) else values)[part.name] = value
+        return as_toml({**values, **tables})
+
+
+def _encoded(recording: Recording) -> bytes:
+    return recording.description().encode("utf-8", "replace")
+
+
+def _temporary(target: Path) -> Path:
+    """A name beside `target` that nobody has, and no recording."""
+    return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
 def find_recording(name: str) -> Recording:
@@ -136,7 +204,7 @@ def find_recording(name: str) -> Recording:
         for file in sorted(folder.glob("*/*.sse")):
             known.setdefault(f"{file.parent.name}/{file.stem}", file)
     if name not in known:
-        raise ConfigError(f"there is no recording {name!r}{_allowed(name, list(known))}")
+        raise ConfigError(f"there is no recording {name!r}{allowed(name, list(known))}")
     return Recording.load(known[name])
 
 
@@ -184,7 +252,7 @@ def paced(recording: Recording, cuts: str = "recorded", speed: Speed = "instant"
     if speed == "instant":
         return [(0.0, piece) for piece in made]
     if speed == "recorded":
-        if not recording.cuts:
+        if recording.body and not recording.cuts:
             raise ConfigError(f"{recording.name} was not timed: give the speed as a number of pieces per second")
         ends = list(accumulate(cut.size for cut in recording.cuts))
         times = list(accumulate(cut.delay for cut in recording.cuts))
@@ -194,98 +262,3 @@ def paced(recording: Recording, cuts: str = "recorded", speed: Speed = "instant"
     if isinstance(speed, bool | str) or not (math.isfinite(speed) and speed > 0):
         raise ConfigError(f'speed is "instant", "recorded" or a number of pieces per second, not {speed!r}')
     return [(1 / speed, piece) for piece in made]
-
-
-# --- The description -------------------------------------------------------------------------------------------------
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _ExpectedCall(_Strict):
-    name: str
-    arguments: str | dict[str, Any]  # the model's text, or what it means
-    id: str | None = None
-
-
-class _ExpectedUsage(_Strict):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    total_tokens: int | None = None
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class _Expected(_Strict):
-    text: str = ""
-    reasoning: str = ""
-    refusal: str | None = None
-    finish_reason: FinishReason | None = None
-    raw_finish_reason: str | None = None
-    calls: list[_ExpectedCall] = []
-    usage: _ExpectedUsage | None = None
-    warnings: list[WarningCode] = []
-    error: Literal["IncompleteStreamError", "UpstreamError", "ProtocolError", "EmptyResponseError"] | None = None
-    message: str | None = None  # of the error
-
-
-_Piece: TypeAlias = Annotated[tuple[Annotated[int, Field(gt=0)], Annotated[float, Field(ge=0)]], Field(strict=False)]
-
-
-class _File(_Strict):
-    adapter: str = "chat"
-    status: Annotated[int, Field(ge=100, le=599)] = 200
-    headers: dict[str, str] = {}
-    cuts: list[_Piece] = []
-    broken: bool = False
-    source: Literal["recorded", "documented", "synthesised"] | None = None
-    shows: str = ""
-    origin: str = ""
-    date: Annotated[str, Field(pattern=r"^(\d{4}-\d\d(-\d\d)?)?$")] = ""
-    link: str = ""
-    request: str = ""
-    notes: str = ""
-    dialect: str = ""
-    tools: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    tool_choice: str = "auto"
-    expect: _Expected | None = None
-
-    @field_validator("date", mode="before")
-    @classmethod
-    def _as_text(cls, value: Any) -> Any:
-        return value.isoformat() if isinstance(value, datetime.date) else value
-
-
-_PARTS: dict[str, type[BaseModel]] = {"expect": _Expected, "calls": _ExpectedCall, "usage": _ExpectedUsage}
-
-
-def _read_toml(path: Path) -> _File:
-    try:
-        return _File.model_validate(tomllib.loads(path.read_text("utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"{path} is not TOML: {exc}") from exc
-    except ValidationError as exc:
-        raise ConfigError(f"{path}: {_problem(exc)}") from exc
-
-
-def _problem(error: ValidationError) -> str:
-    """What is wrong with a description: the first thing, by its key, and what would be right."""
-    # A misspelt key is also a missing one: the misspelling is what helps.
-    first = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
-    *parents, last = first["loc"]
-    key = ".".join(map(str, first["loc"]))
-    if first["type"] == "extra_forbidden":
-        part = next((_PARTS[name] for name in reversed(parents) if name in _PARTS), _File)
-        return f"unknown key {key!r}{_allowed(str(last), list(part.model_fields))}"
-    if first["type"] == "literal_error":
-        choices = re.findall(r"'([^']*)'", first["ctx"]["expected"])
-        return f"{key} can't be {first['input']!r}{_allowed(str(first['input']), choices)}"
-    return f"{key}: {first['msg']}"
-
-
-def _allowed(word: str, words: list[str]) -> str:
-    """The end of a message about a word that is not one of these."""
-    close = get_close_matches(word, words, n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"{hint}: there are {', '.join(words) or 'none'}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .moonshot_limits import limit_problems
 from .passes import ANNOTATIONS, Passed, inline_refs, rebuilt, resolve
 
 __all__ = ["moonshot", "moonshot_problems"]
@@ -34,8 +35,9 @@ def moonshot(schema: Mapping[str, Any], *, at: str = "parameters") -> Passed:
 
     Types are added where they are told by other keywords; `type` moves from beside an `anyOf` into its alternatives;
     `definitions` become `$defs`, and other references are written out, as are those with a description or a demand
-    beside them; what is left beside a `$ref` goes. Items that had a schema for each position get one for all of them,
-    which is the one change that demands less. `moonshot_problems` says what is left to be refused.
+    beside them; what is left beside a `$ref` goes. A field that is required and not listed is listed. Items that had a
+    schema for each position get one for all of them, which is the one change that demands less. `moonshot_problems`
+    says what is left to be refused.
     """
     changes: list[str] = []
     made, renamed = _definitions(schema, at)
@@ -55,7 +57,7 @@ def moonshot(schema: Mapping[str, Any], *, at: str = "parameters") -> Passed:
     changes += inlined
 
     def visit(node: dict[str, Any], path: str) -> dict[str, Any]:
-        node = _same_items(_alone(node, path, changes), path, changes)
+        node = _listed(_same_items(_alone(node, path, changes), path, changes), path, changes)
         node = _distributed(node, path, made, changes)
         return _typed(node, path, changes, root=path == at)
 
@@ -86,6 +88,26 @@ def _alone(node: dict[str, Any], path: str, changes: list[str]) -> dict[str, Any
         return node
     changes.extend(f"{path}: {word} removed (Moonshot takes nothing beside $ref)" for word in node if word != "$ref")
     return {"$ref": node["$ref"]}
+
+
+def _listed(node: dict[str, Any], path: str, changes: list[str]) -> dict[str, Any]:
+    """Required fields among the properties. One that was not there may be what any other field may be."""
+    missing = _not_listed(node)
+    other = node.get("additionalProperties", {})
+    # An alternative speaks of the fields that the schema around it lists, and may not list them again.
+    if not missing or other is False or path.endswith("]"):
+        return node
+    changes.append(f"{path}: {', '.join(missing)} added to properties (Moonshot wants required fields listed there)")
+    made = dict(other) if isinstance(other, Mapping) else {}
+    return {**node, "properties": {**(node.get("properties") or {}), **dict.fromkeys(missing, made)}}
+
+
+def _not_listed(node: Mapping[str, Any]) -> list[str]:
+    """The required fields that `properties` does not list."""
+    required, properties = node.get("required"), node.get("properties")
+    if not isinstance(required, list) or not isinstance(properties, Mapping | None):
+        return []
+    return [name for name in required if isinstance(name, str) and name not in (properties or {})]
 
 
 def _distributed(node: dict[str, Any], path: str, root: Mapping[str, Any], changes: list[str]) -> dict[str, Any]:
@@ -165,14 +187,22 @@ def moonshot_problems(schema: Any, *, at: str = "parameters") -> list[str]:
     """Why Moonshot would refuse a schema, each with the path to the place; empty if it would not."""
     if not isinstance(schema, Mapping):
         return [f"{at}: must be a JSON schema"]
-    problems = [] if schema.get("type") == "object" else [f'{at}: the root needs "type": "object"']
+    problems = list(limit_problems(schema, at))
+    if "anyOf" in schema:
+        problems.append(f'{at}: the root can\'t be an "anyOf": make it an object, with the anyOf as one of its fields')
+    elif schema.get("type") != "object":
+        problems.append(f'{at}: the root needs "type": "object"')
     return problems + list(_problems(schema, at, schema))
 
 
 def _problems(schema: Any, path: str, root: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(schema, Mapping):
         return  # `true` and `false` are schemas too
-    if "anyOf" in schema and "type" in schema:
+    if missing := _not_listed(schema):
+        yield f'{path}: "required" names {", ".join(missing)}, which "properties" does not list'
+    if both := _said_twice(schema):
+        yield f'{path}: {", ".join(both)} may not stand both beside "anyOf" and in an alternative'
+    if "anyOf" in schema and "type" in schema and schema is not root:
         yield f'{path}: "type" may not stand beside "anyOf"; give each alternative its own'
     if "$ref" in schema:
         if not str(schema["$ref"]).startswith(_PREFIX):
@@ -193,3 +223,11 @@ def _problems(schema: Any, path: str, root: Mapping[str, Any]) -> Iterator[str]:
         alternatives = schema.get(keyword)
         for position, value in enumerate(alternatives if isinstance(alternatives, list) else ()):
             yield from _problems(value, f"{path}.{keyword}[{position}]", root)
+
+
+def _said_twice(schema: Mapping[str, Any]) -> list[str]:
+    """Keywords beside an `anyOf` that an alternative has too; `type` is told apart."""
+    alternatives = schema.get("anyOf")
+    beside = schema.keys() - {"anyOf", "type", "title", "description"}
+    inside = [one.keys() for one in alternatives if isinstance(one, Mapping)] if isinstance(alternatives, list) else []
+    return sorted(beside & {keyword for keywords in inside for keyword in keywords})

@@ -2,7 +2,7 @@
 
 `encode.py` writes requests, `decode.py` reads answers. Deviations that are read here, always, because they are harmless
 for everybody else, each have a comment with the server they come from. Deviations in what may be *sent* are
-`ChatQuirks`.
+`ChatQuirks`, in `quirks.py`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from ...errors import APIError, BadRequestError
 from ...history import HistoryRules
 from ...request import Request
 from ...types import ProtocolWarning
+from ..losses import losses_of_chat
 from ..prepare import Rules, does_without, prepare, schema_passes
 from .content import results_without_media
 from .decode import EventReader
-from .encode import ChatQuirks, RequestWriter
+from .encode import RequestWriter
+from .history import short_ids_changed
+from .quirks import ChatQuirks
+from .thinking import grade_dropped, only_allowed_tools, possible_choice, thinks
 
 __all__ = ["ChatAdapter", "ChatQuirks"]
 
@@ -35,7 +39,8 @@ class ChatAdapter(RequestWriter, EventReader):
 
     def history_rules(self, request: Request) -> HistoryRules:
         """What this wire demands of a conversation."""
-        return HistoryRules(wants_reasoning=self.quirks.reasoning_required)
+        roles = HistoryRules().roles - (set() if self.quirks.developer_role else {"developer"})
+        return HistoryRules(roles, wants_reasoning=self.quirks.reasoning_required and thinks(request))
 
     def does_without(self, request: Request) -> Collection[str]:
         """The capabilities that `prepare` makes up for."""
@@ -43,6 +48,12 @@ class ChatAdapter(RequestWriter, EventReader):
 
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
+        quirks = self.quirks
+        takes_reasoning = quirks.reasoning_field is not None
+        losses = losses_of_chat(request, takes_reasoning=takes_reasoning, takes_details=quirks.reasoning_details)
+        lost = losses.warnings()
+        if quirks.call_ids == "nine_alphanumeric":
+            lost += short_ids_changed(request.messages)
         moved: list[ProtocolWarning] = []
         if not self.quirks.result_images:
             messages, moved = results_without_media(request.messages)
@@ -50,7 +61,14 @@ class ChatAdapter(RequestWriter, EventReader):
                 self._messages(request)
             request = replace(request, messages=messages)
         request, changes = prepare(request, self._rules())
-        return request, moved + changes
+        only: list[ProtocolWarning] = []
+        if not self.quirks.allowed_tools:
+            request, only = only_allowed_tools(request)
+        request, dropped = self._forced_choice(request)
+        return request, [*lost, *moved, *changes, *only, *dropped, *grade_dropped(request, self.quirks)]
+
+    def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        return possible_choice(request, self.quirks)
 
     def relent(self, error: APIError) -> tuple[Self, ProtocolWarning] | None:
         """Without `stream_options`, if the server refused the request and named them (older vLLM, LM Studio, Azure)."""

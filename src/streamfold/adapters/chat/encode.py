@@ -3,54 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
 from ...messages import Content, Message, MessageLike, result_content
 from ...request import read_response_format
 from ...tools import AllowedTools, NamedTool, ReadToolChoice, Tool
 from .content import chat_part, only_users_hold_media
+from .history import joined_details, with_short_ids
+from .quirks import ChatQuirks
+from .thinking import effort_members
 
 if TYPE_CHECKING:
     from ...request import Request
 
-__all__ = ["ChatQuirks", "RequestWriter"]
-
-
-@dataclass(frozen=True, slots=True)
-class ChatQuirks:
-    """What differs between servers in the request.
-
-    Attributes:
-        max_tokens_field: what the output limit is called. OpenAI's reasoning models refuse the old name, many
-            compatible servers ignore the new one.
-        stream_usage: whether `stream_options.include_usage` may be sent. Without it OpenAI sends no usage; a few
-            servers refuse the member, others send usage unasked.
-        reasoning_field: what reasoning is called in the history that is sent back; None: it stays out, because many
-            servers refuse a member that they do not know.
-        reasoning_required: a turn with calls is refused without that member, so that it is sent at least empty. So does
-            DeepSeek while it thinks (https://api-docs.deepseek.com/guides/thinking_mode).
-        result_images: whether a tool's message may hold images. OpenAI takes them from users alone, so that they are
-            sent in a user's message after the results.
-        response_format: how an answer that fits a schema is asked for: by the schema; by JSON mode and an instruction,
-            for servers that know no more (DeepSeek); or by a tool that the model must call, for those that have tools
-            and no JSON mode. Its arguments are then the text of the answer, and come at the end in one piece.
-        strict_output: a `response_format` that is a pydantic model is sent in the subset of OpenAI's strict mode, which
-            makes it sure to fit. Not for all: Groq, for one, answers a 400 for the models that have no such mode.
-        inline_refs: the server takes no `$ref` in a schema.
-        unsupported_keywords: keywords that the server refuses in a schema.
-    """
-
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    stream_usage: bool = True
-    response_format: Literal["json_schema", "json_object", "tool"] = "json_schema"
-    strict_output: bool = False
-    inline_refs: bool = False
-    unsupported_keywords: tuple[str, ...] = ()
-    reasoning_field: Literal["reasoning_content", "reasoning"] | None = None
-    reasoning_required: bool = False
-    result_images: bool = False
+__all__ = ["RequestWriter"]
 
 
 class RequestWriter:
@@ -62,11 +29,10 @@ class RequestWriter:
     def encode(self, request: Request) -> dict[str, Any]:
         """The JSON body for a streamed answer. Raises ConfigError for what this wire can't carry."""
         options = request.options
-        body: dict[str, Any] = {
-            "model": request.model,
-            "messages": self._messages(request),
-            "stream": True,
-        }
+        messages = self._messages(request)
+        if self.quirks.call_ids == "nine_alphanumeric":
+            messages = with_short_ids(messages)
+        body: dict[str, Any] = {"model": request.model, "messages": messages, "stream": True}
         if self.quirks.stream_usage:
             body["stream_options"] = {"include_usage": True}
         if request.tools:  # an empty list is refused by vLLM
@@ -77,9 +43,10 @@ class RequestWriter:
             "top_p": options.top_p,
             self.quirks.max_tokens_field: options.max_output_tokens,
             "stop": options.stop,
-            "seed": options.seed,
+            self.quirks.seed_field: options.seed,
             "parallel_tool_calls": options.parallel_tool_calls,
-            "reasoning_effort": options.reasoning_effort,
+            **effort_members(options.reasoning_effort, self.quirks),
+            "reasoning_split": self.quirks.reasoning_split or None,
             "response_format": self._response_format(options.response_format),
         }
         body.update({name: value for name, value in said.items() if value is not None})
@@ -95,16 +62,13 @@ class RequestWriter:
                 raise ConfigError(f"an item of the Responses API can't be sent to this provider: {dict(message)!r}")
             return self._dict_message(message, where)
         if message.partial and not self.takes_partial:
-            raise ConfigError("a partial assistant message can't be sent: this provider continues no text")
+            raise ConfigError(f"{where} is partial, and this provider continues no text: leave partial out")
         only_users_hold_media(message, where)
         out: dict[str, Any] = {"role": message.role, "content": self._content(result_content(message), where)}
-        field, reasoning = self.quirks.reasoning_field, message.reasoning
-        if reasoning is None and message.tool_calls and self.quirks.reasoning_required:
-            reasoning = ""
-        if field and reasoning is not None and message.role == "assistant":
-            out[field] = reasoning
-        if message.name:
-            out["name"] = message.name
+        if message.role == "assistant":
+            out.update(self._sent_reasoning(message, request))
+        if message.name and (name := self._sent_name(message.role, message.name, where)):
+            out["name"] = name
         if message.tool_call_id is not None:
             out["tool_call_id"] = message.tool_call_id
         if message.refusal:
@@ -123,8 +87,30 @@ class RequestWriter:
             ]
         return out
 
+    def _sent_reasoning(self, message: Message, request: Request) -> dict[str, Any]:
+        """What goes back of an assistant's reasoning: its very pieces to where they came from, or its text."""
+        details = message.extras.get("reasoning_details")
+        if self.quirks.reasoning_details and details and request.came_from_here(message):
+            return {"reasoning_details": joined_details(details)}
+        field, reasoning = self.quirks.reasoning_field, message.reasoning
+        if reasoning is None and message.tool_calls and self.quirks.reasoning_required:
+            reasoning = ""
+        return {field: reasoning} if field and reasoning is not None else {}
+
+    def _sent_name(self, role: Any, name: Any, where: str) -> Any:
+        """The name to send. A result's says nothing that its id does not say, and may be left out."""
+        if self.quirks.message_names:
+            return name
+        if role == "tool":
+            return None
+        raise ConfigError(f"{where} has a name, {name!r}, which this provider refuses: say it in the text")
+
     def _dict_message(self, message: Mapping[str, Any], where: str) -> dict[str, Any]:
         out, content = dict(message), message.get("content")
+        if out.get("name") and not self._sent_name(out["role"], out["name"], where):
+            del out["name"]
+        if self.quirks.reasoning_required and self.quirks.reasoning_field and out.get("tool_calls"):
+            out.setdefault(self.quirks.reasoning_field, "")
         if isinstance(content, list | tuple):
             out["content"] = self._content(tuple(content), where)
         return out
@@ -161,5 +147,6 @@ class RequestWriter:
             return None
         if read.schema is None:
             return {"type": "json_object"}
-        strict = {} if read.strict is None else {"strict": read.strict}
-        return {"type": "json_schema", "json_schema": {"name": read.name, "schema": dict(read.schema), **strict}}
+        said = {"description": read.description, "strict": read.strict}
+        given = {name: value for name, value in said.items() if value is not None}
+        return {"type": "json_schema", "json_schema": {"name": read.name, "schema": dict(read.schema), **given}}

@@ -15,6 +15,7 @@ from ...types import ProtocolWarning
 from ..prepare import Rules, does_without, prepare
 from .decode import EventReader
 from .encode import RequestWriter, ResponsesQuirks
+from .unsent import losses_of_responses
 
 __all__ = ["ResponsesAdapter", "ResponsesQuirks"]
 
@@ -48,7 +49,9 @@ class ResponsesAdapter(RequestWriter, EventReader):
 
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
-        return prepare(request, self._rules())
+        lost = losses_of_responses(request, stored=self.stores(request)).warnings()
+        request, changes = prepare(request, self._rules())
+        return request, lost + changes
 
     def _rules(self) -> Rules:
         return Rules(strict_tools=True, strict_output=self.quirks.strict_output)

@@ -63,12 +63,11 @@ class RequestWriter:
             if getattr(options, name) is not None:
                 raise ConfigError(f"the Responses API has no {name!r}: leave the option out, or use the adapter 'chat'")
         store = self._store(options)
+        stored = self.stores(request)
         instructions, messages = self._instructions(request.messages)
         body: dict[str, Any] = {
             "model": request.model,
-            "input": [
-                item for at, message in messages for item in self._message(message, at, request, store is not False)
-            ],
+            "input": [item for at, message in messages for item in self._message(message, at, request, stored)],
             "stream": True,
         }
         if request.tools:
@@ -91,6 +90,10 @@ class RequestWriter:
             mix = name in ("reasoning", "text") and name in body and isinstance(value, Mapping)
             body[name] = {**body[name], **value} if mix else value
         return body
+
+    def stores(self, request: Request) -> bool:
+        """Whether the provider may look up items by their ids."""
+        return self._store(request.options) is not False
 
     def _encrypts(self, request: Request) -> bool:
         known = request.capabilities.reasoning
@@ -150,8 +153,9 @@ class RequestWriter:
             return None
         if read.schema is None:
             return {"format": {"type": "json_object"}}
-        strict = {} if read.strict is None else {"strict": read.strict}
-        return {"format": {"type": "json_schema", "name": read.name, "schema": dict(read.schema), **strict}}
+        said = {"description": read.description, "strict": read.strict}
+        given = {name: value for name, value in said.items() if value is not None}
+        return {"format": {"type": "json_schema", "name": read.name, "schema": dict(read.schema), **given}}
 
 
 def _opening_texts(messages: list[tuple[int, MessageLike]]) -> Iterator[str]:

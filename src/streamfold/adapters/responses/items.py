@@ -13,7 +13,7 @@ from ...messages import Message, MessageLike, result_content
 from ...types import ToolCall
 from .output import CALL_EXTRAS
 
-__all__ = ["is_item", "message_items", "read_message"]
+__all__ = ["as_it_came", "is_item", "message_items", "read_message"]
 
 # What OpenAI sends in an item and refuses in the input: "Unknown parameter: 'input[1].status'" (BerriAI/litellm#13420,
 # can1357/oh-my-pi#10415), and a member that no input item has in https://github.com/openai/openai-python.
@@ -36,7 +36,7 @@ def read_message(message: MessageLike, position: int) -> Message:
     if read.name and read.role != "tool":  # a tool's result says by its id whose it is
         raise ConfigError(f"{where} has a name, {read.name!r}, which the Responses API can't carry")
     if read.partial:
-        raise ConfigError("a partial assistant message can't be sent: this provider continues no text")
+        raise ConfigError(f"{where} is partial, and this provider continues no text: leave partial out")
     return read
 
 
@@ -56,7 +56,7 @@ def message_items(
     if message.role != "assistant":
         yield {"type": "message", "role": message.role, "content": _content(message, position)}
         return
-    came_as = _as_it_came(message, stored=stored) if came_from_here else None
+    came_as = as_it_came(message, stored=stored) if came_from_here else None
     if came_as is not None:
         yield from came_as
         return
@@ -81,7 +81,7 @@ def _function_call(item: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
     }
 
 
-def _as_it_came(message: Message, *, stored: bool) -> list[dict[str, Any]] | None:
+def as_it_came(message: Message, *, stored: bool) -> list[dict[str, Any]] | None:
     """The items of the answer that this message is, unless it has been changed since.
 
     Their order matters: a reasoning item belongs to the item after it, and "was provided without its required following
@@ -166,6 +166,8 @@ def _part(part: Any, where: str) -> dict[str, Any]:
         case AudioPart():  # https://platform.openai.com/docs/guides/audio: Chat Completions and Realtime have it
             raise ConfigError(f"{where} is audio, which the Responses API does not take: use the adapter 'chat'")
     kind = part.get("type")
+    if kind == "input_audio":
+        raise ConfigError(f"{where} is audio, which the Responses API does not take: use the adapter 'chat'")
     if kind == "text":
         return {**part, "type": "input_text"}
     inner = part.get(kind) if kind in ("image_url", "file") else None
@@ -174,8 +176,8 @@ def _part(part: Any, where: str) -> dict[str, Any]:
         case str() if kind == "image_url":
             return {**rest, "type": "input_image", "image_url": inner, "detail": "auto"}
         case Mapping() if kind == "image_url":
-            image = {"image_url": inner.get("url"), "detail": inner.get("detail") or "auto"}
-            return {**rest, "type": "input_image", **image}
+            other = {name: value for name, value in inner.items() if name != "url"}
+            return {**rest, "type": "input_image", "detail": "auto", **other, "image_url": inner.get("url")}
         case Mapping():
             return {**rest, "type": "input_file", **inner}
     return dict(part)

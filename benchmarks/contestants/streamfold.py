@@ -1,0 +1,33 @@
+"""streamfold over httpx."""
+
+from __future__ import annotations
+
+from payloads import TOOLS
+
+from streamfold import Provider
+
+from . import KEY, MODEL, Answer, Ask
+
+PACKAGES = ("httpx", "pydantic")
+
+
+def prepare(url: str, wire: str, dialect: str | None, transport: str = "httpx") -> Ask:
+    provider = Provider.from_config(
+        {
+            "adapter": wire,
+            "base_url": url,
+            "model": MODEL,
+            "api_key": KEY,
+            "dialect": dialect,
+            "transport": transport,
+        }
+    )
+
+    async def ask() -> Answer:
+        text, chunks = [], 0
+        async for chunk in provider.chat_stream("Hi", TOOLS):
+            chunks += 1
+            text.append(chunk.delta)
+        return "".join(text), [(call.id, call.name, call.arguments) for call in chunk.tool_calls or ()], chunks
+
+    return ask

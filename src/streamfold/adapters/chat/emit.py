@@ -1,0 +1,174 @@
+"""Answers of Chat Completions, written: https://platform.openai.com/docs/api-reference/chat-streaming."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...deltas import Failure, Finish, Reasoning, Refusal, Text, Usage
+from ...tools import NamedTool, ReadToolChoice
+from ...types import Reply, ToolCall
+from ..emission import Emitter, WrittenCall, error_body, event
+
+__all__ = ["ChatEmitter", "completion"]
+
+DONE = b"data: [DONE]\n\n"
+_LISTS = ("annotations", "reasoning_details")  # members of a delta that are lists
+
+
+class ChatEmitter(Emitter):
+    """Writes the chunks of one streamed completion.
+
+    The role comes once, with the first delta. A call opens with index, id, type, name and its first arguments in one
+    entry; later entries have its index and arguments alone. One finish reason, then the usage if it was asked for, then
+    `[DONE]`; after an error none of these.
+
+    Args:
+        include_usage: `stream_options.include_usage` of the request.
+        others: see `Emitter`.
+    """
+
+    def __init__(self, *, include_usage: bool = False, **others: Any) -> None:
+        super().__init__(**others)
+        self.include_usage = include_usage
+
+    def _text(self, delta: Text) -> None:
+        self._delta({"content": delta.text})
+
+    def _reasoning(self, delta: Reasoning) -> None:
+        self._delta({"reasoning_content": delta.text})
+
+    def _refusal(self, delta: Refusal) -> None:
+        self._delta({"refusal": delta.text})
+
+    def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+        entry: dict[str, Any] = {"index": call.number, "function": {"arguments": piece}}
+        if first:
+            entry = {"index": call.number, **_entry(call.id, call.name, piece, call.extra)}
+        self._delta({"tool_calls": [entry]})
+
+    def _extra(self, name: str, value: Any) -> None:
+        if name == "audio":
+            self._delta({name: value})
+        elif name in _LISTS:
+            self._delta({name: [_nested(value)]})
+
+    def _delta(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
+        if not self._begun:
+            self._begun = True
+            delta = {"role": "assistant", **delta}
+        self._chunk([{"index": 0, "delta": delta, "finish_reason": finish_reason}], None)
+
+    def _chunk(self, choices: list[dict[str, Any]], usage: dict[str, Any] | None) -> None:
+        payload: dict[str, Any] = {
+            "id": self.id,
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        }
+        if self.include_usage:  # "All other chunks will also include a usage field, but with a null value."
+            payload["usage"] = usage
+        self._out.append(event(payload))
+
+    def _end(self) -> None:
+        reason = _finish_reason(self._finish, self.tool_choice, calls=self.has_calls)
+        if reason or not self._begun:
+            self._delta({}, reason)
+        if self.include_usage and self._usage is not None:
+            self._chunk([], written_usage(self._usage))
+        self._write_warnings()
+        self._out.append(DONE)
+
+    def _fail(self, failure: Failure) -> None:
+        self._write_warnings()
+        self._out.append(event(error_body(failure.info)))
+
+
+def completion(
+    reply: Reply,
+    *,
+    id: str,  # noqa: A002 - the word on the wire
+    model: str,
+    created: int = 0,
+    tool_choice: ReadToolChoice = "auto",
+) -> dict[str, Any]:
+    """The body of an answer that is not streamed. It says what the streamed one says."""
+    calls = [] if tool_choice == "none" else reply.tool_calls
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": reply.refusal}
+    if reply.reasoned:
+        message["reasoning_content"] = reply.reasoning
+    if calls:
+        message["tool_calls"] = [_whole_entry(call) for call in calls]
+    for name in _LISTS:
+        if values := reply.extras.get(name):
+            message[name] = [_nested(value) for value in values]
+    if pieces := reply.extras.get("audio"):
+        message["audio"] = _joined(pieces)
+    finish = Finish(reply.finish_reason, reply.raw_finish_reason or "")
+    reason = _finish_reason(finish, tool_choice, calls=bool(calls))
+    body: dict[str, Any] = {
+        "id": id,
+        "object": "chat.completion",
+        "created": created,
+        "model": model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": reason}],
+    }
+    return body if reply.usage is None else {**body, "usage": written_usage(reply.usage)}
+
+
+def written_usage(usage: Usage) -> dict[str, Any]:
+    """Usage in the words of this wire, with whatever else the server said of it if it spoke them too.
+
+    The wire demands the three sums; one that no server sent is 0.
+    """
+    raw = dict(usage.raw) if "prompt_tokens" in usage.raw or "completion_tokens" in usage.raw else {}
+    raw["prompt_tokens"] = usage.input_tokens or 0
+    raw["completion_tokens"] = usage.output_tokens or 0
+    raw["total_tokens"] = usage.total_tokens or 0
+    details = (
+        ("prompt_tokens_details", "cached_tokens", usage.cached_tokens),
+        ("completion_tokens_details", "reasoning_tokens", usage.reasoning_tokens),
+    )
+    for group, name, count in details:
+        if count is not None:
+            inner = raw.get(group)
+            raw[group] = {**(inner if isinstance(inner, dict) else {}), name: count}
+    return raw
+
+
+def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool) -> str | None:
+    """The word for the end: the server's own where we do not know it, and none where it had none."""
+    if finish is None or finish.reason == "unknown":
+        return (finish.raw if finish else None) or None
+    if finish.reason == "tool_calls" and (not calls or isinstance(tool_choice, NamedTool)):
+        return "stop"  # a call that the request named is no choice of the model's: OpenAI ends it so, streamed or not
+    if finish.reason == "stop" and calls and not isinstance(tool_choice, NamedTool):
+        return "tool_calls"
+    return finish.reason
+
+
+def _entry(call_id: str, name: str, arguments: str, extra: dict[str, Any] | None) -> dict[str, Any]:
+    kept = {"extra_content": extra["extra_content"]} if extra and "extra_content" in extra else {}
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}, **kept}
+
+
+def _whole_entry(call: ToolCall) -> dict[str, Any]:
+    return _entry(call.id, call.name, call.raw_arguments if call.raw_arguments.strip() else "{}", call.extra)
+
+
+def _nested(value: Any) -> Any:
+    """A citation as this wire has it: what it says is under its type."""
+    match value:
+        case {"type": "url_citation" | "file_citation" as kind, **rest} if rest and kind not in rest:
+            return {"type": kind, kind: rest}
+    return value
+
+
+def _joined(pieces: list[Any]) -> dict[str, Any]:
+    """Sound that came in pieces: what is text is appended, as OpenAI's own client does it."""
+    whole: dict[str, Any] = {}
+    for piece in pieces:
+        for name, value in piece.items() if isinstance(piece, dict) else ():
+            joins = name in ("data", "transcript") and isinstance(value, str)
+            whole[name] = whole.get(name, "") + value if joins else value
+    return whole

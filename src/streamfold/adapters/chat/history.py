@@ -1,0 +1,104 @@
+"""What a server wants back of earlier turns in a form of its own: ids of calls, and pieces of reasoning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from itertools import islice
+from string import ascii_letters, digits
+from typing import Any
+
+from ...messages import Message, MessageLike
+from ...types import ProtocolWarning
+
+__all__ = ["ids_changed", "joined_details", "short_ids_changed", "with_short_ids"]
+
+_LONGEST_REPORT = 20  # ids
+
+_SHORT = re.compile(r"[A-Za-z0-9]{9}")
+_ALPHABET = digits + ascii_letters
+_TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # what is encrypted comes whole
+
+
+def with_short_ids(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The conversation with ids of nine letters and digits. Those that are such already stay.
+
+    Mistral refuses others: "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9". A new id depends
+    on the old one alone, so that a conversation that grows keeps its beginning, by which prompts are cached.
+    """
+    return [_with_short_id(message) for message in messages]
+
+
+def ids_changed(old: Iterable[str], new: Iterable[str], why: str) -> list[ProtocolWarning]:
+    """A warning that says which ids are sent otherwise, if any are."""
+    changed = {before: after for before, after in zip(old, new, strict=True) if before != after}
+    if not changed:
+        return []
+    shown = [f"{before!r} as {after!r}" for before, after in islice(changed.items(), _LONGEST_REPORT)]
+    more = [f"and {len(changed) - len(shown)} more"] if len(changed) > len(shown) else []
+    return [ProtocolWarning("ids_renumbered", f"{why}: {', '.join([*shown, *more])}")]
+
+
+def short_ids_changed(messages: Iterable[MessageLike]) -> list[ProtocolWarning]:
+    """A warning that says which ids are too odd for Mistral, if any are."""
+    ids: list[str] = []
+    for message in messages:
+        if isinstance(message, Message):
+            ids += [call.id for call in message.tool_calls]
+        else:
+            ids += [call["id"] for call in message.get("tool_calls") or () if call.get("id")]
+    return ids_changed(ids, map(_short, ids), "sent in the form that the provider takes")
+
+
+def _with_short_id(message: Mapping[str, Any]) -> dict[str, Any]:
+    out = dict(message)
+    if isinstance(calls := out.get("tool_calls"), list):
+        out["tool_calls"] = [{**call, "id": _short(call["id"])} if call.get("id") else call for call in calls]
+    if out.get("tool_call_id"):
+        out["tool_call_id"] = _short(out["tool_call_id"])
+    return out
+
+
+def _short(call_id: str) -> str:
+    if _SHORT.fullmatch(call_id):
+        return call_id
+    number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")).digest()[:8])
+    made = ""
+    for _ in range(9):
+        number, rest = divmod(number, len(_ALPHABET))
+        made += _ALPHABET[rest]
+    return made
+
+
+def joined_details(pieces: Iterable[Any]) -> list[Any]:
+    """`reasoning_details` as they would be in an answer that is not streamed: the pieces of one detail as one.
+
+    A stream sends a detail in pieces of the same type and index, one behind the other, the signature with the last.
+    Nothing else is changed, and the order is kept, for a signature holds for the whole of it:
+    https://openrouter.ai/docs/guides/best-practices/reasoning-tokens#preserving-reasoning
+    """
+    out: list[Any] = []
+    for piece in pieces:
+        if out and _continues(out[-1], piece):
+            out[-1] = _joined(out[-1], piece)
+        else:
+            out.append(dict(piece) if isinstance(piece, Mapping) else piece)
+    return out
+
+
+def _continues(last: Any, piece: Any) -> bool:
+    """Whether a piece belongs to the detail before it. Two with ids of their own are two."""
+    if not isinstance(last, Mapping) or not isinstance(piece, Mapping) or piece.get("type") not in _TEXTS:
+        return False
+    if last.get("type") != piece["type"] or last.get("index") != piece.get("index"):
+        return False
+    ids = last.get("id"), piece.get("id")
+    return not last.get("signature") and (None in ids or ids[0] == ids[1])
+
+
+def _joined(last: Mapping[str, Any], piece: Mapping[str, Any]) -> dict[str, Any]:
+    member = _TEXTS[str(piece["type"])]
+    said = {name: value for name, value in piece.items() if value is not None or name not in last}
+    text = f"{last.get(member) or ''}{piece.get(member) or ''}"
+    return {**last, **said, member: text} if member in last or member in piece else {**last, **said}

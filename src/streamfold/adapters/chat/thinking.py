@@ -1,0 +1,91 @@
+"""Reasoning effort where `reasoning_effort` is not the word for it, and what thinking forbids meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...needs import is_forced
+from ...tools import AllowedTools
+from ...types import ProtocolWarning
+from ..prepare import drop_force
+from .quirks import ChatQuirks
+
+if TYPE_CHECKING:
+    from ...request import Request
+
+__all__ = ["effort_members", "grade_dropped", "only_allowed_tools", "only_these", "possible_choice", "thinks"]
+
+
+def effort_members(effort: str | None, quirks: ChatQuirks) -> dict[str, Any]:
+    """The members of the body that ask for this effort. None: nothing is asked for."""
+    if effort is None:
+        return {}
+    on = effort != "none"
+    graded = {"reasoning_effort": effort} if quirks.effort_grades and (on or not quirks.thinking_switch) else {}
+    match quirks.thinking_switch:
+        case "thinking":
+            return {"thinking": {"type": "enabled" if on else "disabled"}, **graded}
+        case "enable_thinking":
+            return {"enable_thinking": on, **graded}
+        case "reasoning":
+            return {"reasoning": {"enabled": on}, **graded}
+        case None:
+            return graded
+
+
+def grade_dropped(request: Request, quirks: ChatQuirks) -> list[ProtocolWarning]:
+    """A warning, if the request names a grade and the server has none, or only a switch."""
+    effort = request.options.reasoning_effort
+    if effort is None or quirks.effort_grades or (quirks.thinking_switch and effort == "none"):
+        return []
+    detail = f"this provider has no grades of reasoning_effort, and {effort!r} was not sent: "
+    if quirks.thinking_switch:
+        return [ProtocolWarning("option_changed", f"{detail}thinking was switched on")]
+    return [ProtocolWarning("option_dropped", f"{detail}nothing was sent instead")]
+
+
+def only_allowed_tools(request: Request) -> tuple[Request, list[ProtocolWarning]]:
+    """A choice among some of the tools, for a wire that has no such choice: the other tools are left out."""
+    choice = request.tool_choice
+    return only_these(request, choice.names, choice.mode) if isinstance(choice, AllowedTools) else (request, [])
+
+
+def only_these(
+    request: Request, names: Collection[str], mode: Literal["auto", "required"]
+) -> tuple[Request, list[ProtocolWarning]]:
+    """The request with these tools alone, and the choice among them."""
+    left_out = [tool.name for tool in request.tools if tool.name not in names]
+    tools = tuple(tool for tool in request.tools if tool.name in names)
+    detail = f"this provider can't be told which tools may be called: {', '.join(left_out)} left out, {mode} sent"
+    warnings = [ProtocolWarning("tool_choice_changed", detail)] if left_out else []
+    return replace(request, tools=tools, tool_choice=mode), warnings
+
+
+def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list[ProtocolWarning]]:
+    """The request with a tool choice that the server takes.
+
+    "Thinking mode does not support this tool_choice" (DeepSeek), "The tool_choice parameter does not support being set
+    to required or object in thinking mode" (DashScope): both are a 400.
+    """
+    if quirks.forced_while_thinking or not is_forced(request) or not thinks(request):
+        return request, []
+    if request.options.force_by_disabling_thinking:
+        return replace(request, options=replace(request.options, reasoning_effort="none")), []
+    warnings: list[ProtocolWarning] = []
+    why = "takes no forced tool choice while it thinks (reasoning_effort='none', or force_by_disabling_thinking=True)"
+    return drop_force(request, why, warnings), warnings
+
+
+def thinks(request: Request) -> bool:
+    """Whether the model thinks, for all that the request says: many do unless they are told not to."""
+    body = request.options.extra_body
+    thinking, reasoning = body.get("thinking"), body.get("reasoning")
+    if isinstance(thinking, Mapping) and "type" in thinking:
+        return bool(thinking["type"] != "disabled")
+    if isinstance(reasoning, Mapping) and "enabled" in reasoning:
+        return bool(reasoning["enabled"])
+    if "enable_thinking" in body:
+        return bool(body["enable_thinking"])
+    return request.options.reasoning_effort != "none"

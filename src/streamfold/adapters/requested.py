@@ -1,0 +1,151 @@
+"""What both request formats have in common when they are read: tools, the choice among them, and shared options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..arguments import read_arguments
+from ..content import FilePart, ImagePart
+from ..errors import ConfigError
+from ..media import read_data_url
+from ..request import ResponseFormat
+from ..tools import NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
+from ..types import ToolCall
+from .fields import Fields, kind_of
+
+__all__ = [
+    "audio_type",
+    "file_part",
+    "image_part",
+    "read_call",
+    "read_choice",
+    "read_format",
+    "read_stop",
+    "read_tools",
+    "refuse_several",
+    "wants_stream",
+]
+
+_DETAILS = ("auto", "low", "high", "original")
+_TOOL_MEMBERS = ("name", "description", "parameters", "strict")
+
+
+def wants_stream(body: Any) -> bool:
+    """Whether the answer is to be streamed. Raises ConfigError if that is neither true nor false."""
+    return bool(Fields(body).flag("stream"))
+
+
+def refuse_several(fields: Fields) -> None:
+    """Raises ConfigError if more than one answer is asked for."""
+    if (number := fields.any("n")) not in (None, 1):
+        raise ConfigError(
+            f"n is always 1, not {number!r}: one stream carries one answer; send several requests instead"
+        )
+
+
+def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
+    """The tools of a request. Raises ConfigError for one that is no function, with its position.
+
+    Args:
+        nested: what a tool is stands under `function`, as in Chat Completions.
+    """
+    tools = []
+    for at, entry in enumerate(entries or ()):
+        where = f"tools[{at}]"
+        fields = Fields(entry, where)
+        kind = fields.any("type")
+        if kind != "function" and not (nested and kind == "builtin_function"):
+            raise ConfigError(f"{where}.type is {kind!r}: tools are functions here")
+        inner = fields.object("function") if nested else fields
+        if inner is None:
+            raise ConfigError(f'{where}.function is missing: it must be an object with the "name" of the function')
+        members: dict[str, Any] = {"name": inner.need("name"), "parameters": inner.mapping("parameters")}
+        members |= {"description": inner.text("description"), "strict": inner.flag("strict")}
+        for part in (inner, fields):
+            part.refuse_rest(f"a function has {', '.join(_TOOL_MEMBERS)}")
+        tools.append(read_tool({"type": kind, "function": members}))
+    return tuple(tools)
+
+
+def read_choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
+    """The tool choice. Raises ConfigError also if a call is demanded and there is nothing to call."""
+    read = read_tool_choice(choice, tools)
+    if not tools and (isinstance(read, NamedTool) or read == "required"):
+        raise ConfigError("tool_choice demands a call, and there are no tools")
+    return read
+
+
+def read_format(fields: Fields) -> ResponseFormat | None:
+    """The form of the answer; its schema stands where the other members do. Raises ConfigError."""
+    kind = fields.need("type")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return ResponseFormat()
+    if kind != "json_schema":
+        raise ConfigError(f"{fields.at('type')} is {kind!r}: it is text, json_object or json_schema")
+    inner = fields.object("json_schema") or fields
+    schema = inner.mapping("schema")
+    if schema is None:
+        raise ConfigError(f"{inner.at('schema')} is missing: it must be a JSON schema")
+    name, strict, description = inner.text("name"), inner.flag("strict"), inner.text("description")
+    read = ResponseFormat(schema, name or "answer", strict, description=description)
+    inner.refuse_rest("a schema has name, description, schema and strict")
+    return read
+
+
+def read_stop(value: Any) -> str | list[str] | None:
+    """Where to stop. Raises ConfigError."""
+    if isinstance(value, str | None) or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+        return value or None
+    raise ConfigError(f"stop must be a string or a list of strings, not {kind_of(value)}")
+
+
+def read_call(call_id: str, name: str, arguments: str, extra: Mapping[str, Any]) -> ToolCall:
+    """A call of an earlier turn. Its arguments are read as those of an answer are, damaged or not."""
+    read = read_arguments([arguments], repair=False)
+    return ToolCall(call_id, name, read.value, arguments, dict(extra) or None)
+
+
+def image_part(
+    url: str | None, file_id: str | None, detail: str | None, where: str, name: str = "image_url"
+) -> ImagePart:
+    """An image by URL, as bytes in its URL, or by id; `name` is what the URL is called. Raises ConfigError."""
+    if detail is not None and detail not in _DETAILS:
+        raise ConfigError(f"{where}.detail is {detail!r}: it is one of {', '.join(_DETAILS)}")
+    read: Any = detail
+    if file_id is not None and url is None:
+        return ImagePart(file_id=file_id, detail=read)
+    if url is None:
+        raise ConfigError(f"{where} has no {name}: it must be a string")
+    if url[:5].lower() != "data:":
+        return ImagePart(url=url, detail=read)
+    data, media_type = _from_data_url(url, f"{where}.{name}")
+    return ImagePart(data=data, media_type=media_type, detail=read)
+
+
+def _from_data_url(url: str, where: str) -> tuple[bytes, str]:
+    """The bytes and the media type of a data URL. Raises ConfigError."""
+    try:
+        return read_data_url(url)
+    except ValueError as exc:
+        raise ConfigError(f"{where}: {exc}") from None
+
+
+def file_part(fields: Fields) -> FilePart | None:
+    """A file by id, by URL or as bytes in a data URL; None if it is given in some other way. Raises ConfigError."""
+    file_id, url, data, name = (fields.text(key) for key in ("file_id", "file_url", "file_data", "filename"))
+    if file_id is not None and data is None and url is None:
+        return FilePart(file_id=file_id)
+    if url is not None and data is None:
+        return FilePart(url=url, name=name)
+    if data is None or data[:5].lower() != "data:":
+        return None
+    read, media_type = _from_data_url(data, fields.at("file_data"))
+    return FilePart(data=read, media_type=media_type, name=name)
+
+
+def audio_type(audio_format: str) -> str:
+    """The media type of a format of audio, by its name on the wire."""
+    return {"mp3": "audio/mpeg", "m4a": "audio/mp4"}.get(audio_format, f"audio/{audio_format}")

@@ -1,0 +1,258 @@
+"""Answers of the Responses API, written: https://platform.openai.com/docs/api-reference/responses-streaming.
+
+An answer is a list of items. Texts come one after the other: what is next closes what was open, in the order that the
+API has settled: pieces, the whole of the text, its part, its item. Calls are items of their own. One that comes in
+pieces stays open to the end, because nothing before tells that it is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...deltas import Failure, Part, Reasoning, Refusal, Text
+from ..emission import Emitter, WrittenCall, event
+from .output import CALL_EXTRAS
+from .skeleton import response_skeleton
+from .wording import REFUSAL, SUMMARY, TEXT, PartKind, flat_annotation, response_error, written_usage
+
+__all__ = ["ResponsesEmitter"]
+
+
+@dataclass(slots=True, eq=False)
+class _OpenItem:
+    """A message or a reasoning that is being written.
+
+    Attributes:
+        key: what the pieces of this item say of their place, if they say any.
+        kind, number, pieces: of the part that is open.
+    """
+
+    item: dict[str, Any]
+    index: int
+    key: int | str | None
+    kind: PartKind | None = None
+    number: int | None = None
+    pieces: list[str] = field(default_factory=list)
+
+
+class ResponsesEmitter(Emitter):
+    """Writes the events of one streamed response.
+
+    White space is no message: it waits for the text that it belongs to. Where none comes and there are calls, it is
+    left out, because an item of nothing but a line end is shown as an empty message by every client.
+
+    Args:
+        request: the body that asked, of which the response repeats the options.
+        others: see `Emitter`.
+
+    Attributes:
+        response: the response as it is so far; after the end the whole of it, which is also the body of an answer that
+            is not streamed.
+    """
+
+    def __init__(self, *, request: Mapping[str, Any] | None = None, **others: Any) -> None:
+        super().__init__(**others)
+        self.response = response_skeleton(request or {})
+        self._sequence = 0
+        self._output: list[dict[str, Any]] = []
+        self._current: _OpenItem | None = None
+        self._call_items: dict[int, tuple[int, dict[str, Any]]] = {}
+        self._blank = ""
+
+    # --- texts --------------------------------------------------------------------------------------------------------
+
+    def _text(self, delta: Text) -> None:
+        if not delta.text.strip() and not (self._current and self._current.item["type"] == "message"):
+            self._blank += delta.text
+            return
+        text, self._blank = self._blank + delta.text, ""
+        self._piece(TEXT, text, delta.part)
+
+    def _refusal(self, delta: Refusal) -> None:
+        self._piece(REFUSAL, delta.text, delta.part)
+
+    def _reasoning(self, delta: Reasoning) -> None:
+        if delta.text:
+            self._piece(SUMMARY, delta.text, delta.part)
+        elif not self._output:  # behind the answer it would say nothing to anybody
+            self._item_for("reasoning", delta.part)
+
+    def _piece(self, kind: PartKind, text: str, place: Part | None) -> None:
+        current = self._item_for(kind.item, place)
+        number = place.number if place else None
+        if current.kind is not kind or (number is not None and number != current.number):
+            self._close_part(current)
+            current.kind, current.number = kind, number
+            current.item[kind.container].append({**kind.empty})
+            self._event(f"{kind.part_events}.added", **self._at(current), part={**kind.empty})
+        current.pieces.append(text)
+        logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
+        self._event(f"{kind.events}.delta", **self._at(current), delta=text, **logprobs)
+
+    def _item_for(self, kind: str, place: Part | None) -> _OpenItem:
+        """The open item that this piece belongs to; a new one if what is open is something else."""
+        key = None if place is None else place.item if place.output is None else place.output
+        current = self._current
+        if current is None or current.item["type"] != kind or (key is not None and key != current.key):
+            self._close_current()
+            item: dict[str, Any] = {"id": (place and place.item) or self._made_id(kind), "type": kind}
+            if kind == "message":
+                item |= {"status": "in_progress", "role": "assistant", "content": []}
+            else:
+                item |= {"summary": []}
+            current = self._current = _OpenItem(item, self._add(item), key)
+        return current
+
+    def _close_part(self, current: _OpenItem) -> None:
+        kind = current.kind
+        if kind is None:
+            return
+        at, text = self._at(current), "".join(current.pieces)
+        part = current.item[kind.container][-1]
+        part[kind.member] = text
+        logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
+        self._event(f"{kind.events}.done", **at, **{kind.member: text}, **logprobs)
+        self._event(f"{kind.part_events}.done", **at, part=part)
+        current.kind, current.pieces = None, []
+
+    def _close_current(self, status: str = "completed") -> None:
+        current, self._current = self._current, None
+        if current is None:
+            return
+        self._close_part(current)
+        if current.item["type"] == "message":
+            current.item["status"] = status
+        self._done(current.index, current.item)
+
+    def _at(self, current: _OpenItem) -> dict[str, Any]:
+        """Where the open part of an item is."""
+        kind = current.kind or TEXT
+        position = len(current.item[kind.container]) - 1
+        return {"item_id": current.item["id"], "output_index": current.index, kind.number: position}
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+        if first:
+            self._close_current()
+            item: dict[str, Any] = {
+                "id": call.item or self._made_id("function_call"),
+                "type": "function_call",
+                "status": "in_progress",
+                "call_id": call.id,
+                "name": call.name,
+                "arguments": "",
+                **{name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS},
+            }
+            self._call_items[call.number] = self._add(item), item
+        index, item = self._call_items[call.number]
+        if piece:
+            self._event("response.function_call_arguments.delta", item_id=item["id"], output_index=index, delta=piece)
+
+    def _close_call(self, call: WrittenCall) -> None:
+        self._end_call(call, "completed")
+
+    def _end_call(self, call: WrittenCall, status: str) -> None:
+        index, item = self._call_items.pop(call.number)
+        item["arguments"], item["status"] = call.arguments, status
+        if status == "completed":  # of a call that is cut off nothing is done
+            at = {"item_id": item["id"], "output_index": index}
+            self._event("response.function_call_arguments.done", **at, name=item["name"], arguments=item["arguments"])
+        self._done(index, item)
+
+    # --- what else there is -------------------------------------------------------------------------------------------
+
+    def _extra(self, name: str, value: Any) -> None:
+        if not isinstance(value, dict):
+            return
+        current = self._current
+        if name == "annotations" and current and current.kind is TEXT:
+            part = current.item["content"][-1]
+            annotation = flat_annotation(value)
+            at = {**self._at(current), "annotation_index": len(part["annotations"])}
+            part["annotations"] = [*part["annotations"], annotation]
+            self._event("response.output_text.annotation.added", **at, annotation=annotation)
+        elif name == "output" and value.get("type") == "reasoning" and value.get("encrypted_content"):
+            self._encrypted(value)
+
+    def _encrypted(self, item: Mapping[str, Any]) -> None:
+        """Reasoning that its provider can read again. Where the text behind it has begun already it is too late."""
+        current = self._current
+        if current is not None and current.item["type"] == "message":
+            return
+        if current is None or "encrypted_content" in current.item:
+            current = self._item_for("reasoning", Part(item=item.get("id")))
+        current.item["encrypted_content"] = item["encrypted_content"]
+
+    def _end(self) -> None:
+        if self._blank and not self.has_calls:
+            self._piece(TEXT, self._blank, None)
+        finish = self._finish
+        cut = finish is not None and finish.reason in ("length", "content_filter")
+        self._close_all("incomplete" if cut else "completed")
+        self._write_warnings()
+        if finish is not None and cut:
+            reason = "content_filter" if finish.reason == "content_filter" else "max_output_tokens"
+            self._last("incomplete", incomplete_details={"reason": reason})
+        else:
+            self._last("completed")
+
+    def _fail(self, failure: Failure) -> None:
+        self._close_all("incomplete")
+        self._write_warnings()
+        self._last("failed", error=response_error(failure.info))
+
+    def _close_all(self, status: str) -> None:
+        """Everything that is open, in the order of the output."""
+        calls = {self._call_items[call.number][0]: call for call in self._calls.values() if self._is_open(call)}
+        if self._current is not None:
+            before = [call for index, call in calls.items() if index < self._current.index]
+            for call in before:
+                self._end_call(call, status)
+            self._close_current(status)
+        for call in calls.values():
+            if self._is_open(call):
+                self._end_call(call, status)
+
+    def _is_open(self, call: WrittenCall) -> bool:
+        return call.number in self._call_items
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._begun = True
+        self.response |= {"id": self.id, "created_at": self.created, "model": self.model}
+        for name in ("created", "in_progress"):
+            self._event(f"response.{name}", response={**self.response})
+
+    def _event(self, kind: str, **members: Any) -> None:
+        if not self._begun:
+            self._begin()
+        self._out.append(event({"type": kind, "sequence_number": self._sequence, **members}, kind))
+        self._sequence += 1
+
+    def _add(self, item: dict[str, Any]) -> int:
+        if not self._begun:
+            self._begin()
+        self._output.append(item)
+        index = len(self._output) - 1
+        self._event("response.output_item.added", output_index=index, item=item)
+        return index
+
+    def _done(self, index: int, item: dict[str, Any]) -> None:
+        self._event("response.output_item.done", output_index=index, item=item)
+
+    def _last(self, status: str, **members: Any) -> None:
+        if not self._begun:
+            self._begin()
+        usage = None if self._usage is None else written_usage(self._usage)
+        self.response |= {"status": status, "output": self._output, "usage": usage, **members}
+        self._event(f"response.{status}", response=self.response)
+
+    def _made_id(self, kind: str) -> str:
+        return f"{_PREFIXES[kind]}_{self.stem}_{len(self._output)}"
+
+
+_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc"}

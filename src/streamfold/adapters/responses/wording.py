@@ -1,0 +1,87 @@
+"""The words of a response: how parts of items, usage, errors and citations are spelt on this wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ...deltas import Usage
+from ...errors import ErrorInfo
+
+__all__ = ["REFUSAL", "SUMMARY", "TEXT", "PartKind", "flat_annotation", "response_error", "written_usage"]
+
+
+class PartKind(NamedTuple):
+    """How a part of an item is told: its events, its place in the item, and what it is before there is anything in it.
+
+    Attributes:
+        events: what the events of its text begin with.
+        part_events: what the events of the part itself begin with.
+        member: where its text is, in it and in the event that has all of it.
+        container: which member of the item lists such parts; its position there is called `number` in events.
+        with_logprobs: its events have log probabilities, of which there are never any here.
+    """
+
+    item: str
+    events: str
+    part_events: str
+    member: str
+    container: str
+    number: str
+    empty: dict[str, Any]
+    with_logprobs: bool = False
+
+
+TEXT = PartKind(
+    "message", "response.output_text", "response.content_part", "text", "content", "content_index",
+    {"type": "output_text", "text": "", "annotations": [], "logprobs": []}, True,
+)  # fmt: skip
+REFUSAL = PartKind(
+    "message", "response.refusal", "response.content_part", "refusal", "content", "content_index",
+    {"type": "refusal", "refusal": ""},
+)  # fmt: skip
+# Reasoning that is shown is told as a summary, whatever it is: the one spelling that OpenAI's clients and those of
+# https://www.openresponses.org both know.
+SUMMARY = PartKind(
+    "reasoning", "response.reasoning_summary_text", "response.reasoning_summary_part", "text", "summary",
+    "summary_index", {"type": "summary_text", "text": ""},
+)  # fmt: skip
+
+
+def written_usage(usage: Usage) -> dict[str, Any]:
+    """Usage in the words of this wire, with whatever else the server said of it if it spoke them too.
+
+    The wire demands all of these numbers; one that no server sent is 0.
+    """
+    raw = dict(usage.raw) if "input_tokens" in usage.raw or "output_tokens" in usage.raw else {}
+    counts = {
+        "input_tokens": usage.input_tokens or 0,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": 0},
+        "output_tokens": usage.output_tokens or 0,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+        "total_tokens": usage.total_tokens or 0,
+    }
+    for name, value in counts.items():
+        inner = raw.get(name)
+        if isinstance(inner, dict) and isinstance(value, dict):
+            value = {**value, **{member: number for member, number in inner.items() if number is not None}}
+        raw[name] = value
+    return raw
+
+
+def response_error(info: ErrorInfo) -> dict[str, Any]:
+    """The error of a response. A code is demanded: the server's own, else the word of this API for such failures."""
+    fitting = "rate_limit_exceeded" if info.status == 429 else "server_error" if info.retryable else "upstream_error"
+    code = info.code or info.type or fitting
+    error: dict[str, Any] = {"code": code, "message": info.message}
+    if info.type:
+        error["type"] = info.type
+    return error if info.status is None else {**error, "status": info.status}
+
+
+def flat_annotation(annotation: Mapping[str, Any]) -> dict[str, Any]:
+    """A citation as this wire has it: what Chat Completions has under its type is beside it."""
+    inner = annotation.get(str(annotation.get("type")))
+    if isinstance(inner, Mapping):
+        return {"type": annotation["type"], **inner}
+    return dict(annotation)

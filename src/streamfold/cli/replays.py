@@ -1,0 +1,82 @@
+"""`streamfold replay` and `serve-replay`: recordings in the terminal, and over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import sleep
+from typing import Annotated, Any
+
+import anyio
+import typer
+
+from ..decoder import StreamDecoder
+from ..errors import ConfigError
+from ..faults import read_fault
+from ..recording import Recording, Speed, load_source, paced
+from ..replay_server import serve_replay as serve_recordings
+from .errors import told_errors
+from .show import screen_for
+
+AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON for each chunk.")]
+Pace = Annotated[str, typer.Option("--speed", help="instant, recorded, or a number of pieces per second.")]
+Cuts = Annotated[str, typer.Option(help="recorded, whole, events, bytes:N or random:SEED.")]
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A recorded answer: FILE.sse.")],
+    adapter: Annotated[str | None, typer.Option(help="The wire format; else what FILE.toml says, else chat.")] = None,
+    dialect: Annotated[str | None, typer.Option(help="How the model writes calls inside its text.")] = None,
+    speed: Pace = "instant",
+    cuts: Cuts = "recorded",
+    as_json: AsJson = False,
+) -> None:
+    """Folds a recorded answer and shows what comes out."""
+    screen = screen_for(as_json)
+    with told_errors():
+        recording = Recording.load(file)
+        decoder = StreamDecoder(adapter or recording.adapter, dialect=dialect)
+        for delay, piece in paced(recording, cuts, _speed(speed)):
+            sleep(delay)
+            for chunk in decoder.feed(piece):
+                screen.chunk(chunk)
+        for chunk in decoder.close(interrupted="the recorded connection broke off" if recording.broken else None):
+            screen.chunk(chunk)
+        screen.end(decoder.reply)
+
+
+def serve_replay(
+    sources: Annotated[
+        list[Path], typer.Argument(exists=True, help="Recordings and folders of recordings, in their order.")
+    ],
+    port: Annotated[int, typer.Option(help="Of 127.0.0.1; 0 takes a free one.", min=0, max=65535)] = 0,
+    speed: Pace = "recorded",
+    cuts: Cuts = "recorded",
+    match: Annotated[str, typer.Option(help="order, request, or any: which recording answers what.")] = "order",
+    fault: Annotated[
+        list[str] | None, typer.Option(help="What goes wrong, as in Python: 'status(429, times=2)'. Repeatable.")
+    ] = None,
+) -> None:
+    """Answers HTTP requests with recordings, until Ctrl-C."""
+    with told_errors():
+        anyio.run(_serve, sources, port, speed, cuts, match, fault or [])
+
+
+async def _serve(sources: list[Path], port: int, speed: str, cuts: str, match: Any, faults: list[str]) -> None:
+    recordings = [recording for source in sources for recording in load_source(source)]
+    timed = all(recording.cuts or not recording.body for recording in recordings)
+    pace = _speed("instant" if speed == "recorded" and not timed else speed)
+    broken = [read_fault(text) for text in faults]
+    serving = serve_recordings(recordings, port=port, speed=pace, cuts=cuts, match=match, faults=broken)
+    try:
+        async with serving as base_url:
+            typer.echo(f"{base_url} answers with {', '.join(recording.name for recording in recordings)}")
+            await anyio.sleep_forever()
+    except OSError as exc:
+        raise ConfigError(f"port {port} can't be used: {exc.strerror or exc}") from exc
+
+
+def _speed(text: str) -> Speed:
+    try:
+        return text if text in ("instant", "recorded") else float(text)  # type: ignore[return-value]
+    except ValueError:
+        raise ConfigError(f"speed is instant, recorded or a number of pieces per second, not {text!r}") from None

@@ -1,0 +1,40 @@
+"""Connections that are given up while they are opened.
+
+httpcore closes a connection whose request fails, but not if the task is cancelled between the moment at which TCP is
+there and the one at which the request is sent, TLS handshake included. Such a connection stays open, in its pool or
+outside of it, for as long as the client lives. httpcore tells of each step, so that it can be closed here.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import httpx
+
+__all__ = ["Connecting"]
+
+_OPENED = ("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")
+_USED = ("send_connection_init.started", "send_request_headers.started")  # from here on httpcore closes it
+
+
+class Connecting:
+    """The connection that is opened for a request, until the request is sent on it."""
+
+    def __init__(self, request: httpx.Request) -> None:
+        self._stream: Any = None
+        request.extensions["trace"] = self._trace
+
+    async def aclose(self) -> None:
+        """Closes what was opened and never used, if there is any."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):  # then it is closed too
+                await stream.aclose()
+
+    async def _trace(self, step: str, info: dict[str, Any]) -> None:
+        if step.endswith(_OPENED):
+            self._stream = info["return_value"]
+        elif step.endswith(_USED):
+            self._stream = None

@@ -1,0 +1,49 @@
+"""What goes wrong between a provider and its caller, as values: `reset(after_events=3)`, `status(429, times=2)`.
+
+A fault says what happens to an answer; it does nothing by itself. `ReplayTransport(..., faults=[...])` and the replay
+server break recordings with it, `FaultTransport(transport, faults)` a live provider. The same fault does the same to
+the same bytes every time, and nothing here waits, so that all of it can be tested as bytes in, bytes out.
+"""
+
+from __future__ import annotations
+
+from .injector import Injection, Injector
+from .reading import read_fault
+from .steps import Chain, Ending, Step
+from .vocabulary import (
+    Fault,
+    corrupt,
+    cut_after,
+    drop,
+    duplicate,
+    garbage,
+    hang_up,
+    keepalive,
+    reset,
+    slow,
+    stall,
+    status,
+    truncate_json,
+)
+
+__all__ = [
+    "Chain",
+    "Ending",
+    "Fault",
+    "Injection",
+    "Injector",
+    "Step",
+    "corrupt",
+    "cut_after",
+    "drop",
+    "duplicate",
+    "garbage",
+    "hang_up",
+    "keepalive",
+    "read_fault",
+    "reset",
+    "slow",
+    "stall",
+    "status",
+    "truncate_json",
+]

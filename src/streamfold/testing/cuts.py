@@ -1,0 +1,248 @@
+"""An answer means the same however it is cut: the checks for whoever writes an adapter or a dialect.
+
+A network cuts bytes where it likes: inside a character, between a CR and its LF. A model's text is cut just so: a
+marker comes in two events, or in ten. What an author forgets shows only in such places, so they are all tried, and a
+failure is told with the fewest cuts that bring it about.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from ..adapters import Adapter
+from ..decoder import StreamDecoder
+from ..dialects import Dialect
+from ..errors import ConfigError, StreamError
+from ..recording import Recording, find_recording
+from ..types import Reply, StreamChunk
+from .outcomes import Outcome, broken_promises, differences, expected_differences, facts
+from .script import Said
+from .wires import write_events, writer_for
+
+__all__ = ["assert_any_cut", "assert_any_text_cut", "assert_recording", "read_source"]
+
+Source: TypeAlias = bytes | Recording | str | os.PathLike[str]
+
+
+def assert_any_cut(
+    source: Source,
+    *,
+    adapter: str | Adapter | None = None,
+    dialect: str | Callable[[], Dialect] | None = None,
+    splits: int = 300,
+    random_cuts: int = 25,
+    **decoder: Any,
+) -> Reply:
+    """Folds a body whole, in two pieces cut anywhere, byte by byte and in random pieces: always to the same reply.
+
+    Each time it is checked too that the chunks keep what streamfold promises of them.
+
+    Args:
+        source: the bytes, a `Recording`, the path of one, or the name of one that comes with streamfold.
+        adapter: the wire format; else the recording's, and "chat" for bytes.
+        dialect: its name, or a function that makes one, because a dialect remembers what it has read.
+        splits: in how many places it is cut in two: in all of them, if the body has no more.
+        random_cuts: how often it is cut into up to forty pieces, in the same places every time.
+        decoder: what else `StreamDecoder` takes: tools, tool_choice, start_in_reasoning, limits.
+
+    Raises:
+        AssertionError: two cuts do not fold to the same; the message says where to cut, and what differs.
+        StreamError: the body folds to this error, and does so in every cut.
+    """
+    __tracebackhide__ = True
+    return _reply(_of_bytes(source, adapter, dialect, decoder).any_cut(splits, random_cuts))
+
+
+def assert_any_text_cut(
+    text: str,
+    *,
+    dialect: str | Callable[[], Dialect] | None,
+    splits: int = 300,
+    random_cuts: int = 25,
+    **decoder: Any,
+) -> Reply:
+    """Folds a text that a model wrote, in events that are cut anywhere: always to the same reply.
+
+    `assert_any_cut` cuts the bytes and leaves the events as they are; this is the check for a dialect, which reads the
+    text across them.
+
+    Args:
+        decoder: what else `StreamDecoder` takes. Without `tools` no dialect reads calls.
+
+    Raises:
+        AssertionError: as for `assert_any_cut`.
+    """
+
+    def events(pieces: Sequence[Any]) -> Iterable[bytes]:
+        writer = writer_for("chat", "model", 1, str)
+        return [event for _, event in write_events([Said("say", tuple(pieces))], writer)]
+
+    __tracebackhide__ = True
+    make = _decoders("chat", dialect, decoder)
+    return _reply(_Folding("the text", text, make, events).any_cut(splits, random_cuts))
+
+
+def assert_recording(
+    source: Recording | str | os.PathLike[str],
+    *,
+    adapter: str | Adapter | None = None,
+    dialect: str | Callable[[], Dialect] | None = None,
+    splits: int = 300,
+    random_cuts: int = 25,
+    **decoder: Any,
+) -> Reply | StreamError:
+    """Folds a recording like `assert_any_cut`, and compares the outcome with the `[expect]` of its description.
+
+    Returns:
+        The reply, or the error that was expected.
+
+    Raises:
+        AssertionError: it folds to something else, or not in every cut to the same.
+        ConfigError: there is no such recording, or its description expects nothing.
+    """
+    __tracebackhide__ = True  # pytest shows the call of this function, and nothing below
+    recording = read_source(source)
+    if not recording.expect:
+        raise ConfigError(f"{recording.name} says nothing of what it must fold to: write [expect] into its description")
+    folding = _of_bytes(recording, adapter, dialect, decoder)
+    if lines := expected_differences(recording.expect, folding.fold([recording.body])):
+        raise AssertionError("\n".join([f"{recording.name} does not fold to what it expects:", *lines]))
+    return folding.any_cut(splits, random_cuts)
+
+
+def read_source(source: Source) -> Recording:
+    """A recording in any accepted spelling: a value, bytes, a path, or a name that comes with streamfold."""
+    if isinstance(source, Recording):
+        return source
+    if isinstance(source, bytes):
+        return Recording("the body", source)
+    try:
+        return Recording.load(source)
+    except ConfigError as not_there:
+        try:
+            return find_recording(os.fspath(source))
+        except ConfigError:
+            raise not_there from None
+
+
+def _of_bytes(
+    source: Source, adapter: str | Adapter | None, dialect: str | Callable[[], Dialect] | None, decoder: dict[str, Any]
+) -> _Folding:
+    recording = read_source(source)
+    make = _decoders(recording.adapter if adapter is None else adapter, dialect, decoder)
+    return _Folding(recording.name, recording.body, make, list, broken=recording.broken)
+
+
+def _decoders(
+    adapter: str | Adapter, dialect: str | Callable[[], Dialect] | None, decoder: dict[str, Any]
+) -> Callable[[], StreamDecoder]:
+    if not (dialect is None or isinstance(dialect, str) or callable(dialect)):
+        raise ConfigError("a dialect remembers what it has read: pass its name, or a function that makes one")
+
+    def make() -> StreamDecoder:
+        return StreamDecoder(adapter, dialect=dialect() if callable(dialect) else dialect, **decoder)
+
+    return make
+
+
+def _reply(outcome: Outcome) -> Reply:
+    __tracebackhide__ = True
+    if isinstance(outcome, StreamError):
+        raise outcome
+    return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Folding:
+    """What is cut, and how its pieces are folded.
+
+    Attributes:
+        make: makes a fresh decoder.
+        wire: the bytes to feed for some pieces.
+    """
+
+    name: str
+    content: bytes | str
+    make: Callable[[], StreamDecoder]
+    wire: Callable[[Sequence[Any]], Iterable[bytes]]
+    broken: bool = False
+
+    def fold(self, pieces: Sequence[bytes | str]) -> Outcome:
+        """The reply or the error of these pieces. Raises AssertionError for a promise that is not kept."""
+        __tracebackhide__ = True
+        decoder, chunks = self.make(), list[StreamChunk]()
+        outcome: Outcome
+        data = b""
+        try:
+            for data in self.wire(pieces):
+                chunks += decoder.feed(data)
+            chunks += decoder.close(interrupted="the connection broke off" if self.broken else None)
+            outcome = decoder.reply
+        except StreamError as error:
+            outcome = error
+        end = self.content if isinstance(self.content, bytes) else data
+        if lines := broken_promises(chunks, outcome, whole_events=end.endswith((b"\n\n", b"\r\n\r\n", b"\r\r"))):
+            raise AssertionError("\n".join([f"{self.name}: a promise about chunks is not kept:", *lines]))
+        return outcome
+
+    def any_cut(self, splits: int, random_cuts: int) -> Outcome:
+        """The outcome of the whole. Raises AssertionError if another cut has another."""
+        __tracebackhide__ = True
+        whole = self.fold([self.content])
+        known = facts(whole)
+
+        def differs(places: Sequence[int]) -> bool:
+            return facts(self.fold(self._pieces(places))) != known
+
+        for places in _all_cuts(len(self.content), splits, random_cuts):
+            if not differs(places):
+                continue
+            if facts(self.fold([self.content])) != known or not differs(places):
+                raise AssertionError(f"{self.name}: the same pieces fold to two things: something remembers them")
+            fewest = _fewest(list(places), differs)
+            lines = differences(whole, self.fold(self._pieces(fewest)), ("whole", "cut"))
+            raise AssertionError("\n".join([*self._told(fewest), *lines]))
+        return whole
+
+    def _pieces(self, places: Sequence[int]) -> list[bytes | str]:
+        return [self.content[start:end] for start, end in pairwise([0, *places, len(self.content)])]
+
+    def _told(self, places: list[int]) -> Iterator[str]:
+        unit = "byte" if isinstance(self.content, bytes) else "character"
+        where = f"after {unit} {places[0]}" if len(places) == 1 else f"in {len(places)} places"
+        yield f"{self.name} folds to something else when it is cut {where}:"
+        for at in places[:10]:
+            yield f"    {self.content[max(0, at - 24) : at]!r} | {self.content[at : at + 24]!r}"
+        if len(places) > 10:
+            yield f"    and {len(places) - 10} more"
+
+
+def _all_cuts(size: int, splits: int, random_cuts: int) -> Iterator[Sequence[int]]:
+    """Places to cut: one alone first, because that is what a reader of the failure understands best."""
+    for at in range(0, size + 1, max(1, size // max(1, splits))):
+        yield (at,)
+    yield range(1, size)
+    rng = random.Random(size)  # noqa: S311 - where to cut is no secret
+    for _ in range(random_cuts):
+        yield sorted(rng.randrange(size + 1) for _ in range(rng.randint(1, 40)))
+
+
+def _fewest(places: list[int], differs: Callable[[list[int]], bool]) -> list[int]:
+    """Leaves out the cuts that make no difference, first half of them at once, in the end one by one."""
+    size = max(1, len(places) // 2)
+    while True:
+        at = 0
+        while at < len(places):
+            fewer = places[:at] + places[at + size :]
+            if fewer and differs(fewer):
+                places = fewer
+            else:
+                at += size
+        if size == 1:
+            return places
+        size //= 2

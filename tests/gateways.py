@@ -1,0 +1,96 @@
+"""A gateway for tests: in this process, or served by uvicorn on loopback, with a server of ours as its provider."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx
+import uvicorn
+
+from servers import Connection, Script, Server, serving
+from streamfold import Provider
+from streamfold.gateway import Gateway, gateway
+from streamfold.recording import Recording, ReplayTransport
+
+CHAT = "/v1/chat/completions"
+RESPONSES = "/v1/responses"
+PATHS = {"chat": CHAT, "responses": RESPONSES}
+
+
+def asking(path: str, question: str = "Hi", /, **members: Any) -> dict[str, Any]:
+    """The body of a request for this path."""
+    said: dict[str, Any] = (
+        {"input": question} if path == RESPONSES else {"messages": [{"role": "user", "content": question}]}
+    )
+    return {"model": "main", **said, **members}
+
+
+@asynccontextmanager
+async def behind(
+    *bodies: bytes | Recording, status: int = 200, headers: Mapping[str, str] | None = None, **rest: Any
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a gateway in this process, whose provider answers with these bodies, one for each request.
+
+    Keys of `Provider.from_config` are for the provider, all others for the gateway. The client's `upstream` is the
+    transport, with the requests that the provider got.
+    """
+    adapter = rest.pop("adapter", "chat")
+    recordings = [
+        body
+        if isinstance(body, Recording)
+        else Recording("test", body, adapter, status=status, headers=dict(headers or {}))
+        for body in bodies
+    ]
+    transport = ReplayTransport(recordings)
+    config = {"base_url": "http://upstream/v1", "model": "m-1", "max_retries": 0, "adapter": adapter}
+    for name in ("api_key", "api_key_env", "dialect", "quirks", "name"):
+        if name in rest:
+            config[name] = rest.pop(name)
+    async with httpx.AsyncClient(transport=transport) as upstream:
+        app = gateway({"main": Provider.from_config(config, http_client=upstream)}, **rest)
+        async with client_of(app) as client:
+            client.upstream = transport  # type: ignore[attr-defined]
+            yield client
+
+
+def client_of(app: Gateway | Any) -> httpx.AsyncClient:
+    """A client of an app in this process."""
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway")
+
+
+@asynccontextmanager
+async def served(app: Any, **settings: Any) -> AsyncIterator[tuple[httpx.AsyncClient, uvicorn.Server]]:
+    """A client of an app that uvicorn serves on loopback, and the server."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(app, log_config=None, ws="none", lifespan="on", **settings)
+        server = uvicorn.Server(config)
+        port = listening.getsockname()[1]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.serve, [listening])
+            with anyio.fail_after(10):
+                while not server.started:
+                    await anyio.sleep(0.005)
+            try:
+                async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
+                    yield client, server
+            finally:
+                server.should_exit = True
+
+
+@asynccontextmanager
+async def served_before(script: Script, **rest: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Server, Gateway]]:
+    """A client of a gateway under uvicorn, and the server behind it that runs this script."""
+    provider: dict[str, Any] = rest.pop("provider", {})
+    settings: dict[str, Any] = rest.pop("uvicorn", {})
+    async with serving(script) as upstream, upstream.provider(**provider) as main:
+        app = gateway({"main": main}, **rest)
+        async with served(app, **settings) as (client, _):
+            yield client, upstream, app
+
+
+__all__ = ["CHAT", "PATHS", "RESPONSES", "Connection", "asking", "behind", "client_of", "served", "served_before"]

@@ -1,0 +1,249 @@
+"""What the tests of the written wires share: writing an answer, reading it back, and what other people's clients and
+types say of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import EnumMeta
+from functools import cache
+from importlib import import_module
+from typing import Any, get_args
+
+import openai
+from openai.types.chat import ChatCompletionChunk
+from openai.types.responses import ResponseStreamEvent
+
+from folding import fold_chunks
+from streamfold import Reply, StreamChunk, StreamDecoder, Usage
+from streamfold.adapters.answers import chunk_deltas, end_deltas, reply_deltas
+from streamfold.adapters.chat.emit import ChatEmitter
+from streamfold.adapters.emission import Emitter
+from streamfold.adapters.responses.emit import ResponsesEmitter
+from streamfold.calls import Calls
+from streamfold.deltas import Call, Delta, Done, Failure, Finish, Summary
+from streamfold.jsontext import join_surrogates
+
+WIRES = ("chat", "responses")
+
+
+def emitter(wire: str, **rest: Any) -> Emitter:
+    """An emitter for this wire; `include_usage` is for the one that asks."""
+    if wire == "responses":
+        rest.pop("include_usage", None)
+        return ResponsesEmitter(**{"id": "resp_0", "model": "m", "created": 1, **rest})
+    return ChatEmitter(**{"id": "chatcmpl-0", "model": "m", "created": 1, "include_usage": True, **rest})
+
+
+def emit(wire: str, deltas: Iterable[Delta], **rest: Any) -> bytes:
+    """The body of an answer with these deltas."""
+    made = emitter(wire, **rest)
+    return made.feed_all(deltas) + made.finish()
+
+
+def emit_chunks(wire: str, chunks: Iterable[StreamChunk], reply: Reply, **rest: Any) -> bytes:
+    """The body of an answer that came as chunks and a reply, as a gateway gets it."""
+    made = emitter(wire, **{"id": reply.id or "id_0", "model": reply.model or "m", **rest})
+    body = b"".join([made.feed_all(chunk_deltas(chunk)) for chunk in chunks])
+    return body + made.feed_all(end_deltas(reply)) + made.finish()
+
+
+def emit_reply(wire: str, reply: Reply, **rest: Any) -> bytes:
+    """The body of an answer that is there already."""
+    return emit(wire, reply_deltas(reply), **rest)
+
+
+def payloads(body: bytes) -> list[dict[str, Any]]:
+    """The payloads of a body's events, without `[DONE]`."""
+    lines = [line[6:] for line in body.decode().split("\n") if line.startswith("data: ")]
+    return [json.loads(line) for line in lines if line != "[DONE]"]
+
+
+def types(body: bytes) -> list[str]:
+    """The types of the events of a response, without their common beginning."""
+    return [payload["type"].removeprefix("response.") for payload in payloads(body)]
+
+
+def comments(body: bytes) -> list[str]:
+    """The comments of a body."""
+    return [line[2:] for line in body.decode().split("\n") if line.startswith(": ")]
+
+
+@dataclass
+class Recorder:
+    """A dialect that reads nothing and keeps what it is fed: what the engine makes of the events of an answer."""
+
+    deltas: list[Delta]
+
+    def feed(self, delta: Delta) -> Iterator[Delta]:
+        self.deltas.append(delta)
+        yield delta
+
+    def finish(self) -> list[Delta]:
+        return []
+
+
+def sorted_deltas(body: bytes, adapter: str) -> list[Delta]:
+    """The deltas of a body as the engine has sorted them: repetitions out, calls numbered."""
+    recorder = Recorder([])
+    decoder = StreamDecoder(adapter, dialect=recorder)
+    decoder.feed(body)
+    decoder.close()
+    calls = Calls()
+    finish = [Finish(decoder.reply.finish_reason, decoder.reply.raw_finish_reason or "")]
+    return [*_numbered(recorder.deltas, calls), *(finish if finish[0].raw else [])]
+
+
+def _numbered(deltas: Iterable[Delta], calls: Calls) -> Iterator[Delta]:
+    for delta in deltas:
+        if isinstance(delta, Call):
+            if (numbered := calls.feed(delta)) is not None:
+                yield numbered
+        elif not isinstance(delta, Summary | Failure | Done | Finish):
+            yield delta
+
+
+def read(wire: str, body: bytes, pieces: Iterable[bytes] | None = None, **decoder: Any) -> Reply:
+    """What our own decoder makes of a body."""
+    return fold_chunks(body, pieces, adapter=wire, **decoder)[1]
+
+
+def facts(reply: Reply) -> dict[str, Any]:
+    """What an answer says, apart from how it was said."""
+    return {
+        "text": reply.text,
+        "reasoning": reply.reasoning,
+        "reasoned": reply.reasoned,
+        "refusal": reply.refusal,
+        "calls": [(call.id, call.name, call.raw_arguments) for call in reply.tool_calls],
+        "finish_reason": reply.finish_reason,
+        "usage": reply.usage and replace(reply.usage, raw={}),
+        "id": reply.id,
+        "model": reply.model,
+    }
+
+
+def on(wire: str, said: dict[str, Any]) -> dict[str, Any]:
+    """What these facts are on a wire: where it demands a number there is one, and it has one word for a good end."""
+    usage: Usage | None = said["usage"]
+    if usage is not None:
+        sums = ("input_tokens", "output_tokens", "total_tokens")
+        names = (*sums, "cached_tokens", "reasoning_tokens") if wire == "responses" else sums
+        usage = replace(usage, **{name: getattr(usage, name) or 0 for name in names})
+    told = {**said, "usage": usage}
+    if wire == "chat":
+        return told
+    reason = said["finish_reason"]
+    told["finish_reason"] = ("tool_calls" if said["calls"] else "stop") if reason == "unknown" else reason
+    if said["calls"] and not said["text"].strip():
+        told["text"] = ""  # white space alone is no message
+    return told
+
+
+# --- other people's readers -------------------------------------------------------------------------------------------
+
+
+def _client(body: bytes) -> openai.OpenAI:
+    library = import_module(openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0])
+
+    def answer(_: Any) -> Any:
+        return library.Response(200, headers={"content-type": "text/event-stream"}, content=body)
+
+    transport = library.MockTransport(answer)
+    return openai.OpenAI(api_key="none", base_url="http://test/v1", http_client=library.Client(transport=transport))
+
+
+def openai_chat(body: bytes) -> Any:
+    """The completion that OpenAI's own accumulator makes of a body."""
+    for payload in payloads(body):
+        if "error" not in payload:
+            ChatCompletionChunk.model_validate(payload)
+    with _client(body).chat.completions.stream(model="m", messages=[{"role": "user", "content": "?"}]) as stream:
+        stream.until_done()
+        return stream.get_final_completion()
+
+
+def openai_response(body: bytes) -> Any:
+    """The response that OpenAI's own accumulator makes of a body, after checking every event against its types."""
+    for payload in payloads(body):
+        _by_type("openai")[payload["type"]].model_validate(payload, strict=True)
+    last: Any = None
+    with _client(body).responses.stream(model="m", input="?") as stream:
+        for event in stream:
+            last = event
+    return last.response
+
+
+@cache
+def _by_type(package: str) -> dict[str, Any]:
+    """The models of events, by the type that they are of."""
+    if package == "openai":
+        models = get_args(get_args(ResponseStreamEvent)[0])
+    else:  # https://www.openresponses.org
+        package_types = import_module(package)
+        models = [getattr(package_types, name) for name in dir(package_types) if name.endswith("StreamingEvent")]
+    made = {}
+    for model in models:
+        kind = model.model_fields["type"].annotation
+        made[str(next(iter(kind)) if isinstance(kind, EnumMeta) else get_args(kind)[0])] = model
+    return made
+
+
+def check_open_responses(body: bytes) -> None:
+    """Every event is one that the specification knows, with every member that it demands."""
+    for payload in payloads(body):
+        _by_type("openresponses_types")[payload["type"]].model_validate(payload)
+
+
+def check_response_events(body: bytes) -> dict[str, Any]:
+    """What is true of every response: numbers rise by one, what is opened is closed, in order, and all that is said
+    twice is said alike. Returns the response."""
+    found = payloads(body)
+    assert [payload["sequence_number"] for payload in found] == list(range(len(found)))
+    assert [payload["type"] for payload in found[:2]] == ["response.created", "response.in_progress"]
+    last = found[-1]
+    assert last["type"] in ("response.completed", "response.incomplete", "response.failed")
+    assert last["response"]["status"] == last["type"].removeprefix("response.")
+    items: dict[int, dict[str, Any]] = {}
+    said: dict[tuple[int, int], str] = {}
+    parts: dict[tuple[int, int], str] = {}
+    done: dict[int, dict[str, Any]] = {}
+    for payload in found[2:-1]:
+        kind, index = payload["type"].removeprefix("response."), payload["output_index"]
+        number = payload.get("content_index", payload.get("summary_index", 0))
+        if kind == "output_item.added":
+            assert index == len(items)
+            items[index] = payload["item"]
+            continue
+        assert index in items
+        assert index not in done
+        if kind == "output_item.done":
+            assert payload["item"]["id"] == items[index]["id"]
+            done[index] = payload["item"]
+            continue
+        assert payload["item_id"] == items[index]["id"]
+        key = (index, number)
+        if kind.endswith("part.added"):
+            assert key not in parts
+            parts[key] = "open"
+        elif kind.endswith(".delta"):
+            assert parts.get(key, "open") == "open"
+            said[key] = said.get(key, "") + payload["delta"]
+        elif kind.endswith("part.done"):
+            assert parts[key] == "said"
+            parts[key] = "done"
+            part = payload["part"]
+            assert part.get("text", part.get("refusal")) == join_surrogates(said[key])
+        elif kind.endswith(".done"):
+            whole = next(payload[name] for name in ("arguments", "text", "refusal") if name in payload)
+            assert whole == join_surrogates(said.get(key, ""))
+            parts[key] = "said"
+    assert done.keys() == items.keys()
+    assert [done[index] for index in sorted(done)] == last["response"]["output"]
+    for index, item in done.items():
+        texts = [part.get("text", part.get("refusal")) for part in item.get("content", item.get("summary", ()))]
+        texts += [item["arguments"]] if item["type"] == "function_call" else []
+        assert texts == [join_surrogates(said.get((index, at), "")) for at in range(len(texts))]
+    response: dict[str, Any] = last["response"]
+    return response

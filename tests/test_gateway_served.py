@@ -1,0 +1,340 @@
+"""The gateway under uvicorn on loopback: what only shows over a socket. uvicorn runs on asyncio alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import openai
+import pytest
+
+from folding import DONE, call, entry, fin, text
+from gateways import CHAT, PATHS, Connection, asking, served, served_before
+from mirror import WIRES, payloads, read
+from servers import END, STREAM, framed
+from streamfold import Provider
+from streamfold.gateway import gateway
+from streamfold.recording import Recording
+from streamfold.replay_server import serve_replay
+
+pytestmark = pytest.mark.anyio
+FOLDER = Path(__file__).parents[1] / "fixtures"
+BOTH = pytest.mark.parametrize("wire", WIRES)
+SOON = 5.0  # seconds; a client that is gone is noticed in milliseconds, and the provider would go on for ever
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """uvicorn knows no other."""
+    return "asyncio"
+
+
+def stream(client: httpx.AsyncClient, wire: str, **members: Any) -> Any:
+    return client.stream("POST", PATHS[wire], json=asking(PATHS[wire], stream=True, **members))
+
+
+@BOTH
+async def test_chunks_pass_as_they_come(wire: str) -> None:
+    """A client has the first text while the provider still holds back the second."""
+    go_on = anyio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(STREAM, framed(text("Hel")))
+        await go_on.wait()
+        await connection.send(framed(text("lo"), fin("stop"), DONE), END)
+
+    async with served_before(script) as (client, _, app):
+        received = b""
+        async with stream(client, wire, model="main") as answer:
+            assert "content-encoding" not in answer.headers  # although httpx would take gzip
+            async for data in answer.aiter_raw():
+                received += data
+                if b'"Hel"' in received and not go_on.is_set():
+                    assert app.running == 1
+                    go_on.set()
+    assert read(wire, received).text == "Hello"
+
+
+@BOTH
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_client_that_leaves(wire: str, begun: bool, streamed: bool) -> None:
+    """The provider's connection is closed at once, also before the first token, and when nothing was to be streamed."""
+    asked = anyio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        if begun:
+            await connection.send(STREAM, framed(text("Hel")))
+        asked.set()
+        await connection.gone()
+
+    async with served_before(script) as (client, upstream, app):
+
+        async def ask() -> None:
+            async with client.stream("POST", PATHS[wire], json=asking(PATHS[wire], stream=streamed)) as answer:
+                await answer.aread()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await asked.wait()
+            assert (upstream.open, app.running) == (1, 1)
+            tasks.cancel_scope.cancel()
+        with anyio.fail_after(SOON):
+            while upstream.open or app.running:
+                await anyio.sleep(0.005)
+
+
+@BOTH
+async def test_a_silent_provider(wire: str) -> None:
+    """The client gets comments meanwhile, and then the answer, or an error in its own wire: the status is out."""
+    go_on = [anyio.Event(), anyio.Event()]
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await go_on[connection.server.connections - 1].wait()
+        if connection.server.connections == 1:
+            await connection.send(STREAM, framed(text("Hello"), fin("stop"), DONE), END)
+        else:
+            await connection.send(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+
+    async with served_before(script, keepalive=0.01) as (client, _, _):
+        for number in range(2):
+            received = b""
+            async with stream(client, wire) as answer:
+                async for data in answer.aiter_raw():
+                    received += data
+                    if received.count(b": keepalive\n\n") >= 2:
+                        go_on[number].set()
+            assert answer.status_code == 200
+            if number == 0:
+                assert read(wire, received).text == "Hello"
+        last = payloads(received)[-1]
+        assert (last["error"] if wire == "chat" else last["response"]["error"])["status"] == 503
+
+
+@BOTH
+async def test_a_connection_that_breaks(wire: str) -> None:
+    """A provider that dies in the middle of an answer is an error to the client, and no end."""
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(STREAM, framed(text("Hel"), call(entry(0, "a", "f", "{}"))))
+
+    async with served_before(script) as (client, _, _):
+        answer = await client.post(PATHS[wire], json=asking(PATHS[wire], stream=True))
+    last = payloads(answer.content)[-1]
+    error = last["error"] if wire == "chat" else last["response"]["error"]
+    assert "before the answer was finished" in error["message"]
+    assert b'"name":"f"' not in answer.content
+
+
+async def test_too_much_at_once() -> None:
+    """What is over the limit is refused at once, and may come again."""
+    go_on = anyio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(STREAM, framed(text("Hi")))
+        await go_on.wait()
+        await connection.send(framed(fin("stop"), DONE), END)
+
+    async with served_before(script, max_requests=1) as (client, _, app):
+        async with stream(client, "chat") as answer:
+            async for _ in answer.aiter_raw():
+                break
+            refused = await client.post(CHAT, json=asking(CHAT))
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+            assert refused.json()["error"]["code"] == "overloaded"
+            assert (await client.get("/healthz")).status_code == 200
+            go_on.set()
+        with anyio.fail_after(5):
+            while app.running:
+                await anyio.sleep(0.005)
+        assert (await client.post(CHAT, json=asking(CHAT))).status_code == 200
+
+
+@BOTH
+@pytest.mark.parametrize("in_time", [True, False])
+async def test_the_server_is_stopped(wire: str, in_time: bool) -> None:
+    """Running answers are finished up to a deadline; after it they end in an error, and the provider is let go."""
+    go_on = anyio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(STREAM, framed(text("Hel")))
+        if not in_time:
+            await connection.gone()
+        await go_on.wait()
+        await connection.send(framed(text("lo"), fin("stop"), DONE), END)
+
+    from servers import serving
+
+    async with serving(script) as upstream, upstream.provider() as main:
+        async with served(gateway({"main": main}), timeout_graceful_shutdown=5 if in_time else 1) as (client, server):
+            received = b""
+            async with stream(client, wire) as answer:
+                async for data in answer.aiter_raw():
+                    received += data
+                    server.should_exit = True
+                    if b"Hel" in received and in_time:
+                        go_on.set()
+        await upstream.all_closed()
+    if in_time:
+        assert read(wire, received).text == "Hello"
+    else:
+        last = payloads(received)[-1]
+        error = last["error"] if wire == "chat" else last["response"]["error"]
+        assert error["message"] == "the server is shutting down"
+
+
+async def test_recordings_through_the_gateway() -> None:
+    """The replay server behind it, OpenAI's own client before it, on both wires."""
+    recordings = [Recording.load(FOLDER / name) for name in ("kimi/parallel_calls", "deepseek/reasoner")]
+    async with (
+        serve_replay(recordings) as base_url,
+        Provider.from_config({"base_url": base_url, "name": "replay"}) as provider,
+        served(gateway({"replay": provider}, keys=["k"])) as (client, _),
+        openai.AsyncOpenAI(base_url=str(client.base_url.join("/v1")), api_key="k", max_retries=0) as sdk,
+    ):
+        for recording in recordings:
+            name = f"replay:{recording.name}"
+            wanted = [(made["id"], made["name"], made["arguments"]) for made in recording.expect.get("calls", [])]
+            chat: Any = sdk.chat.completions.stream(model=name, messages=[{"role": "user", "content": "?"}])
+            async with chat as events:
+                completion = await events.get_final_completion()
+            message = completion.choices[0].message
+            made = [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()]
+            assert (message.content or "", made) == (recording.expect.get("text", ""), wanted)
+            async with sdk.responses.stream(model=name, input="?") as events:
+                response = await events.get_final_response()
+            items = [item for item in response.output if item.type == "function_call"]
+            assert response.output_text == recording.expect.get("text", "")
+            assert [(item.call_id, item.name, item.arguments) for item in items] == wanted
+            shown = "".join(part.text for item in response.output if item.type == "reasoning" for part in item.summary)
+            assert shown == recording.expect.get("reasoning", "")
+        models = [model.id async for model in sdk.models.list()]
+        assert models == ["replay"]
+        with pytest.raises(openai.NotFoundError, match="there is no model 'other'"):
+            await sdk.responses.create(model="other", input="?")
+
+
+async def test_many_at_once() -> None:
+    """Streams do not get into each other's way."""
+
+    async def script(connection: Connection) -> None:
+        asked = json.loads(await connection.request())["messages"][0]["content"]
+        await connection.send(STREAM)
+        for piece in asked:
+            await connection.send(framed(text(piece)))
+            await anyio.sleep(0)
+        await connection.send(framed(fin("stop"), DONE), END)
+
+    found: dict[str, str] = {}
+    async with served_before(script) as (client, upstream, app):
+
+        async def ask(question: str) -> None:
+            wire = WIRES[len(question) % 2]
+            answer = await client.post(PATHS[wire], json=asking(PATHS[wire], question, stream=True))
+            found[question] = read(wire, answer.content).text
+
+        async with anyio.create_task_group() as tasks:
+            questions = [chr(97 + number % 26) + "bcdefgh"[: number % 7] + str(number) for number in range(40)]
+            for question in questions:
+                tasks.start_soon(ask, question)
+        assert found == {question: question for question in questions}
+        await upstream.all_closed()
+        assert app.running == 0
+
+
+async def test_the_command(tmp_path: Path) -> None:
+    """`streamfold serve` serves the file's providers on loopback until it is told to stop."""
+    recording = Recording.load(FOLDER / "deepseek/reasoner")
+    async with serve_replay(recording) as base_url:
+        file = tmp_path / "streamfold.toml"
+        file.write_text(
+            f'[providers.main]\nbase_url = "{base_url}"\nmodel = "reasoner"\n[gateway]\napi_key_env = "GATEWAY_KEY"\n'
+        )
+        command = [
+            sys.executable,
+            "-c",
+            "from streamfold.cli import main; main()",
+            "serve",
+            "-c",
+            str(file),
+            "--port",
+            "0",
+        ]
+        environment = {**os.environ, "GATEWAY_KEY": "k1"}
+        process = await anyio.open_process(command, env=environment, stderr=subprocess.STDOUT)
+        said = b""
+        try:
+            with anyio.fail_after(30):
+                assert process.stdout is not None
+                while b"http://127.0.0.1:" not in said:
+                    said += await process.stdout.receive()
+            port = int(said.partition(b"http://127.0.0.1:")[2].split()[0])
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+                assert (await client.post(CHAT, json=asking(CHAT))).status_code == 401
+                answer = await client.post(CHAT, json=asking(CHAT, stream=True), headers={"authorization": "Bearer k1"})
+            assert read("chat", answer.content).text == recording.expect["text"]
+        finally:
+            process.send_signal(signal.SIGTERM if os.name == "posix" else signal.SIGINT)
+            with anyio.fail_after(20):
+                while True:
+                    try:
+                        said += await process.stdout.receive()  # type: ignore[union-attr]
+                    except anyio.EndOfStream:
+                        break
+                await process.wait()
+    assert b"k1" not in said
+    assert b"main: done after" in said
+
+
+@BOTH
+async def test_a_loop_of_tools_with_openais_client(wire: str) -> None:
+    """What the client got goes back with the result as it is, and reaches the provider as one conversation."""
+    made = Recording.load(FOLDER / "kimi/parallel_calls")
+    answers = [made, Recording("end", text("Done.") + fin("stop") + DONE)]
+    ids = [call["id"] for call in made.expect["calls"]]
+    seen: list[dict[str, Any]] = []
+
+    async def script(connection: Connection) -> None:
+        seen.append(json.loads(await connection.request()))
+        await connection.send(STREAM, framed(answers[len(seen) - 1].body), END)
+
+    async with (
+        served_before(script) as (client, _, _),
+        openai.AsyncOpenAI(base_url=str(client.base_url.join("/v1")), api_key="none", max_retries=0) as sdk,
+    ):
+        if wire == "chat":
+            history: list[Any] = [{"role": "user", "content": "?"}]
+            completion = await sdk.chat.completions.create(model="main", messages=history)
+            history.append(completion.choices[0].message.model_dump())
+            calls = completion.choices[0].message.tool_calls or []
+            history += [{"role": "tool", "tool_call_id": call.id, "content": "18"} for call in calls]
+            completion = await sdk.chat.completions.create(model="main", messages=history)
+            assert completion.choices[0].message.content == "Done."
+        else:
+            items: list[Any] = [{"role": "user", "content": "?"}]
+            response = await sdk.responses.create(model="main", input=items)
+            items += [item.model_dump() for item in response.output]
+            items += [
+                {"type": "function_call_output", "call_id": item.call_id, "output": "18"}
+                for item in response.output
+                if item.type == "function_call"
+            ]
+            response = await sdk.responses.create(model="main", input=items)
+            assert response.output_text == "Done."
+    messages = seen[1]["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", *["tool"] * len(ids)]
+    assert [call["id"] for call in messages[1]["tool_calls"]] == ids
+    assert [message["tool_call_id"] for message in messages[2:]] == ids
