@@ -355,7 +355,7 @@ def _answers() -> dict[str, Message]:
     for path in sorted(FIXTURES.glob("*/*.sse")):
         recording = Recording.load(path.with_suffix(""))
         try:
-            message = fold(path.read_bytes(), adapter=recording.adapter).message
+            message = fold(recording.body, adapter=recording.adapter, **recording.options()).message
         except StreamError:
             continue
         if message.content or message.tool_calls:
