@@ -116,7 +116,9 @@ def facts(reply: Reply) -> dict[str, Any]:
         "reasoning": reply.reasoning,
         "reasoned": reply.reasoned,
         "refusal": reply.refusal,
-        "calls": [(call.id, call.name, call.raw_arguments) for call in reply.tool_calls],
+        "calls": [
+            (call.id, call.name, call.raw_arguments or "{}") for call in reply.tool_calls
+        ],  # no text is written so
         "finish_reason": reply.finish_reason,
         "usage": reply.usage and replace(reply.usage, raw={}),
         "id": reply.id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -432,13 +433,22 @@ def _dropped(message: Message, *, reasoning: bool, items: bool = True) -> list[s
     opaque = [
         name
         for name, value in message.extras.items()
-        if name != "output" or (items and any(item["type"] == "reasoning" for item in value))
+        if name != "output" or (items and any(_says_more(item) for item in value))
     ]
+    if not items:  # where a call's own members are those of an item
+        opaque += [f"tool_calls[{at}].extra" for at, call in enumerate(message.tool_calls) if call.extra]
     places = ", ".join(f"messages[1].{name}" for name in opaque)
     return [
         *([REASONING] if reasoning and message.reasoning else []),
         *([f"extras_dropped: {places}: {NO_PLACE}"] if opaque else []),
     ]
+
+
+def _says_more(item: Mapping[str, Any]) -> bool:
+    """Whether an item is no text and no call, or has something beside them."""
+    if item["type"] not in ("message", "function_call"):
+        return True
+    return any(part.get("annotations") for part in item.get("content") or ())
 
 
 def _calls(message: Message) -> list[tuple[str, str]]:

@@ -176,19 +176,27 @@ def test_a_recorded_answer_written_again(name: str, wire: str) -> None:
         check_error(wire, body, outcome)
         return
     body = emit_chunks(wire, chunks, outcome)
-    expected = on(wire, facts(outcome)) | {"id": outcome.id or "id_0", "model": outcome.model or "m"}
+    expected = written(on(wire, facts(outcome))) | {"id": outcome.id or "id_0", "model": outcome.model or "m"}
+    if outcome.finish_reason == "tool_calls" and not outcome.tool_calls:
+        expected["finish_reason"] = "stop"  # nobody writes a reason that promises calls where there are none
     rng = random.Random(name)
     for cut in (None, bytewise(body), *(random_cut(body, rng) for _ in range(20))):
-        assert facts(read(wire, body, cut)) == expected
+        assert written(facts(read(wire, body, cut))) == expected
     if wire == "responses":
         check_open_responses(body)
         check_response_events(body)
         openai_response(body)
     else:
         assert body.endswith(b"data: [DONE]\n\n")
-        openai_chat(body) if outcome.finish_reason not in ("length", "content_filter") else None
+        if outcome.finish_reason in ("stop", "tool_calls"):
+            openai_chat(body)
     again = emit_reply(wire, outcome)
-    assert facts(read(wire, again)) == expected
+    assert written(facts(read(wire, again))) == expected
+
+
+def written(told: dict[str, Any]) -> dict[str, Any]:
+    """What is told, with arguments as a whole call has them: no text at all is written as an empty object."""
+    return told | {"calls": [(call_id, name, raw or "{}") for call_id, name, raw in told["calls"]]}
 
 
 def check_error(wire: str, body: bytes, error: StreamError) -> None:
@@ -210,8 +218,18 @@ def check_error(wire: str, body: bytes, error: StreamError) -> None:
 WHOLE = [name for name in NAMES if isinstance(play(name)[2], Reply)]
 
 
+def needs_the_fold(name: str) -> bool:
+    """Whether its deltas, as they are, are not the answer: something was mended, or read in the text, or joined."""
+    recording, _, outcome = play(name)
+    joined = ("calls/name_in_pieces", "responses/positions_with_gaps")
+    return bool(recording.dialect or outcome.warnings) or name in joined  # type: ignore[union-attr]
+
+
+PLAIN = [name for name in WHOLE if not needs_the_fold(name)]
+
+
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", PLAIN)
 def test_a_recorded_answer_piece_by_piece(name: str, wire: str) -> None:
     """Every fixture, emitted delta by delta with its calls in pieces, is read back as what it was."""
     recording, _, outcome = play(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -19,11 +18,6 @@ from streamfold.replay_server import serve_replay
 A = Recording("case/a", text("A") + fin("stop") + DONE, headers={"x-request-id": "r1", "content-length": "1"})
 B = Recording("case/b", text("B") + fin("stop") + DONE)
 SLOW = Recording("case/slow", text("slow") + DONE, cuts=(Cut(len(text("slow")), 0.0), Cut(len(DONE), 3600.0)))
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    return request.param
 
 
 def client(base_url: str) -> httpx.AsyncClient:

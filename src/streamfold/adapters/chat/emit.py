@@ -48,7 +48,7 @@ class ChatEmitter(Emitter):
 
     def _extra(self, name: str, value: Any) -> None:
         if name == "reasoning_details" and _tells_text(value):
-            # Its text has been said, and whoever reads both would have it twice; without it a signature is worth nothing.
+            # Its text has been said, and would be read twice; without it a signature is worth nothing.
             if value.get("signature"):
                 self._warn(
                     "extras_dropped", "signed reasoning_details are not streamed: they would repeat the reasoning"
