@@ -116,9 +116,7 @@ def facts(reply: Reply) -> dict[str, Any]:
         "reasoning": reply.reasoning,
         "reasoned": reply.reasoned,
         "refusal": reply.refusal,
-        "calls": [
-            (call.id, call.name, call.raw_arguments or "{}") for call in reply.tool_calls
-        ],  # no text is written so
+        "calls": [(call.id, call.name, call.raw_arguments) for call in reply.tool_calls],
         "finish_reason": reply.finish_reason,
         "usage": reply.usage and replace(reply.usage, raw={}),
         "id": reply.id,
