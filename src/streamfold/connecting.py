@@ -3,8 +3,8 @@
 httpcore closes a connection whose request fails, but not if the task is cancelled between the moment at which TCP is
 there and the one at which the request is sent, TLS handshake included. Such a connection stays open, in its pool or
 outside of it, for as long as the client lives. Over HTTP/2 it stays in use, with a count of its streams that was set up
-half-way (httpcore 1.0.9), and every later request on it fails. httpcore tells of each step, so that the connection can be
-closed here. Another request that waits for it then loses it before the first byte, and is tried again.
+half-way (httpcore 1.0.9), and every later request on it fails. httpcore tells of each step, so that the connection can
+be closed here. Another request that waits for it then loses it before the first byte, and is tried again.
 """
 
 from __future__ import annotations
