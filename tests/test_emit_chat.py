@@ -159,6 +159,21 @@ def test_what_is_beside_the_text() -> None:
     ]
 
 
+def test_details_of_reasoning_do_not_repeat_it() -> None:
+    """Their text has been said; what has none goes on, and what is lost with a signature is told."""
+    said: list[Delta] = [
+        Reasoning("Hm."),
+        Extra("reasoning_details", {"type": "reasoning.text", "text": "Hm.", "signature": "S"}),
+        Extra("reasoning_details", {"type": "reasoning.summary", "summary": "Hm."}),
+        Extra("reasoning_details", {"type": "reasoning.encrypted", "data": "E"}),
+        Finish("stop", "stop"),
+    ]
+    body = emit("chat", said)
+    assert fold(body).reasoning == "Hm."
+    assert fold(body).extras == {"reasoning_details": [{"type": "reasoning.encrypted", "data": "E"}]}
+    assert [line.partition(": ")[0] for line in comments(body)] == ["streamfold warning extras_dropped"]
+
+
 @pytest.mark.parametrize(
     ("finish", "calls", "choice", "word"),
     [

@@ -7,18 +7,20 @@ import json
 import random
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from folding import bytewise, check_chunks, codes, random_cut
 from streamfold import Reply, StreamChunk, StreamDecoder, StreamError, ToolCall
 from streamfold.recording import Recording
+from streamfold.types import FinishReason
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "fixtures"
@@ -94,9 +96,22 @@ def wanted(recording: Recording, outcome: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_there_are_fixtures() -> None:
-    """An empty folder would make everything here pass."""
-    assert len(NAMES) >= 25
+    """An empty folder would make everything here pass: there are some of each kind, and each thing is shown by one."""
+    recordings = [load(name) for name in NAMES]
+    count = Counter(recording.source for recording in recordings)
+    assert count["recorded"] >= 50
+    assert count["documented"] >= 50
+    assert count["synthesised"] >= 120
     assert {"demo/reasoning_text", "demo/parallel_calls"} <= set(NAMES)
+    assert {recording.adapter for recording in recordings} == {"chat", "responses"}
+    assert {recording.dialect for recording in recordings} == {
+        "", "deepseek", "glm", "hermes", "kimi", "llama3", "mistral", "named", "qwen3coder", "required", "think"
+    }  # fmt: skip
+    expected = [recording.expect for recording in recordings]
+    assert {expect.get("error") for expect in expected} == {
+        None, "IncompleteStreamError", "UpstreamError", "ProtocolError", "EmptyResponseError"
+    }  # fmt: skip
+    assert {expect["finish_reason"] for expect in expected if "error" not in expect} == set(get_args(FinishReason))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -116,11 +131,11 @@ def test_folds_the_same_byte_by_byte(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_folds_the_same_in_random_pieces(name: str) -> None:
-    """A hundred random cuts; fewer of a large body, that all fixtures together take seconds."""
+    """Forty random cuts, and fewer of a large body: all fixtures together take seconds."""
     recording = load(name)
     whole = seen(play(recording, [recording.body]))
     rng = random.Random(name)
-    for _ in range(min(100, 200_000 // len(recording.body))):
+    for _ in range(min(40, 150_000 // (len(recording.body) + 1))):
         assert seen(play(recording, random_cut(recording.body, rng))) == whole
 
 

@@ -155,7 +155,7 @@ def _unparsed(item: Any) -> dict[str, Any]:
 
 def play(name: str) -> tuple[Recording, list[StreamChunk], Reply | StreamError]:
     recording = Recording.load(FOLDER / name)
-    decoder = StreamDecoder(recording.adapter)
+    decoder = StreamDecoder(recording.adapter, **recording.options())
     chunks: list[StreamChunk] = []
     try:
         chunks += decoder.feed(recording.body)

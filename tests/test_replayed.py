@@ -49,6 +49,12 @@ async def test_the_configuration_of_another_provider() -> None:
     assert [made.name for made in reply.tool_calls] == ["f"]
 
 
+async def test_a_recording_that_names_its_dialect() -> None:
+    """It is read in it."""
+    answer = Recording("mine", text(MARKUP) + fin("stop"), dialect="hermes", tools=("f",))
+    assert [made.name for made in (await ReplayProvider(answer).chat("Hi", TOOLS)).tool_calls] == ["f"]
+
+
 async def test_a_conversation_is_played_in_its_order(tmp_path: Path) -> None:
     """The first recording brings those that followed it, and the model is the one that was asked."""
     for number, name in ((1, "talk"), (2, "talk-2")):

@@ -43,10 +43,9 @@ async def test_text(config: dict[str, Any]) -> None:
         for _ in range(3):
             async with provider.chat_stream("hello", max_output_tokens=40) as stream:
                 deltas = [chunk.delta async for chunk in stream]
-            assert "".join(deltas) == stream.reply.text != ""
+            assert "".join(deltas) == stream.reply.text
             assert stream.reply.finish_reason in ("stop", "length")
             assert stream.reply.usage is not None
-            assert stream.reply.attempts == ()
 
 
 @pytest.mark.parametrize("tools", [[TIME], [DATE], [TIME, DATE]], ids=["one", "empty", "two"])

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from ..deltas import Call, Delta, Extra, Failure, Finish, Meta, Reasoning, Refusal, Text, Usage, Warn
 from ..errors import ErrorInfo
 from ..tools import ReadToolChoice
+from ..types import WarningCode
 
 __all__ = ["Emitter", "WrittenCall", "comment", "error_body", "event", "json_text"]
 
@@ -135,7 +136,7 @@ class Emitter(ABC):
             case Finish():
                 self._finish = delta
             case Warn(code, detail):
-                self._warnings.setdefault(f"streamfold warning {code}: {detail}")
+                self._warn(code, detail)
             case Meta():
                 self._meta(delta)
             case Failure():
@@ -171,6 +172,9 @@ class Emitter(ABC):
             self.id, self.model = meta.id or self.id, meta.model or self.model
             if isinstance(meta.created, int | float):
                 self.created = int(meta.created)
+
+    def _warn(self, code: WarningCode, detail: str) -> None:
+        self._warnings.setdefault(f"streamfold warning {code}: {detail}")
 
     def _write_warnings(self) -> None:
         self._out += [comment(warning) for warning in self._warnings]

@@ -45,10 +45,11 @@ def assert_any_cut(
     Args:
         source: the bytes, a `Recording`, the path of one, or the name of one that comes with streamfold.
         adapter: the wire format; else the recording's, and "chat" for bytes.
-        dialect: its name, or a function that makes one, because a dialect remembers what it has read.
+        dialect: its name, or a function that makes one, because a dialect remembers what it has read; else the
+            recording's.
         splits: in how many places it is cut in two: in all of them, if the body has no more.
         random_cuts: how often it is cut into up to forty pieces, in the same places every time.
-        decoder: what else `StreamDecoder` takes: tools, tool_choice, start_in_reasoning, limits.
+        decoder: what else `StreamDecoder` takes: tools, tool_choice, start_in_reasoning, limits; else the recording's.
 
     Raises:
         AssertionError: two cuts do not fold to the same; the message says where to cut, and what differs.
@@ -134,7 +135,9 @@ def _of_bytes(
     source: Source, adapter: str | Adapter | None, dialect: str | Callable[[], Dialect] | None, decoder: dict[str, Any]
 ) -> _Folding:
     recording = read_source(source)
-    make = _decoders(recording.adapter if adapter is None else adapter, dialect, decoder)
+    options = {**recording.options(), **decoder}
+    read = options.pop("dialect")
+    make = _decoders(adapter or recording.adapter, read if dialect is None else dialect, options)
     return _Folding(recording.name, recording.body, make, list, broken=recording.broken)
 
 

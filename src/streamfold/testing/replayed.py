@@ -26,8 +26,8 @@ class ReplayProvider(NotedProvider):
         recordings: in this order: paths (with what was recorded after them in the same conversation), names of those
             that come with streamfold, or values.
         provider: the configuration to take the place of, as `Provider.from_config` takes it: its quirks and dialect
-            hold, its key and address are not used. Else it is a plain one, with the adapter and the model that the
-            first recording names.
+            hold, its key and address are not used. Else it is a plain one, with the adapter, the dialect and the model
+            that the first recording names.
         cuts, speed, faults, match: as for `ReplayTransport`.
         hooks, overrides: as for `Provider.from_config`. Unless `max_retries` is among them, nothing is sent again, so
             that the application sees each fault.
@@ -54,7 +54,8 @@ class ReplayProvider(NotedProvider):
         read = [recording for source in recordings for recording in _conversation(source)]
         transport = ReplayTransport(read, speed=speed, cuts=cuts, faults=faults, match=match)
         first = read[0]
-        profile = stand_in(provider, overrides, name="replay", adapter=first.adapter, model=_model(first))
+        told = {"dialect": first.dialect} if provider is None and first.dialect else {}
+        profile = stand_in(provider, {**told, **overrides}, name="replay", adapter=first.adapter, model=_model(first))
         super().__init__(profile, transport, hooks=hooks)
 
 

@@ -47,7 +47,13 @@ class ChatEmitter(Emitter):
         self._delta({"tool_calls": [entry]})
 
     def _extra(self, name: str, value: Any) -> None:
-        if name == "audio":
+        if name == "reasoning_details" and _tells_text(value):
+            # Its text has been said, and whoever reads both would have it twice; without it a signature is worth nothing.
+            if value.get("signature"):
+                self._warn(
+                    "extras_dropped", "signed reasoning_details are not streamed: they would repeat the reasoning"
+                )
+        elif name == "audio":
             self._delta({name: value})
         elif name in _LISTS:
             self._delta({name: [_nested(value)]})
@@ -154,6 +160,10 @@ def _entry(call_id: str, name: str, arguments: str, extra: dict[str, Any] | None
 
 def _whole_entry(call: ToolCall) -> dict[str, Any]:
     return _entry(call.id, call.name, call.raw_arguments if call.raw_arguments.strip() else "{}", call.extra)
+
+
+def _tells_text(detail: Any) -> bool:
+    return isinstance(detail, dict) and any(isinstance(detail.get(name), str) for name in ("text", "summary"))
 
 
 def _nested(value: Any) -> Any:
