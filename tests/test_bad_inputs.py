@@ -404,7 +404,7 @@ def test_what_code_is_told(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
 OWN = 'default = "own"\n[providers.own]\nprofile = "kimi"\n'
 KEYS = (
     "profile, adapter, base_url, api_key, api_key_env, key_header, model, dialect, quirks, headers, timeouts,"
-    " max_retries, limits, transport, fallback, capabilities, models"
+    " max_retries, limits, transport, http2, fallback, capabilities, models"
 )
 FILES = [
     ("default = ", "FILE:1: not TOML: Invalid value at the end of the file"),
@@ -413,18 +413,18 @@ FILES = [
         "FILE:2: not TOML: Expected ']' at the end of a table declaration in column 15",
     ),
     ("default = 5", "FILE:1: default: must be a text in quotes"),
-    ('defalt = "own"', "FILE:1: defalt: unknown key (did you mean 'default'?): allowed are default, providers"),
+    ('defalt = "own"', "FILE:1: defalt: unknown key (did you mean 'default'?): allowed are default, providers, gateway"),
     (
         '[providers.own]\nprofile = "kimi"',
         'no provider was named: write default = "own" into FILE, or set STREAMFOLD_PROVIDER=own',
     ),
     (
         'default = "own"\n\n[provider.own]\nprofile = "kimi"',
-        "FILE:3: provider: unknown key (did you mean 'providers'?): allowed are default, providers",
+        "FILE:3: provider: unknown key (did you mean 'providers'?): allowed are default, providers, gateway",
     ),
     (
         'default = "own"\n[own]\nprofile = "kimi"',
-        "FILE:2: own: unknown key: allowed are default, providers; a provider is written as [providers.own]",
+        "FILE:2: own: unknown key: allowed are default, providers, gateway; a provider is written as [providers.own]",
     ),
     ('default = "own"\n[providers]\nown = "kimi"', "FILE:3: providers.own: must be a table"),
     (
