@@ -69,8 +69,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests that are marked `anyio` run on both event loops; those that are marked `transports` over aiohttp too."""
-    if "anyio_backend" not in metafunc.fixturenames:
-        return
+    if "anyio_backend" not in metafunc.fixturenames or hasattr(metafunc.module, "anyio_backend"):
+        return  # a module that has a fixture of its own says itself where its tests run
     wanted = metafunc.config.getoption("--transport")
     runs = ["aiohttp"] if wanted == "aiohttp" else ["asyncio", "trio"]
     if wanted is None and metafunc.definition.get_closest_marker("transports"):

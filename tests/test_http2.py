@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset
 from h2.exceptions import H2Error
 
 from folding import DONE, call, entry, fin, text
-from streamfold import APIConnectionError, ConfigError, IncompleteStreamError, Provider, ServerError
+from streamfold import APIConnectionError, ConfigError, IncompleteStreamError, Provider, ServerError, retries
 from streamfold.clients import make_client
 
 pytestmark = [
@@ -240,6 +241,28 @@ async def test_a_stream_that_ends_early_leaves_the_others_alone(how: str) -> Non
             assert "".join([chunk.delta async for chunk in second]) == "lo"
             assert (await provider.chat("Hello")).text == "Hi"
         assert (server.connections, server.open) == (1, 1)
+
+
+def test_a_connection_whose_first_request_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far it had come: the next request is answered, and nothing stays open."""
+    monkeypatch.setattr(retries, "_FIRST", 0.001)
+
+    async def main() -> None:
+        async with serving(whole) as server:
+            for turns in range(0, 150, 7):
+                async with server.provider(max_retries=1) as provider:
+                    task = asyncio.create_task(provider.chat("Hello"))
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+                    task.cancel()
+                    await asyncio.wait([task])
+                    with anyio.fail_after(10):
+                        assert (await provider.chat("Hello")).text == "Hi"
+            with anyio.fail_after(10):
+                while server.open:
+                    await asyncio.sleep(0.005)
+
+    asyncio.run(main())
 
 
 async def test_the_key_reaches_the_client(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 httpcore closes a connection whose request fails, but not if the task is cancelled between the moment at which TCP is
 there and the one at which the request is sent, TLS handshake included. Such a connection stays open, in its pool or
-outside of it, for as long as the client lives. httpcore tells of each step, so that it can be closed here.
+outside of it, for as long as the client lives. Over HTTP/2 it stays in use, with a count of its streams that was set up
+half-way (httpcore 1.0.9), and every later request on it fails. httpcore tells of each step, so that the connection can
+be closed here. Another request that waits for it then loses it before the first byte, and is tried again.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import httpx
 __all__ = ["Connecting"]
 
 _OPENED = ("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")
-_USED = ("send_connection_init.started", "send_request_headers.started")  # from here on httpcore closes it
+_USED = "send_request_headers.started"  # from here on httpcore closes it, or over HTTP/2 the stream
 
 
 class Connecting:
