@@ -421,6 +421,7 @@ def test_answers_go_back_as_items(name: str) -> None:
     message = ANSWERS[name]
     written, said = sent("responses", user("Hi"), message, *(tool_result(call, "done") for call in message.tool_calls))
     left = [f"messages[1].{name}" for name in message.extras if name != "output"]
+    left += [f"messages[1].tool_calls[{at}].extra" for at, call in enumerate(message.tool_calls) if call.extra]
     wanted = [
         "reasoning_dropped: messages[1]: the reasoning was not sent, this provider takes none back"
         if message.reasoning and "output" not in message.extras else "",

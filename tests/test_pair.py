@@ -177,6 +177,7 @@ def test_a_recorded_answer_written_again(name: str, wire: str) -> None:
         return
     body = emit_chunks(wire, chunks, outcome)
     expected = on(wire, facts(outcome)) | {"id": outcome.id or "id_0", "model": outcome.model or "m"}
+    expected["calls"] = [(call_id, name, raw or "{}") for call_id, name, raw in expected["calls"]]
     rng = random.Random(name)
     for cut in (None, bytewise(body), *(random_cut(body, rng) for _ in range(20))):
         assert facts(read(wire, body, cut)) == expected
@@ -186,7 +187,9 @@ def test_a_recorded_answer_written_again(name: str, wire: str) -> None:
         openai_response(body)
     else:
         assert body.endswith(b"data: [DONE]\n\n")
-        openai_chat(body) if outcome.finish_reason not in ("length", "content_filter") else None
+        # It raises for an answer that was cut off, and for a word that it does not know.
+        odd = outcome.finish_reason == "unknown" and outcome.raw_finish_reason
+        openai_chat(body) if not odd and outcome.finish_reason not in ("length", "content_filter") else None
     again = emit_reply(wire, outcome)
     assert facts(read(wire, again)) == expected
 
@@ -210,8 +213,24 @@ def check_error(wire: str, body: bytes, error: StreamError) -> None:
 WHOLE = [name for name in NAMES if isinstance(play(name)[2], Reply)]
 
 
+# What comes in pieces and is known only at the end.
+UNTOLD = {
+    "calls/function_call": "an id is made up, where a call has none",
+    "calls/no_id": "the same",
+    "calls/one_id_twice": "an id is made up for the second call that has it",
+    "calls/name_in_pieces": "a name is written with the first piece of it",
+    "responses/pieces_lost_a_brace": "the pieces are wrong",
+    "responses/positions_with_gaps": "the final list orders the calls",
+}
+
+
+def test_what_is_untold_is_there() -> None:
+    """A fixture that is gone is not excused any more."""
+    assert set(UNTOLD) <= set(WHOLE)
+
+
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", [name for name in WHOLE if name not in UNTOLD])
 def test_a_recorded_answer_piece_by_piece(name: str, wire: str) -> None:
     """Every fixture, emitted delta by delta with its calls in pieces, is read back as what it was."""
     recording, _, outcome = play(name)

@@ -20,7 +20,7 @@ def expected(recording: Recording) -> dict[str, Any]:
     Raises:
         ConfigError: there is no such adapter.
     """
-    decoder = StreamDecoder(recording.adapter)
+    decoder = StreamDecoder(recording.adapter, **recording.options())
     try:
         decoder.feed(recording.body)
         decoder.close(interrupted="the connection broke off" if recording.broken else None)

@@ -134,7 +134,8 @@ def _of_bytes(
     source: Source, adapter: str | Adapter | None, dialect: str | Callable[[], Dialect] | None, decoder: dict[str, Any]
 ) -> _Folding:
     recording = read_source(source)
-    make = _decoders(recording.adapter if adapter is None else adapter, dialect, decoder)
+    told = {**recording.options(), **({} if dialect is None else {"dialect": dialect}), **decoder}
+    make = _decoders(recording.adapter if adapter is None else adapter, told.pop("dialect"), told)
     return _Folding(recording.name, recording.body, make, list, broken=recording.broken)
 
 
