@@ -57,6 +57,21 @@ def wheel(session: nox.Session) -> None:
 
 
 @nox.session(python=VERSIONS[0])
+def transports(session: nox.Session) -> None:
+    """The tests that use the network, all of them over aiohttp; the other sessions run a part of them so."""
+    session.install("-e", ".[dev]")
+    names = ("provider", "retries", "fallback", "cuts", "leaks", "proxies", "secrets")
+    session.run("pytest", "--transport", "aiohttp", *(f"tests/test_{name}.py" for name in names), *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def fuzz(session: nox.Session) -> None:
+    """Damaged recordings by the ten thousand; the other sessions try five hundred."""
+    session.install("-e", ".[dev]")
+    session.run("pytest", "tests/test_fuzz.py", "-k", "damaged", *session.posargs, env={"STREAMFOLD_FUZZ": "20000"})
+
+
+@nox.session(python=VERSIONS[0])
 def servers(session: nox.Session) -> None:
     """Real servers on loopback: llama.cpp's own, and aimock where there is npm. Says which ones it could start."""
     session.install("-e", ".[dev]", "xllamacpp", "gguf")

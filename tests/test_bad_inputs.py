@@ -404,7 +404,7 @@ def test_what_code_is_told(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
 OWN = 'default = "own"\n[providers.own]\nprofile = "kimi"\n'
 KEYS = (
     "profile, adapter, base_url, api_key, api_key_env, key_header, model, dialect, quirks, headers, timeouts,"
-    " max_retries, limits, transport, http2, fallback, capabilities, models"
+    " max_retries, limits, transport, fallback, capabilities, models"
 )
 FILES = [
     ("default = ", "FILE:1: not TOML: Invalid value at the end of the file"),

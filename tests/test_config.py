@@ -666,8 +666,8 @@ def test_import_opens_no_file() -> None:
 
 
 def test_a_file_may_say_what_a_profile_can() -> None:
-    """The keys of a provider in a file are those of a profile, but for its name, which is the table's."""
-    assert set(_Provider.model_fields) - {"profile"} == set(Profile.model_fields) - {"name", "docs"}
+    """The keys of a provider in a file are those of a profile, but for its name and what the catalogue notes."""
+    assert set(_Provider.model_fields) - {"profile"} == set(Profile.model_fields) - {"name", "docs", "checked"}
 
 
 def test_http2_in_a_file(tmp_path: Path) -> None:

@@ -210,9 +210,7 @@ def test_result_with_an_image() -> None:
     assert said == []
     assert ITEM.validate_python(items[3])
     kimi, said = sent("kimi", *messages)
-    assert said == [
-        "ids_renumbered: sent in the model's own style: 'call_1' as 'functions.plot:0', 'call_2' as 'functions.plot:1'"
-    ]
+    assert said == [f"{RENUMBERED} 'call_1' as 'functions.plot:0', 'call_2' as 'functions.plot:1'"]
     assert kimi[2] == {
         "role": "tool",
         "tool_call_id": "functions.plot:0",
@@ -368,6 +366,9 @@ def _answers() -> dict[str, Message]:
 ANSWERS = _answers()
 
 
+RENUMBERED = "ids_renumbered: ids of calls are sent in the provider's own style:"
+REASONING = "reasoning_dropped: messages[1]: the reasoning was not sent, this provider takes none back"
+NO_PLACE = "not sent, this provider has no place for it or can't read it"
 CHATS = {
     "chat": ChatAdapter(),
     "chat with reasoning": ChatAdapter(ChatQuirks(reasoning_field="reasoning_content")),
@@ -392,16 +393,10 @@ def test_answers_go_back_in_a_chat(name: str, wire: str) -> None:
         renumbered = [f"{old!r} as {new!r}" for old, new in zip(ids, own, strict=True) if old != new]
         ids = own
     takes_reasoning = wire != "chat"
-    opaque = any(item["type"] not in ("message", "function_call") for item in message.extras.get("output", ()))
-    left = [f"messages[1].{name}" for name in message.extras if name != "output" or opaque]
-    wanted = [
-        "reasoning_dropped: messages[1]: the reasoning was not sent, this provider takes none back"
-        if message.reasoning and not takes_reasoning else "",
-        f"extras_dropped: {', '.join(left)}: not sent, this provider has no place for it or can't read it"
-        if left else "",
-        f"ids_renumbered: sent in the model's own style: {', '.join(renumbered)}" if renumbered else "",
-    ]  # fmt: skip
-    assert said == list(filter(None, wanted))
+    assert said == [
+        *_dropped(message, reasoning=not takes_reasoning),
+        *([f"{RENUMBERED} {', '.join(renumbered)}"] if renumbered else []),
+    ]
     assert turn["content"] == message.content
     if message.tool_calls and wire == "kimi":  # which wants the member, if there is nothing in it
         assert turn["reasoning_content"] == (message.reasoning or "")
@@ -420,15 +415,7 @@ def test_answers_go_back_as_items(name: str) -> None:
     """
     message = ANSWERS[name]
     written, said = sent("responses", user("Hi"), message, *(tool_result(call, "done") for call in message.tool_calls))
-    left = [f"messages[1].{name}" for name in message.extras if name != "output"]
-    left += [f"messages[1].tool_calls[{at}].extra" for at, call in enumerate(message.tool_calls) if call.extra]
-    wanted = [
-        "reasoning_dropped: messages[1]: the reasoning was not sent, this provider takes none back"
-        if message.reasoning and "output" not in message.extras else "",
-        f"extras_dropped: {', '.join(left)}: not sent, this provider has no place for it or can't read it"
-        if left else "",
-    ]  # fmt: skip
-    assert said == list(filter(None, wanted))
+    assert said == _dropped(message, reasoning="output" not in message.extras, items=False)
     calls = [item for item in written if item["type"] == "function_call"]
     assert [item["call_id"] for item in calls] == [call.id for call in message.tool_calls]
     assert [(item["name"], item["arguments"]) for item in calls] == _calls(message)
@@ -438,6 +425,22 @@ def test_answers_go_back_as_items(name: str) -> None:
     went = [item for item in written if item["type"] == "reasoning"]
     for key in ("encrypted_content", "content", "summary"):
         assert [item[key] for item in went if item.get(key)] == [item[key] for item in came if item.get(key)]
+
+
+def _dropped(message: Message, *, reasoning: bool, items: bool = True) -> list[str]:
+    """What is said of an answer at messages[1] that goes to another provider, or to its own by another wire."""
+    opaque = [
+        name
+        for name, value in message.extras.items()
+        if name != "output" or (items and any(item["type"] not in ("message", "function_call") for item in value))
+    ]
+    if not items:
+        opaque += [f"tool_calls[{at}].extra" for at, call in enumerate(message.tool_calls) if call.extra]
+    places = ", ".join(f"messages[1].{name}" for name in opaque)
+    return [
+        *([REASONING] if reasoning and message.reasoning else []),
+        *([f"extras_dropped: {places}: {NO_PLACE}"] if opaque else []),
+    ]
 
 
 def _calls(message: Message) -> list[tuple[str, str]]:

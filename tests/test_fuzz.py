@@ -5,6 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
+from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -414,3 +417,56 @@ def test_any_bytes(body: bytes, limits: Limits, rng: Any) -> None:
             assert other == whole
         else:
             assert (type(other), str(other)) == (type(whole), str(whole))
+
+
+# --- recorded bytes, damaged -----------------------------------------------------------------------------------------
+
+
+BODIES = [path.read_bytes()[:6000] for path in sorted((Path(__file__).parents[1] / "fixtures").rglob("*.sse"))]
+DIALECTS = ["kimi", "hermes", "qwen3coder", "glm", "deepseek", "llama3", "mistral", "required", "named", "think"]
+DECODERS = [
+    *({"adapter": adapter} for adapter in ("chat", "kimi", "responses")),
+    *({"adapter": "chat", "dialect": dialect} for dialect in [*DIALECTS, "think+hermes", "glm+kimi"]),
+]
+TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A recorded body after a few of: a byte changed, a stretch lost, repeated, or replaced by one of another body."""
+    body = bytearray(draw(st.sampled_from(BODIES)))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(body)))
+        end = min(len(body), start + draw(st.sampled_from([1, 2, 7, 50, 400])))
+        match draw(st.sampled_from(["flip", "lose", "repeat", "splice", "cut"])):
+            case "flip" if start < end:
+                body[start] ^= 1 << draw(st.integers(0, 7))
+            case "lose":
+                del body[start:end]
+            case "repeat":
+                body[end:end] = body[start:end] * draw(st.integers(1, 3))
+            case "splice":
+                other = draw(st.sampled_from(BODIES))
+                at = draw(st.integers(0, len(other)))
+                body[start:end] = other[at : at + end - start]
+            case _:
+                del body[start:]
+    return bytes(body)
+
+
+@settings(deadline=None, max_examples=int(os.environ.get("STREAMFOLD_FUZZ", "500")))
+@given(damaged(), st.sampled_from(DECODERS), st.booleans(), st.randoms())
+def test_damaged_recordings(body: bytes, decoder: dict[str, Any], small: bool, rng: Any) -> None:
+    """However a recording is damaged and whatever reads it: an answer or one of our errors, soon, and no larger."""
+    limits = Limits(event_bytes=2000, arguments_chars=200, tool_calls=3) if small else Limits()
+    choice = {"type": "function", "function": {"name": "get_weather"}} if decoder.get("dialect") == "named" else "auto"
+    began = process_time()
+    for pieces in ([body], random_cut(body, rng)):
+        ended = outcome(body, pieces, limits=limits, tools=[TOOL], tool_choice=choice, **decoder)
+        check_types(ended)
+        reply = ended.partial if isinstance(ended, StreamError) else ended
+        assert reply is not None
+        arguments = sum(len(made.raw_arguments) for made in reply.tool_calls)
+        assert len(reply.text) + len(reply.reasoning) + arguments <= 2 * len(body)
+        assert len(reply.warnings) <= len(body)
+    assert process_time() - began < 10

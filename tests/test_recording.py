@@ -23,11 +23,6 @@ TIMED = Recording(
 URL = "https://provider.example/v1/chat/completions"
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
 def write(folder: Path, toml: str, body: bytes = BODY) -> Path:
     folder.joinpath("case.sse").write_bytes(body)
     folder.joinpath("case.toml").write_text(toml, "utf-8")

@@ -21,11 +21,6 @@ B = Recording("case/b", text("B") + fin("stop") + DONE)
 SLOW = Recording("case/slow", text("slow") + DONE, cuts=(Cut(len(text("slow")), 0.0), Cut(len(DONE), 3600.0)))
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
 def client(base_url: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=base_url, trust_env=False, timeout=30)
 

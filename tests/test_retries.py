@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from folding import DONE, fin, text
-from servers import END, STREAM, Connection, answer, framed, serving
+from servers import STREAM, Connection, answer, framed, serving
 from streamfold import APITimeoutError, Attempt, Provider, RateLimitError, ServerError, StreamfoldError
 from streamfold.clocks import Clocks
 from streamfold.errors import APIConnectionError, QuotaExceededError, error_info, status_error
@@ -178,6 +178,20 @@ async def test_l12_the_total_clock_runs_over_all_attempts() -> None:
         assert len(caught.value.attempts) >= len(server.requests) - 1
 
 
+async def test_a_first_event_that_did_not_come_is_asked_for_again() -> None:
+    """The clock of the attempt that failed does not run on in the pause before the next one."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        if len(peer.server.requests) > 1:
+            await peer.send(GOOD)
+        await peer.gone()
+
+    async with serving(script) as server, server.provider(max_retries=4, timeouts={"first_event": 0.3}) as provider:
+        reply = await provider.chat("Hello")
+        assert (reply.text, {tried.error for tried in reply.attempts}) == ("Hi", {"APITimeoutError"})
+
+
 async def test_f10_once_more_without_stream_options() -> None:
     """A server that refuses `stream_options` is asked once more without, and from then on without."""
     refused = b'{"error":{"message":"Unrecognized request argument supplied: stream_options"}}'
@@ -222,19 +236,17 @@ async def test_k15_a_slow_reader_is_not_a_silent_server() -> None:
         assert "".join(got) == "onetwo"
 
 
-async def test_a_silent_server_is_asked_again() -> None:
-    """The clock that ended one attempt does not run in the pause before the next one, however long that is."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(STREAM)
-        if peer.server.connections > 1:
-            await peer.send(framed(text("Hi") + fin("stop") + DONE), END)
-        await peer.gone()
-
-    async with serving(script) as server, server.provider(timeouts={"first_event": 0.3}, max_retries=1) as provider:
-        reply = await provider.chat("Hello")
-    assert (reply.text, [attempt.error for attempt in reply.attempts]) == ("Hi", ["APITimeoutError"])
+def test_only_the_total_clock_runs_in_a_pause() -> None:
+    """Between two attempts nothing is waited for but the end of the pause."""
+    clocks = Clocks(Timeouts(first_event=5, read=2, stall=3, total=100), 0.0)
+    assert clocks.due() == 100.0
+    clocks.start(10.0)
+    clocks.bytes_came(11.0)
+    clocks.event_came()
+    clocks.pause()
+    assert (clocks.due(), clocks.timeout(None).phase) == (100.0, "total")
+    clocks.start(40.0)
+    assert clocks.due() == 45.0
 
 
 def test_clocks() -> None:

@@ -53,8 +53,8 @@ def _aiohttp_transport(limits: httpx.Limits) -> httpx.AsyncBaseTransport:
         proxies.get(scheme, "").startswith("socks") for scheme in ("http", "https")
     ):  # it would go past them without a word, or fail with each request
         raise ConfigError(
-            'transport "aiohttp" takes no SOCKS proxy and no ALL_PROXY: name http:// ones in HTTP_PROXY and HTTPS_PROXY'
-            ', or use transport "httpx"'
+            'transport "aiohttp" takes no SOCKS proxy and no ALL_PROXY: name http:// ones in HTTP_PROXY and'
+            ' HTTPS_PROXY, or use transport "httpx"'
         )
     verify = httpx.create_ssl_context()
 

@@ -33,16 +33,16 @@ class Clocks:
         self.timeouts = timeouts
         self.ends = inf if timeouts.total is None else now + timeouts.total
         self._bytes = self._event = self._left = self.waiting_since = now
-        self._asked = self._any_event = False
-
-    def pause(self) -> None:
-        """Nothing is asked of the server until the next `start`: `total` alone runs."""
-        self._asked = False
+        self._any_event = self._asked = False
 
     def start(self, now: float) -> None:
         """A request is sent."""
         self._bytes = self._event = self._left = self.waiting_since = now
-        self._asked, self._any_event = True, False
+        self._any_event, self._asked = False, True
+
+    def pause(self) -> None:
+        """Nothing is asked for until the next `start`: only `total` runs."""
+        self._any_event = self._asked = False
 
     def bytes_came(self, now: float) -> None:
         """A wait for bytes ended with some."""
@@ -77,7 +77,7 @@ class Clocks:
         timeouts, away = self.timeouts, self.waiting_since - self._left
         ends: list[tuple[float, TimeoutPhase]] = [(self.ends, "total")]
         if not self._any_event:
-            if self._asked and timeouts.first_event is not None:
+            if timeouts.first_event is not None and self._asked:
                 ends.append((self._event + away + timeouts.first_event, "first_event"))
             return min(ends)
         if timeouts.read is not None:

@@ -112,4 +112,4 @@ def _descriptions(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
         for name in parameter.arg_name.split(",")
         if parameter.description
     }
-    return (read.description or "") if read.meta else text, of_parameters
+    return (read.description or "").strip() if read.meta else text, of_parameters

@@ -37,6 +37,11 @@ class Provider:
 
     Make one with `from_config`, use it as an async context manager or call `aclose` in the end. A client that is passed
     in is used and never closed.
+
+    Keys are in no repr, error or traceback, and what a `${NAME}` in `base_url` stands for is not in the URLs that httpx
+    logs at INFO. Three things can't be had without reaching into other people's loggers: a client of one's own logs the
+    whole URL; httpcore logs the headers of answers at DEBUG, should a server repeat a key there; and hpack, which is
+    under HTTP/2, logs those of requests at DEBUG.
     """
 
     def __init__(
@@ -221,8 +226,10 @@ class Provider:
         Raises:
             APIError: one of its kinds; what had been received is its `partial`.
         """
-        stream = self.chat_stream(messages, tools, tool_choice=tool_choice, **options)
-        del options  # what shows the variables of a traceback would show the headers in them
+        try:
+            stream = self.chat_stream(messages, tools, tool_choice=tool_choice, **options)
+        finally:
+            del options  # what shows the variables of a traceback would show the headers in them
         async with stream:
             async for _ in stream:
                 pass

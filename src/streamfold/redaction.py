@@ -29,9 +29,7 @@ def redact_error(error: APIError, secrets: Iterable[str]) -> None:
     frames would print the keys. An error of somebody else that still shows a secret goes too.
     """
     spellings = _spellings(secrets)
-    for name, value in vars(error).items():
-        vars(error)[name] = _redact(value, spellings)
-    error.args = _redact(error.args, spellings)
+    _cleaned(error, spellings)
     seen: set[int] = set()
     waiting: list[BaseException] = [error]
     while waiting:
@@ -52,7 +50,7 @@ def redact_error(error: APIError, secrets: Iterable[str]) -> None:
 def _cleaned(exc: BaseException, spellings: list[str]) -> bool:
     """Takes the secrets out of an error of any kind as far as it lets us; whether that is all of them."""
     for name, value in vars(exc).items():
-        if isinstance(value, str | bytes):
+        if isinstance(value, str | bytes) or isinstance(exc, APIError):  # of others we don't know what else they hold
             vars(exc)[name] = _redact(value, spellings)
     args = tuple(_redact(part, spellings) if isinstance(part, str | bytes) else part for part in exc.args)
     if args != exc.args:

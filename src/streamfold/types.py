@@ -67,7 +67,7 @@ WarningCode = Literal[
     "lost_reasoning",  # the provider wants the reasoning of an earlier turn back, and the turn has none
     "reasoning_dropped",  # the provider takes no reasoning of earlier turns back: it was not sent
     "extras_dropped",  # what only another provider can read, or this wire has no place for, was not sent
-    "ids_renumbered",  # calls and their results were sent with ids in the model's own style
+    "ids_renumbered",  # calls and their results were sent with ids in the provider's own style
     "parts_moved",  # images of a tool's result were sent in a user's message, the only place that takes them
     # the wire
     "text_mismatch",  # the pieces of a text and its repetition as a whole differ; what was shown stays

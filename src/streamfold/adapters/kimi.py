@@ -20,7 +20,7 @@ from ..tools import NamedTool, Tool
 from ..types import ProtocolWarning
 from .chat import ChatAdapter, ChatQuirks
 from .chat.history import ids_changed
-from .chat.thinking import only_these
+from .chat.thinking import only_these, without_thinking
 from .prepare import Rules, drop_force
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class KimiAdapter(ChatAdapter):
             self._check_options(request)
         request, changes = super().prepare(request)
         request, dropped = self._pinned_sampling(request)
-        return request, [*changes, *dropped, *self._ungraded(request), *_ids_changed(request)]
+        return request, [*changes, *dropped, *self._ungraded(request), *ids_changed(request.messages, _renumbered)]
 
     def _rules(self) -> Rules:
         rules = super()._rules()
@@ -139,10 +139,7 @@ class KimiAdapter(ChatAdapter):
         if model.effort:  # K3 takes `required`, and no named choice: required, with only that tool to choose
             return only_these(request, (choice.name,), "required") if isinstance(choice, NamedTool) else (request, [])
         if request.options.force_by_disabling_thinking and model.thinking == "switch":
-            effort = request.options.reasoning_effort
-            detail = f"thinking is switched off to force a call: reasoning_effort={effort!r} was not sent"
-            dropped = [ProtocolWarning("option_dropped", detail)] if effort else []
-            return replace(request, options=replace(request.options, reasoning_effort="none")), dropped
+            return without_thinking(request)
         warnings: list[ProtocolWarning] = []
         return drop_force(request, "thinks, and takes no forced tool choice meanwhile", warnings), warnings
 
@@ -241,24 +238,6 @@ class KimiAdapter(ChatAdapter):
 def _model(name: str) -> _Model:
     base = name.lower().rpartition("/")[2]  # engines and resellers put the vendor before it
     return next(model for begin, model in _MODELS if base.startswith(begin))
-
-
-def _ids_changed(request: Request) -> list[ProtocolWarning]:
-    """Which ids are sent otherwise, if any are."""
-    before = [_with_ids(message) for message in request.messages]
-    changed: dict[str, str] = {}
-    for old, new in zip(before, _renumbered(before), strict=True):
-        pairs = zip(old["tool_calls"], new["tool_calls"], strict=True)
-        changed.update({call["id"]: made["id"] for call, made in pairs if call["id"] != made["id"]})
-    return ids_changed(changed, changed.values(), "sent in the model's own style")
-
-
-def _with_ids(message: MessageLike) -> dict[str, Any]:
-    """Of a message what its ids depend on."""
-    if isinstance(message, Message):
-        calls: Any = [{"id": call.id, "function": {"name": call.name}} for call in message.tool_calls]
-        return {"role": message.role, "tool_call_id": message.tool_call_id, "tool_calls": calls}
-    return {**message, "tool_calls": message.get("tool_calls") or []}
 
 
 def _renumbered(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

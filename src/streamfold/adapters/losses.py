@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..content import AudioPart, FilePart, ImagePart
-from ..messages import Message
+from ..messages import Message, MessageLike
 from ..types import ProtocolWarning
 
 if TYPE_CHECKING:
     from ..request import Request
+    from .chat.quirks import ChatQuirks
 
 __all__ = ["Losses", "losses_of_chat", "unsent_of_parts"]
 
@@ -45,29 +46,23 @@ class Losses:
         return found
 
 
-def losses_of_chat(request: Request, *, takes_reasoning: bool, takes_details: bool = False) -> Losses:
-    """What Chat Completions can't carry of a conversation. Dicts are sent as they are.
-
-    Args:
-        takes_details: `reasoning_details` go back where they came from, and say what the reasoning says.
-    """
+def losses_of_chat(request: Request, quirks: ChatQuirks) -> Losses:
+    """What Chat Completions can't carry of a conversation. Dicts are sent as they are."""
     losses = Losses()
     for at, message in enumerate(request.messages):
+        where = f"messages[{at}]"
+        if not quirks.message_names and _is_named_result(message):  # its id says whose result it is
+            losses.members.append(f"{where}.name")
         if not isinstance(message, Message):
             continue
-        where = f"messages[{at}]"
-        own = request.came_from_here(message)
-        details = takes_details and own and message.extras.get("reasoning_details")
-        sent = (message.reasoning or "") in _told_by(details) if details else takes_reasoning
-        if message.reasoning and not sent:  # an empty one says nothing to a provider that wants none
+        details = message.extras.get("reasoning_details") if quirks.reasoning_details else None
+        sent = details if request.came_from_here(message) else None  # instead of the reasoning's text
+        if not _is_told(message.reasoning, sent, takes_text=quirks.reasoning_field is not None):
             losses.reasoning.append(where)
-        losses.members += [
-            f"{where}.{name}"
-            for name, value in message.extras.items()
-            if _says_more(name, value) and not (details and name == "reasoning_details")
-        ]
+        lost = [name for name, value in message.extras.items() if _says_more(name, value)]
+        losses.members += [f"{where}.{name}" for name in lost if not (name == "reasoning_details" and sent)]
         losses.members += unsent_of_parts(message, where)
-        if not own:
+        if not request.came_from_here(message):
             calls = enumerate(message.tool_calls)
             losses.members += [f"{where}.tool_calls[{number}].extra" for number, call in calls if call.extra]
     for tool in request.tools:
@@ -78,10 +73,21 @@ def losses_of_chat(request: Request, *, takes_reasoning: bool, takes_details: bo
     return losses
 
 
-def _told_by(details: Any) -> str:
-    """The text of `reasoning_details`, without what is encrypted in them."""
+def _is_named_result(message: MessageLike) -> bool:
+    if isinstance(message, Message):
+        return message.role == "tool" and bool(message.name)
+    return message.get("role") == "tool" and bool(message.get("name"))
+
+
+def _is_told(reasoning: str | None, details: Any, *, takes_text: bool) -> bool:
+    """Whether reasoning is sent: as a text, or in the details that are sent instead of it."""
+    if not reasoning:  # an empty one says nothing to a provider that wants none
+        return True
+    if not details:
+        return takes_text
     pieces = [piece for piece in details if isinstance(piece, Mapping)]
-    return "".join(str(piece.get("text") or piece.get("summary") or "") for piece in pieces)
+    said = "".join(str(piece.get("text") or piece.get("summary") or "") for piece in pieces)
+    return "".join(reasoning.split()) in "".join(said.split())
 
 
 def _says_more(name: str, value: Any) -> bool:

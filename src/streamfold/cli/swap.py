@@ -109,7 +109,8 @@ def _print(specs: list[str], outcomes: list[Outcome]) -> None:
 def _cell(made: Finding) -> Text:
     if made.silent:
         return Text("LOST WITHOUT A WARNING" + (f": {made.how}" if made.how else ""), "bold red")
-    return Text(f"{made.state}: {made.how}" if made.how else made.state, _STYLES[made.state])
+    how = made.how if made.state in ("kept", "changed", "lost") else ""  # why it is refused stands above
+    return Text(f"{made.state}: {how}" if how else made.state, _STYLES[made.state])
 
 
 def _shortened(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
@@ -9,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from ..content import MediaPart, TextPart
 from ..jsontext import join_surrogates
 from ..messages import Message
-from ..request import Options, Request, read_response_format
+from ..request import Options, Request, ResponseFormat, read_response_format
 from ..tools import Tool
 from ..types import ToolCall
 
@@ -54,6 +55,8 @@ class Fact:
                 text = f"{call.name}({call.raw_arguments or call.arguments}) {call.id}"
             case Tool() as tool:
                 text = tool.description
+            case ResponseFormat() as wanted:
+                text = json.dumps(wanted.schema or "json", ensure_ascii=False)
             case value:
                 text = repr(value)
         text = text if len(text) <= 60 else f"{text[:50]}... ({len(text)} characters)"

@@ -15,7 +15,7 @@ from ..tools import AllowedTools, NamedTool, Tool, read_tool_choice
 from .announced import announced, overruled
 from .facts import Fact
 from .options import option_state
-from .search import Leaf, LeafKind, Sent, SentCall, pairs
+from .search import Leaf, LeafKind, Sent, SentCall, pairs, strings_of
 
 __all__ = ["Finding", "Search", "State"]
 
@@ -182,7 +182,8 @@ class Search:
             return any(entry.get(name) == fact.value for entry in entries)
         if name == "output" and isinstance(fact.value, list):
             return all(self._has_output(item) for item in fact.value)
-        return any(isinstance(sent, Mapping) and sent.get(name) == fact.value for sent in self.sent.messages)
+        there = [sent[name] for sent in self.sent.messages if isinstance(sent, Mapping) and name in sent]
+        return any(sent == fact.value or strings_of(fact.value, sent) for sent in there)
 
     def _has_output(self, item: Mapping[str, Any]) -> bool:
         says_no_more = item.get("type") in ("message", "function_call") and not any(

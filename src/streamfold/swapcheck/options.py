@@ -9,11 +9,17 @@ from .facts import Fact
 
 __all__ = ["option_state", "places_of"]
 
-_SWITCHES = ("thinking.type", "chat_template_kwargs.thinking", "enable_thinking", "reasoning.enabled")
 _PLACES: dict[str, tuple[str, ...]] = {
     "max_output_tokens": ("max_tokens", "max_completion_tokens", "max_output_tokens"),
     "reasoning_effort": ("reasoning_effort", "reasoning.effort"),
     "seed": ("seed", "random_seed"),
+}
+# The members that switch thinking on or off, and what they say for off.
+_SWITCHES: dict[str, Any] = {
+    "thinking.type": "disabled",
+    "chat_template_kwargs.thinking": False,
+    "enable_thinking": False,
+    "reasoning.enabled": False,
 }
 _FORMATS = ("response_format", "text.format")
 
@@ -34,15 +40,15 @@ def option_state(fact: Fact, body: Mapping[str, Any]) -> tuple[Literal["kept", "
     if fact.path == "response_format":
         return _format_state(fact, body)
     if fact.path == "force_by_disabling_thinking":
-        off = any(_at(body, place) in ("disabled", False) for place in _SWITCHES)
+        off = any(_at(body, place) == off for place, off in _SWITCHES.items())
         return ("kept", "thinking is switched off", False) if off else ("kept", "there was no need", False)
     for place in _PLACES.get(fact.path, (fact.path,)):
         if _at(body, place) == fact.value:
             return "kept", "", False
     if fact.path == "reasoning_effort":
-        for place in _SWITCHES:
+        for place, off in _SWITCHES.items():
             if (sent := _at(body, place)) is not None:
-                as_asked = (sent in ("disabled", False)) == (fact.value == "none") and fact.value == "none"
+                as_asked = fact.value == "none" and sent == off
                 return ("kept", f"{place} {sent}", False) if as_asked else ("changed", f"{place} {sent}", True)
     return "lost", "", True
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Leaf", "LeafKind", "Sent", "SentCall", "SentResult", "pairs"]
+__all__ = ["Leaf", "LeafKind", "Sent", "SentCall", "SentResult", "pairs", "strings_of"]
 
 # Items of the Responses API that are no messages, and whose they are.
 _ROLES = {
@@ -116,7 +116,7 @@ class Sent:
         pieces = [
             leaf.value
             for number, leaf in enumerate(self.leaves)
-            if leaf.role == role and leaf.key == "text" and leaf.kind == kind and number not in self._taken
+            if leaf.role == role and leaf.key in ("text", "summary") and leaf.kind == kind and number not in self._taken
         ]
         return _squeezed(text) in _squeezed("".join(pieces))
 
@@ -198,9 +198,19 @@ def _leaves_of(value: Any, key: str, beside: Mapping[str, Any], role: str, turn:
 
 
 def _kind(key: str, beside: Mapping[str, Any]) -> LeafKind:
-    if key in _REASONING or (key == "text" and beside.get("type") in ("summary_text", "reasoning_text")):
+    kind = str(beside.get("type"))
+    if key in _REASONING or (key == "text" and kind in ("summary_text", "reasoning_text")):
+        return "reasoning"
+    if key in ("text", "summary") and kind.startswith("reasoning."):  # OpenRouter's and MiniMax's details
         return "reasoning"
     return "text" if key in _TEXT else "value"
+
+
+def strings_of(value: Any, sent: Any) -> bool:
+    """Whether every text in a value is in a text of the other: pieces may have been joined."""
+    texts = [leaf.value for leaf in _leaves_of(sent, "", {}, "", 0) if isinstance(leaf.value, str)]
+    wanted = [leaf.value for leaf in _leaves_of(value, "", {}, "", 0) if isinstance(leaf.value, str)]
+    return bool(wanted) and all(any(piece in text for text in texts) for piece in wanted)
 
 
 def _squeezed(text: str) -> str:

@@ -20,7 +20,7 @@ from ..prepare import Rules, does_without, prepare, schema_passes
 from .content import results_without_media
 from .decode import EventReader
 from .encode import RequestWriter
-from .history import short_ids_changed
+from .history import ids_changed, with_short_ids
 from .quirks import ChatQuirks
 from .thinking import grade_dropped, only_allowed_tools, possible_choice, thinks
 
@@ -48,12 +48,7 @@ class ChatAdapter(RequestWriter, EventReader):
 
     def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
-        quirks = self.quirks
-        takes_reasoning = quirks.reasoning_field is not None
-        losses = losses_of_chat(request, takes_reasoning=takes_reasoning, takes_details=quirks.reasoning_details)
-        lost = losses.warnings()
-        if quirks.call_ids == "nine_alphanumeric":
-            lost += short_ids_changed(request.messages)
+        lost = losses_of_chat(request, self.quirks).warnings()
         moved: list[ProtocolWarning] = []
         if not self.quirks.result_images:
             messages, moved = results_without_media(request.messages)
@@ -65,6 +60,8 @@ class ChatAdapter(RequestWriter, EventReader):
         if not self.quirks.allowed_tools:
             request, only = only_allowed_tools(request)
         request, dropped = self._forced_choice(request)
+        if self.quirks.call_ids == "nine_alphanumeric":
+            dropped = [*dropped, *ids_changed(request.messages, with_short_ids)]
         return request, [*lost, *moved, *changes, *only, *dropped, *grade_dropped(request, self.quirks)]
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:

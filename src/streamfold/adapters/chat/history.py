@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
-from itertools import islice
 from string import ascii_letters, digits
 from typing import Any
 
 from ...messages import Message, MessageLike
 from ...types import ProtocolWarning
 
-__all__ = ["ids_changed", "joined_details", "short_ids_changed", "with_short_ids"]
+__all__ = ["ids_changed", "joined_details", "with_short_ids"]
 
 _LONGEST_REPORT = 20  # ids
-
 _SHORT = re.compile(r"[A-Za-z0-9]{9}")
 _ALPHABET = digits + ascii_letters
 _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # what is encrypted comes whole
+
+
+def ids_changed(
+    messages: Iterable[MessageLike], rename: Callable[[list[dict[str, Any]]], Iterable[Mapping[str, Any]]]
+) -> list[ProtocolWarning]:
+    """A warning that says which ids of calls are sent otherwise, if any are; `rename` does it to what is written."""
+    before = [_with_ids(message) for message in messages]
+    changed: dict[str, str] = {}
+    for old, new in zip(before, rename(before), strict=True):
+        pairs = zip(old["tool_calls"], new["tool_calls"], strict=True)
+        changed.update({call["id"]: made["id"] for call, made in pairs if call["id"] != made["id"]})
+    if not changed:
+        return []
+    shown = [f"{old!r} as {new!r}" for old, new in list(changed.items())[:_LONGEST_REPORT]]
+    more = [f"and {len(changed) - len(shown)} more"] if len(changed) > len(shown) else []
+    detail = f"ids of calls are sent in the provider's own style: {', '.join([*shown, *more])}"
+    return [ProtocolWarning("ids_renumbered", detail)]
+
+
+def _with_ids(message: MessageLike) -> dict[str, Any]:
+    """Of a message what its ids depend on."""
+    if isinstance(message, Message):
+        calls: Any = [{"id": call.id, "function": {"name": call.name}} for call in message.tool_calls]
+        return {"role": message.role, "tool_call_id": message.tool_call_id, "tool_calls": calls}
+    return {**message, "tool_calls": message.get("tool_calls") or []}
 
 
 def with_short_ids(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -28,27 +51,6 @@ def with_short_ids(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]
     on the old one alone, so that a conversation that grows keeps its beginning, by which prompts are cached.
     """
     return [_with_short_id(message) for message in messages]
-
-
-def ids_changed(old: Iterable[str], new: Iterable[str], why: str) -> list[ProtocolWarning]:
-    """A warning that says which ids are sent otherwise, if any are."""
-    changed = {before: after for before, after in zip(old, new, strict=True) if before != after}
-    if not changed:
-        return []
-    shown = [f"{before!r} as {after!r}" for before, after in islice(changed.items(), _LONGEST_REPORT)]
-    more = [f"and {len(changed) - len(shown)} more"] if len(changed) > len(shown) else []
-    return [ProtocolWarning("ids_renumbered", f"{why}: {', '.join([*shown, *more])}")]
-
-
-def short_ids_changed(messages: Iterable[MessageLike]) -> list[ProtocolWarning]:
-    """A warning that says which ids are too odd for Mistral, if any are."""
-    ids: list[str] = []
-    for message in messages:
-        if isinstance(message, Message):
-            ids += [call.id for call in message.tool_calls]
-        else:
-            ids += [call["id"] for call in message.get("tool_calls") or () if call.get("id")]
-    return ids_changed(ids, map(_short, ids), "sent in the form that the provider takes")
 
 
 def _with_short_id(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,15 @@ from .quirks import ChatQuirks
 if TYPE_CHECKING:
     from ...request import Request
 
-__all__ = ["effort_members", "grade_dropped", "only_allowed_tools", "only_these", "possible_choice", "thinks"]
+__all__ = [
+    "effort_members",
+    "grade_dropped",
+    "only_allowed_tools",
+    "only_these",
+    "possible_choice",
+    "thinks",
+    "without_thinking",
+]
 
 
 def effort_members(effort: str | None, quirks: ChatQuirks) -> dict[str, Any]:
@@ -40,10 +48,10 @@ def grade_dropped(request: Request, quirks: ChatQuirks) -> list[ProtocolWarning]
     effort = request.options.reasoning_effort
     if effort is None or quirks.effort_grades or (quirks.thinking_switch and effort == "none"):
         return []
-    detail = f"this provider has no grades of reasoning_effort, and {effort!r} was not sent: "
+    said = f"this provider has no grades of reasoning_effort, and {effort!r} was not sent"
     if quirks.thinking_switch:
-        return [ProtocolWarning("option_changed", f"{detail}thinking was switched on")]
-    return [ProtocolWarning("option_dropped", f"{detail}nothing was sent instead")]
+        return [ProtocolWarning("option_changed", f"{said}: thinking was switched on")]
+    return [ProtocolWarning("option_dropped", f"{said}: nothing was sent instead")]
 
 
 def only_allowed_tools(request: Request) -> tuple[Request, list[ProtocolWarning]]:
@@ -72,10 +80,18 @@ def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list
     if quirks.forced_while_thinking or not is_forced(request) or not thinks(request):
         return request, []
     if request.options.force_by_disabling_thinking:
-        return replace(request, options=replace(request.options, reasoning_effort="none")), []
+        return without_thinking(request)
     warnings: list[ProtocolWarning] = []
     why = "takes no forced tool choice while it thinks (reasoning_effort='none', or force_by_disabling_thinking=True)"
     return drop_force(request, why, warnings), warnings
+
+
+def without_thinking(request: Request) -> tuple[Request, list[ProtocolWarning]]:
+    """The request with thinking switched off, so that a call can be forced."""
+    effort = request.options.reasoning_effort
+    detail = f"thinking is switched off to force a call: reasoning_effort={effort!r} was not sent"
+    dropped = [ProtocolWarning("option_dropped", detail)] if effort not in (None, "none") else []
+    return replace(request, options=replace(request.options, reasoning_effort="none")), dropped
 
 
 def thinks(request: Request) -> bool:
