@@ -132,9 +132,11 @@ def on(wire: str, said: dict[str, Any]) -> dict[str, Any]:
         names = (*sums, "cached_tokens", "reasoning_tokens") if wire == "responses" else sums
         usage = replace(usage, **{name: getattr(usage, name) or 0 for name in names})
     told = {**said, "usage": usage}
+    if said["finish_reason"] == "tool_calls" and not said["calls"]:
+        told["finish_reason"] = "stop"  # calls that were promised and did not come
     if wire == "chat":
         return told
-    reason = said["finish_reason"]
+    reason = told["finish_reason"]
     told["finish_reason"] = ("tool_calls" if said["calls"] else "stop") if reason == "unknown" else reason
     if said["calls"] and not said["text"].strip():
         told["text"] = ""  # white space alone is no message

@@ -782,13 +782,27 @@ FOLDER = Path(__file__).parents[1] / "fixtures"
 DEVIATIONS = {
     "aimock/note": ("json_invalid", "the server cuts a character into two lone surrogates, which strict JSON refuses"),
     "aimock/unicode": ("json_invalid", "the same, in text"),
+    "aimock/one_char": ("json_invalid", "the same, with every character"),
     "litellm/error_frame": ("missing", "an error object takes the place of a chunk"),
+    "litellm/error_after_text": ("missing", "the same"),
+    "azure/async_filter": ("missing literal_error", "what the filter says has no delta, and an empty `object`"),
+    "azure/filtered": ("model_type literal_error", "the filter ends the answer with `delta: null`"),
+    "azure/prompt_filter": ("literal_error", "what the filter says of the prompt has an empty `object`"),
+    "deepseek/out_of_resources": ("literal_error", "a finish reason of its own"),
+    "openrouter/error_in_stream": ("literal_error", "the same"),
+    "together/text_beside_delta": ("literal_error", "the same"),
+    "zai/network_error": ("literal_error", "the same"),
+    "zai/sensitive": ("literal_error", "the same"),
+    "gemini/signatures": ("missing", "calls have no index"),
+    "kimi/web_search": ("literal_error", "the provider's own tools have a type of their own"),
+    "minimax/base_resp_error": ("list_type", "an error beside `choices: null`"),
+    "mistral/thinking": ("string_type", "content is a list of parts while the model thinks"),
 }
 ABOUT = {f"{file.parent.name}/{file.stem}": tomllib.loads(file.read_text("utf-8")) for file in FOLDER.glob("*/*.toml")}
 CHAT_FIXTURES = sorted(
     name
     for name, about in ABOUT.items()
-    if about["adapter"] == "chat" and about["source"] in ("recorded", "documented")
+    if about["adapter"] == "chat" and about["source"] in ("recorded", "documented") and name != "aimock/malformed"
 )
 
 
@@ -804,7 +818,7 @@ def test_chat_fixtures_are_openais(name: str) -> None:
             ChatCompletionChunk.model_validate_json(payload)
         except ValidationError as exc:
             problems |= {problem["type"] for problem in exc.errors()}
-    assert problems == ({DEVIATIONS[name][0]} if name in DEVIATIONS else set())
+    assert problems == (set(DEVIATIONS[name][0].split()) if name in DEVIATIONS else set())
 
 
 def test_deviations_are_of_fixtures_that_are_there() -> None:

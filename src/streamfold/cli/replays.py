@@ -25,7 +25,7 @@ Cuts = Annotated[str, typer.Option(help="recorded, whole, events, bytes:N or ran
 def replay(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A recorded answer: FILE.sse.")],
     adapter: Annotated[str | None, typer.Option(help="The wire format; else what FILE.toml says, else chat.")] = None,
-    dialect: Annotated[str | None, typer.Option(help="How the model writes calls inside its text.")] = None,
+    dialect: Annotated[str | None, typer.Option(help="How the model writes calls; else what FILE.toml says.")] = None,
     speed: Pace = "instant",
     cuts: Cuts = "recorded",
     as_json: AsJson = False,
@@ -34,7 +34,8 @@ def replay(
     screen = screen_for(as_json)
     with told_errors():
         recording = Recording.load(file)
-        decoder = StreamDecoder(adapter or recording.adapter, dialect=dialect)
+        told = recording.options() | ({"dialect": dialect} if dialect else {})
+        decoder = StreamDecoder(adapter or recording.adapter, **told)
         for delay, piece in paced(recording, cuts, _speed(speed)):
             sleep(delay)
             for chunk in decoder.feed(piece):

@@ -89,7 +89,7 @@ def _judged(recording: Recording) -> Recording:
     """The recording with whether it is complete, and with what it folds to if that is known."""
     ended, said_so = recording.ended, False
     if recording.adapter != _NO_WIRE:
-        decoder = StreamDecoder(recording.adapter)
+        decoder = StreamDecoder(recording.adapter, **recording.options())
         decoder.feed(recording.body)
         said_so = decoder.done  # then it does not matter who closed it, and when
     complete = not ended or said_so
