@@ -177,8 +177,7 @@ class EventReader:
                 out.append(Extra(name, keep(item)))
 
     def _reasoning(self, delta: dict[str, Any], out: list[Delta]) -> None:
-        # Servers that send two of these send the same text in both. Beside any of them, even an empty one, the details
-        # say nothing more.
+        # Servers that send two of these send the same text in both.
         said = None
         for name in _REASONING:
             text = delta.get(name)
@@ -186,7 +185,7 @@ class EventReader:
                 said = text
                 if text:
                     break
-        if said is None and (details := delta.get("reasoning_details")) and isinstance(details, list):
+        if not said and (details := delta.get("reasoning_details")) and isinstance(details, list):
             texts = [item.get("text") or item.get("summary") for item in details if isinstance(item, dict)]
             said = "".join(text for text in texts if isinstance(text, str))
         if said is not None:

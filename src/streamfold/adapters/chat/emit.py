@@ -56,9 +56,7 @@ class ChatEmitter(Emitter):
         elif name == "audio":
             self._delta({name: value})
         elif name in _LISTS:
-            # The text of these details has been written as reasoning: a reader must not take it for more.
-            said = {"reasoning_content": ""} if name == "reasoning_details" else {}
-            self._delta({**said, name: [_nested(value)]})
+            self._delta({name: [_nested(value)]})
 
     def _delta(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
         if not self._begun:
