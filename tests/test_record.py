@@ -500,6 +500,24 @@ def test_killed_while_recording(tmp_path: Path, steps: int, old: bool) -> None:
     }
 
 
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_what_a_killed_process_left_is_cleared_by_the_next_recording(tmp_path: Path) -> None:
+    """Hidden files and drafts of dead processes go; those of running ones stay, and so does what is none of ours."""
+    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), "0"]
+    with subprocess.Popen(command) as process:
+        assert process.wait(60) == -signal.SIGKILL
+    (left, *_) = files(tmp_path)
+    assert left.startswith(".x.")
+    assert left.endswith(".tmp")
+    draft = tmp_path / f".recording.{process.pid}-01234567.tmp"
+    (draft / "deep").mkdir(parents=True)
+    others = {f".x.sse.{os.getppid()}-01234567.tmp", ".notes.tmp", f".x.sse.{process.pid}.tmp"}
+    for name in others:
+        (tmp_path / name).touch()
+    OLD.save(tmp_path / "y")
+    assert {path.name for path in tmp_path.iterdir()} == {"y.sse", "y.toml", *others}
+
+
 # --- the two files ---------------------------------------------------------------------------------------------------
 
 

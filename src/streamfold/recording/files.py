@@ -10,7 +10,6 @@ import math
 import os
 import random
 import re
-import secrets
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -21,6 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from ..errors import ConfigError
 from ..tools import NamedTool, Tool
 from .description import Description, allowed, as_toml, read_description
+from .temporary import clear_leftovers, temporary_path
 
 __all__ = ["Cut", "Recording", "Sent", "Speed", "find_recording", "paced", "pieces"]
 
@@ -155,10 +155,11 @@ class Recording:
         between = replace(
             self, cuts=(), expect={}, complete=False, ended="the process ended while this recording was being written"
         )
+        clear_leftovers(base.parent)
         written: list[tuple[Path, Path]] = []
         try:
             for target, content in ((described, _encoded(between)), (body, self.body), (described, _encoded(self))):
-                written.append((_temporary(target), target))
+                written.append((temporary_path(target), target))
                 written[-1][0].write_bytes(content)
             for source, target in written:
                 source.replace(target)
@@ -182,11 +183,6 @@ class Recording:
 
 def _encoded(recording: Recording) -> bytes:
     return recording.description().encode("utf-8", "replace")
-
-
-def _temporary(target: Path) -> Path:
-    """A name beside `target` that nobody has, and no recording."""
-    return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
 def find_recording(name: str) -> Recording:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 from ..config import effective_profile
 from ..inprocess import recording_transport
 from ..recording import Recording, load_source
+from ..recording.temporary import clear_leftovers, temporary_path
 from .noted import NotedProvider
 
 __all__ = ["RecordProvider"]
@@ -30,10 +30,11 @@ class RecordProvider(NotedProvider):
         self, folder: Path, name: str, provider: str | Mapping[str, Any], overrides: Mapping[str, Any]
     ) -> None:
         keys = {name: value for name, value in overrides.items() if name != "hooks"}
+        clear_leftovers(folder)
         profile = effective_profile(provider, {"max_retries": 0, **keys})  # or a failed attempt would be a turn
         self._folder = folder
         self._name = name
-        self._draft = folder / f".recording-{token_hex(8)}"  # made when there is something to be written
+        self._draft = temporary_path(folder / "recording")  # made when there is something to be written
         transport = recording_transport(profile.transport, self._draft, name=name, adapter=profile.adapter)
         super().__init__(profile, transport, hooks=overrides.get("hooks", ()))
 
