@@ -20,7 +20,7 @@ from ..inspection import (
     render_page,
     to_dict,
 )
-from ..recording import Recording
+from ..recording import open_recording
 from ..tools import Tool, ToolLike
 from .errors import told_errors
 from .explain import print_comparison, print_inspection
@@ -33,7 +33,9 @@ ToolNames = Annotated[
     list[str] | None, typer.Option("--tool", help="A tool that the request declared, by its name. May be repeated.")
 ]
 ToolChoice = Annotated[str | None, typer.Option(help="auto, none or required, as in the request.")]
-Source = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A recorded answer, or any raw body.")]
+Source = Annotated[
+    Path, typer.Argument(help="A recorded answer, any raw body, or the name of a recording that comes with streamfold.")
+]
 
 
 def inspect(
@@ -89,7 +91,7 @@ def diff(
 def _inspected(
     file: Path, adapter: str | None, dialect: str | None, tool_names: list[str] | None, tool_choice: str | None
 ) -> Inspection:
-    recording = Recording.load(file)
+    recording = open_recording(file)
     told = recording.options()
     tools: list[ToolLike] = [Tool(name, "", {"type": "object", "properties": {}}) for name in tool_names or ()]
     if dialect not in (None, "think") and not (tools or told["tools"]):

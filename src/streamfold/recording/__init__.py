@@ -7,9 +7,10 @@ go wrong meanwhile.
 
 from __future__ import annotations
 
+from .draft import Draft
 from .expected import expected
 from .fault_transport import FaultTransport
-from .files import Cut, Recording, Sent, Speed, find_recording, paced, pieces
+from .files import Cut, Recording, Sent, Speed, find_recording, open_recording, paced, pieces
 from .record import RecordTransport, recording_client
 from .replay import ReplayTransport
 from .requests import ReplayMismatch
@@ -17,6 +18,7 @@ from .shelf import Match, answer_headers, load_source
 
 __all__ = [
     "Cut",
+    "Draft",
     "FaultTransport",
     "Match",
     "RecordTransport",
@@ -29,6 +31,7 @@ __all__ = [
     "expected",
     "find_recording",
     "load_source",
+    "open_recording",
     "paced",
     "pieces",
     "recording_client",

@@ -22,7 +22,7 @@ from ..tools import NamedTool, Tool
 from .description import Description, allowed, as_toml, read_description
 from .temporary import clear_leftovers, temporary_path
 
-__all__ = ["Cut", "Recording", "Sent", "Speed", "find_recording", "paced", "pieces"]
+__all__ = ["Cut", "Recording", "Sent", "Speed", "find_recording", "open_recording", "paced", "pieces"]
 
 Speed: TypeAlias = Literal["instant", "recorded"] | float
 
@@ -127,8 +127,10 @@ class Recording:
         if not body.is_file() and base.is_file():  # a body that was saved under a name of one's own
             body = base
         if not body.is_file():
-            near = [file.stem for file in sorted(body.parent.glob("*.sse"))]
-            raise ConfigError(f"there is no recording {body}{allowed(base.name, near)}")
+            inside = base.is_dir()
+            near = [file.stem for file in sorted((base if inside else base.parent).glob("*.sse"))]
+            what = f"{base} is a folder and no recording" if inside else f"there is no recording {body}"
+            raise ConfigError(f"{what}{allowed(base.name, near)}")
         told = read_description(described) if described.is_file() else Description()
         same = ("name", "body", "cuts", "sent", "expect")
         return cls(
@@ -202,6 +204,21 @@ def find_recording(name: str) -> Recording:
     if name not in known:
         raise ConfigError(f"there is no recording {name!r}{allowed(name, list(known))}")
     return Recording.load(known[name])
+
+
+def open_recording(source: str | os.PathLike[str]) -> Recording:
+    """The recording at a path, else the one of this name that comes with streamfold.
+
+    Raises:
+        ConfigError: there is neither, or its description can't be used.
+    """
+    try:
+        return Recording.load(source)
+    except ConfigError as problem:
+        try:
+            return find_recording(Path(source).as_posix())
+        except ConfigError:
+            raise problem from None
 
 
 # --- Playing ---------------------------------------------------------------------------------------------------------

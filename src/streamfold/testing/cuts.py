@@ -18,7 +18,7 @@ from ..adapters import Adapter
 from ..decoder import StreamDecoder
 from ..dialects import Dialect
 from ..errors import ConfigError, StreamError
-from ..recording import Recording, find_recording
+from ..recording import Recording, open_recording
 from ..types import Reply, StreamChunk
 from .outcomes import Outcome, broken_promises, differences, expected_differences, facts
 from .script import Said
@@ -122,13 +122,7 @@ def read_source(source: Source) -> Recording:
         return source
     if isinstance(source, bytes):
         return Recording("the body", source)
-    try:
-        return Recording.load(source)
-    except ConfigError as not_there:
-        try:
-            return find_recording(os.fspath(source))
-        except ConfigError:
-            raise not_there from None
+    return open_recording(source)
 
 
 def _of_bytes(

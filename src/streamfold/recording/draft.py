@@ -1,0 +1,77 @@
+"""Recordings on trial: an answer that failed must not take the place of one that did not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from .files import Recording
+from .shelf import load_source
+from .temporary import clear_leftovers, temporary_path
+
+__all__ = ["Draft"]
+
+
+class Draft:
+    """The recordings of one conversation, beside the place where they are to be.
+
+    Attributes:
+        folder: where they are recorded meanwhile, under their own name. It is made when there is something to write.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], name: str) -> None:
+        self._directory = Path(directory)
+        self._name = name
+        clear_leftovers(self._directory)
+        self.folder = temporary_path(self._directory / "recording")
+
+    @property
+    def target(self) -> Path:
+        """Where the first of them is to be, without a suffix."""
+        return self._directory / self._name
+
+    @property
+    def has_older(self) -> bool:
+        """Whether there is a recording in that place."""
+        return self.target.with_name(f"{self.target.name}.sse").is_file()
+
+    @property
+    def recorded(self) -> bool:
+        """Whether anything was recorded."""
+        return bool(self._files())
+
+    def problem(self) -> str | None:
+        """What is wrong with what was recorded: nothing, a refusal, not complete, or it ends with an error."""
+        files = self._files()
+        problem = None if files else "nothing was asked, or its answer is still open"
+        for file in files:
+            recording = Recording.load(file)
+            if recording.status >= 400:
+                problem = f"the answer {file.stem} has the status {recording.status}"
+            elif not recording.complete:
+                problem = f"the answer {file.stem} is not complete ({recording.ended})"
+            elif error := recording.expect.get("error"):
+                problem = f"the answer {file.stem} ends with {error}"
+        return problem
+
+    def keep(self) -> list[Path]:
+        """Puts them in the place of the older conversation. Returns where they are now, without a suffix."""
+        older = load_source(self.target) if self.has_older else []
+        kept = []
+        for file in self._files():
+            kept.append(self._directory / file.relative_to(self.folder).with_name(file.stem))
+            kept[-1].parent.mkdir(parents=True, exist_ok=True)
+            Recording.load(file).save(kept[-1])
+        names = {place.name for place in kept}
+        for left in {old.name.rpartition("/")[2] for old in older} - names:  # the older one was longer
+            for suffix in (".sse", ".toml"):
+                self.target.with_name(left + suffix).unlink(missing_ok=True)
+        return kept
+
+    def discard(self) -> None:
+        """Removes what was not kept."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.rglob("*.sse"))
