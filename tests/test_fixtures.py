@@ -38,7 +38,7 @@ def play(recording: Recording, pieces: Iterable[bytes]) -> Reply | StreamError:
     try:
         for piece in pieces:
             chunks += decoder.feed(piece)
-        chunks += decoder.close(interrupted="the connection broke off" if recording.broken else None)
+        chunks += decoder.close(interrupted=recording.interrupted)
     except StreamError as error:
         check_no_answer(chunks, error)
         return error

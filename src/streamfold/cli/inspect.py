@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,6 @@ from ..inspection import (
     to_dict,
 )
 from ..recording import open_recording
-from ..tools import Tool, ToolLike
 from .errors import told_errors
 from .explain import print_comparison, print_inspection
 
@@ -91,10 +91,11 @@ def diff(
 def _inspected(
     file: Path, adapter: str | None, dialect: str | None, tool_names: list[str] | None, tool_choice: str | None
 ) -> Inspection:
-    recording = open_recording(file)
-    told = recording.options()
-    tools: list[ToolLike] = [Tool(name, "", {"type": "object", "properties": {}}) for name in tool_names or ()]
-    if dialect not in (None, "think") and not (tools or told["tools"]):
+    given: dict[str, Any] = {
+        "adapter": adapter, "dialect": dialect, "tools": tuple(tool_names or ()), "tool_choice": tool_choice,
+    }  # fmt: skip
+    recording = replace(open_recording(file), **{name: value for name, value in given.items() if value})
+    if dialect not in (None, "think") and not recording.tools:
         hint = "no tool is declared, so the dialect reads reasoning and no calls: name the tools with --tool"
         Console(stderr=True).print(hint, style="yellow")
     about = {
@@ -110,12 +111,10 @@ def _inspected(
     return inspect_stream(
         recording.body,
         name=recording.name,
-        adapter=adapter or recording.adapter,
-        dialect=dialect or told["dialect"],
-        tools=tools or told["tools"],
-        tool_choice=tool_choice or told["tool_choice"],
+        adapter=recording.adapter,
+        **recording.options(),
         cuts=recording.cuts,
-        interrupted="the connection broke off" if recording.broken else None,
+        interrupted=recording.interrupted,
         about={name: value for name, value in about.items() if value},
     )
 

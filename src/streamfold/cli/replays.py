@@ -40,7 +40,7 @@ def replay(
             sleep(delay)
             for chunk in decoder.feed(piece):
                 screen.chunk(chunk)
-        for chunk in decoder.close(interrupted="the recorded connection broke off" if recording.broken else None):
+        for chunk in decoder.close(interrupted=recording.interrupted):
             screen.chunk(chunk)
         screen.end(decoder.reply)
 

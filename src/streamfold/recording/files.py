@@ -104,6 +104,11 @@ class Recording:
         if self.cuts and total != len(self.body):
             raise ConfigError(f"{self.name}: cuts: the pieces are {total} bytes together, the body is {len(self.body)}")
 
+    @property
+    def interrupted(self) -> str | None:
+        """What to tell `StreamDecoder.close`: how the connection broke off, if it did."""
+        return "the connection broke off" if self.broken else None
+
     def options(self) -> dict[str, Any]:
         """What has to be known to read it, beside the adapter: `StreamDecoder(made.adapter, **made.options())`."""
         tools = [Tool(name, "", {"type": "object", "properties": {}}) for name in self.tools]
