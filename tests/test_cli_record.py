@@ -101,6 +101,7 @@ async def test_chat_records_and_keeps_what_is_there(tmp_path: Path) -> None:
         code, _, err = await run(tmp_path, "chat", "Hello", "-p", "acme", "--record", "kept")
     assert code == 1
     assert "wrong key ***" in err
+    assert f"recorded: {Path('kept/m-3')}.sse (the answer m-3 has the status 401)" in err
     assert sorted(file.name for file in tmp_path.joinpath("kept").glob("*.sse")) == ["m-2.sse", "m-3.sse", "m.sse"]
     assert Recording.load(tmp_path / "kept/m-3").expect["message"] == "wrong key ***"
 

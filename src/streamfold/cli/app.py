@@ -21,7 +21,7 @@ from ..errors import ConfigError
 from ..messages import system, user
 from ..profiles import catalogue
 from ..provider import Provider
-from ..recording import Draft, find_recording, recording_client
+from ..recording import Draft, Recording, failure_in, find_recording, recording_client
 from ..references import shown_url
 from ..replay_server import serve_replay
 from ..sources import key_state
@@ -227,19 +227,19 @@ async def _chat(
                 recording = Provider(profile, http_client=client)
                 await _show(recording, screen, question.messages, tools, choice)
         finally:
-            for line in _kept(draft) if draft else [f"recorded: {path}.sse" for path in recorded.written]:
-                typer.echo(line, err=True)
+            for path in _kept(draft) if draft else recorded.written:
+                failure = failure_in(Recording.load(path))
+                typer.echo(f"recorded: {path}.sse" + (f" ({failure})" if failure else ""), err=True)
 
 
-def _kept(draft: Draft) -> list[str]:
-    """Keeps what was recorded, if it is as good as what is there, and says so."""
+def _kept(draft: Draft) -> list[Path]:
+    """Keeps what was recorded, unless it is a failure and something else is there already."""
     try:
-        if not draft.recorded:
-            return []
-        problem = draft.problem()
-        if problem and draft.has_older:
-            return [f"not recorded: {problem}; {draft.target}.sse is as it was"]
-        return [f"recorded: {path}.sse" + (f" ({problem})" if problem else "") for path in draft.keep()]
+        problem = draft.problem() if draft.has_older else None
+        if problem is None:
+            return draft.keep()
+        typer.echo(f"not recorded: {problem}; {draft.target}.sse is as it was", err=True)
+        return []
     finally:
         draft.discard()
 

@@ -7,7 +7,7 @@ go wrong meanwhile.
 
 from __future__ import annotations
 
-from .draft import Draft
+from .draft import Draft, failure_in
 from .expected import expected
 from .fault_transport import FaultTransport
 from .files import Cut, Recording, Sent, Speed, find_recording, open_recording, paced, pieces
@@ -29,6 +29,7 @@ __all__ = [
     "Speed",
     "answer_headers",
     "expected",
+    "failure_in",
     "find_recording",
     "load_source",
     "open_recording",

@@ -10,7 +10,18 @@ from .files import Recording
 from .shelf import load_source
 from .temporary import clear_leftovers, temporary_path
 
-__all__ = ["Draft"]
+__all__ = ["Draft", "failure_in"]
+
+
+def failure_in(recording: Recording) -> str | None:
+    """What went wrong with an answer, if anything did: a status, an end that came too early, an error."""
+    answer = f"the answer {recording.name.rpartition('/')[2]}"
+    if recording.status >= 400:
+        return f"{answer} has the status {recording.status}"
+    if not recording.complete:
+        return f"{answer} is not complete ({recording.ended})"
+    error = recording.expect.get("error")
+    return f"{answer} ends with {error}" if error else None
 
 
 class Draft:
@@ -36,24 +47,11 @@ class Draft:
         """Whether there is a recording in that place."""
         return self.target.with_name(f"{self.target.name}.sse").is_file()
 
-    @property
-    def recorded(self) -> bool:
-        """Whether anything was recorded."""
-        return bool(self._files())
-
     def problem(self) -> str | None:
-        """What is wrong with what was recorded: nothing, a refusal, not complete, or it ends with an error."""
-        files = self._files()
-        problem = None if files else "nothing was asked, or its answer is still open"
-        for file in files:
-            recording = Recording.load(file)
-            if recording.status >= 400:
-                problem = f"the answer {file.stem} has the status {recording.status}"
-            elif not recording.complete:
-                problem = f"the answer {file.stem} is not complete ({recording.ended})"
-            elif error := recording.expect.get("error"):
-                problem = f"the answer {file.stem} ends with {error}"
-        return problem
+        """Why these recordings should take nobody's place: there are none, or one of them is of a failure."""
+        if not (files := self._files()):
+            return "there was no answer, or it is still open"
+        return next(filter(None, (failure_in(Recording.load(file)) for file in files)), None)
 
     def keep(self) -> list[Path]:
         """Puts them in the place of the older conversation. Returns where they are now, without a suffix."""
