@@ -97,6 +97,14 @@ def test_inspect_a_raw_body(tmp_path: Path):
     assert "leaked_markup" in forgotten.stdout
 
 
+def test_inspect_what_is_piped_in():
+    """A dash is standard input."""
+    body = (ROOT / "fixtures/kimi/parallel_calls.sse").read_bytes()
+    done = CliRunner().invoke(app, ["inspect", "-"], input=body, env={"COLUMNS": "200"})
+    assert done.exit_code == 0
+    assert done.stdout.startswith("standard input  chat · 34 events · 8,727 bytes")
+
+
 def test_hostile_text_does_not_steer_the_terminal(tmp_path: Path):
     """Escape sequences and control characters of a stream are shown, not sent."""
     body = tmp_path / "answer.sse"

@@ -79,11 +79,14 @@ async def test_a_failure_takes_no_recording_s_place(tmp_path: Path) -> None:
             told.append((code, err.splitlines()[0]))
             kept = Recording.load(tmp_path / "fixtures/hello")
             assert (kept.complete, kept.status) == (len(told) > 1, 200)
+    code, _, err = await run(tmp_path, "record", "hello", "Say it.", "-p", "acme")  # nobody is there any more
+    told.append((code, err.splitlines()[0]))
     file = Path("fixtures/hello.sse")
     assert told == [
         (1, f"recorded: {file} (the answer hello is not complete (ReadError))"),
         (0, "finished: stop"),
         (1, f"not recorded: the answer hello has the status 404; {file} is as it was"),
+        (1, f"not recorded: there was no answer, or it is still open; {file} is as it was"),
     ]
     assert sorted(file.name for file in tmp_path.joinpath("fixtures").iterdir()) == ["hello.sse", "hello.toml"]
 

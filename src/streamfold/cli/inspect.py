@@ -21,7 +21,7 @@ from ..inspection import (
     render_page,
     to_dict,
 )
-from ..recording import open_recording
+from ..recording import Recording, open_recording
 from .errors import told_errors
 from .explain import print_comparison, print_inspection
 
@@ -34,7 +34,11 @@ ToolNames = Annotated[
 ]
 ToolChoice = Annotated[str | None, typer.Option(help="auto, none or required, as in the request.")]
 Source = Annotated[
-    Path, typer.Argument(help="A recorded answer, any raw body, or the name of a recording that comes with streamfold.")
+    Path,
+    typer.Argument(
+        help="A recorded answer, any raw body (- reads one from standard input), or the name of a recording that comes"
+        " with streamfold."
+    ),
 ]
 
 
@@ -94,7 +98,8 @@ def _inspected(
     given: dict[str, Any] = {
         "adapter": adapter, "dialect": dialect, "tools": tuple(tool_names or ()), "tool_choice": tool_choice,
     }  # fmt: skip
-    recording = replace(open_recording(file), **{name: value for name, value in given.items() if value})
+    read = Recording("standard input", sys.stdin.buffer.read()) if str(file) == "-" else open_recording(file)
+    recording = replace(read, **{name: value for name, value in given.items() if value})
     if dialect not in (None, "think") and not recording.tools:
         hint = "no tool is declared, so the dialect reads reasoning and no calls: name the tools with --tool"
         Console(stderr=True).print(hint, style="yellow")
