@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from ..errors import ConfigError
 from .files import Recording
 from .shelf import load_source
 from .temporary import clear_leftovers, temporary_path
@@ -55,7 +56,10 @@ class Draft:
 
     def keep(self) -> list[Path]:
         """Puts them in the place of the older conversation. Returns where they are now, without a suffix."""
-        older = load_source(self.target) if self.has_older else []
+        try:
+            older = load_source(self.target) if self.has_older else []
+        except ConfigError:  # what can't be read is no conversation: only what stands in the way is replaced
+            older = []
         kept = []
         for file in self._files():
             kept.append(self._directory / file.relative_to(self.folder).with_name(file.stem))
