@@ -1,6 +1,6 @@
 // What stands still is written once; what changes listens.
 
-byId("name").textContent = data.name || "a stream";
+for (const part of (data.name || "a stream").split(/(?<=[/_])/)) byId("name").append(part, element("wbr"));
 byId("facts").textContent = data.facts.join(" · ");
 const outcome = byId("outcome");
 outcome.className = data.outcome.how;
