@@ -43,7 +43,7 @@ def test_inspect_in_the_terminal():
     assert lines[-1] == "finished: tool_calls"
 
 
-@pytest.mark.parametrize("source", ["fixtures/kimi/parallel_calls", "kimi/parallel_calls", "demo/parallel_calls"])
+@pytest.mark.parametrize("source", ["fixtures/kimi/parallel_calls", "demo/parallel_calls"])
 def test_inspect_without_a_suffix(source: str):
     """A path may leave it out; what is no path may be the name of a recording that comes with streamfold."""
     done = run("inspect", source)
