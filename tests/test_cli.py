@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+import streamfold
 from folding import DONE, call, entry, fin, text
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.profiles import catalogue
@@ -77,6 +78,13 @@ def test_replay_of_a_broken_recording_fails() -> None:
     assert "save_note" not in done.stdout
 
 
+def test_version() -> None:
+    """The version is the package's own, and the module is the command too."""
+    words = [sys.executable, "-m", "streamfold", "--version"]
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", env=ENVIRONMENT, timeout=60)
+    assert (done.returncode, done.stdout) == (0, f"streamfold {streamfold.__version__}\n")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -86,6 +94,12 @@ def test_replay_of_a_broken_recording_fails() -> None:
         ),
         (["chat", "Hello", "-p", "kimi:kimi-k2.6"], 'no API key for "kimi": set MOONSHOT_API_KEY'),
         (["chat", "Hello", "-p", "kimmi"], "unknown provider 'kimmi' (did you mean 'kimi'?)"),
+        (["chat", "Hello", "-p", "http://127.0.0.1:1/v1"], "an address of your own goes into base_url"),
+        (["replay", "tests/nothing"], "there is no recording"),
+        (
+            ["serve-replay", "demo/reasoning_text", "--fault", "reset(after_event=1)"],
+            "unknown option 'after_event' (did you mean 'after_events'?); reset takes ",
+        ),
     ],
 )
 def test_mistakes(words: list[str], message: str) -> None:

@@ -286,5 +286,5 @@ async def test_the_key_reaches_the_client(monkeypatch: pytest.MonkeyPatch) -> No
         raise ImportError("Using http2=True, but the 'h2' package is not installed.")
 
     monkeypatch.setattr(httpx, "AsyncClient", without)
-    with pytest.raises(ConfigError, match=r"streamfold\[http2\]"):
+    with pytest.raises(ConfigError, match=r"http2 = true needs the extra: pip install 'streamfold\[http2\]'"):
         make_client(http2=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from folding import DONE, call, entry, fin, text
-from streamfold import ServerError, Tool, ToolCall, assistant, image, tool_result, user
+from streamfold import ConfigError, ServerError, Tool, ToolCall, assistant, image, tool_result, user
 from streamfold.otel import otel_hooks
 from test_hooks import GOOD, USAGE, client, provider
 
@@ -170,3 +171,10 @@ async def test_names_of_providers(base_url: str, name: str, monkeypatch: pytest.
     span = telemetry.span()
     assert span.attributes["gen_ai.provider.name"] == name
     assert "hidden" not in span.to_json()
+
+
+async def test_it_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without OpenTelemetry the error names the extra."""
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(ConfigError, match=r"pip install 'streamfold\[otel\]'"):
+        otel_hooks()

@@ -51,6 +51,7 @@ from .types import (
     ToolCall,
     Usage,
 )
+from .version import __version__
 
 if TYPE_CHECKING:
     from .fallback import Fallback
@@ -109,6 +110,7 @@ __all__ = [
     "TurnLimitError",
     "UpstreamError",
     "Usage",
+    "__version__",
     "assistant",
     "audio",
     "file",

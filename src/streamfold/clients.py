@@ -38,7 +38,9 @@ def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.Async
     try:
         return httpx.AsyncClient(limits=limits, timeout=None, http2=http2)
     except ImportError as exc:  # httpx asks for h2, or, where the environment names a SOCKS proxy, for socksio
-        raise ConfigError(f"{exc} (streamfold has the same extras: streamfold[http2], streamfold[socks])") from None
+        extra = "http2" if "h2" in str(exc) else "socks"
+        what = "http2 = true" if extra == "http2" else "the SOCKS proxy that the environment names"
+        raise ConfigError(f"{what} needs the extra: pip install 'streamfold[{extra}]'") from exc
 
 
 def _aiohttp_transport(limits: httpx.Limits) -> httpx.AsyncBaseTransport:
@@ -46,7 +48,7 @@ def _aiohttp_transport(limits: httpx.Limits) -> httpx.AsyncBaseTransport:
         import aiohttp
         from httpx_aiohttp import AiohttpTransport
     except ImportError:
-        raise ConfigError('transport "aiohttp" needs the extra: pip install "streamfold[aiohttp]"') from None
+        raise ConfigError("transport \"aiohttp\" needs the extra: pip install 'streamfold[aiohttp]'") from None
 
     proxies = getproxies()
     if ("all" in proxies and not {"http", "https"} <= proxies.keys()) or any(

@@ -134,6 +134,8 @@ class Config:
         vendor, slash, model = name.partition("/")
         if not name:
             return f'a provider is "NAME" or "NAME:MODEL", not {spec!r}: {own}the catalogue has {", ".join(files)}'
+        if name in ("http", "https"):
+            return f'a provider is "NAME" or "NAME:MODEL"; an address of your own goes into base_url, not {name}://...'
         if slash and (vendor in files or vendor in self.names):
             hint = f" (did you mean '{vendor}:{model}'?)"
         elif not hint and re.search(r"\d", name):

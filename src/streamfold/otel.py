@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from .errors import ConfigError
 from .hooks import Asked, Hooks
 from .messages import Message, MessageLike
 from .types import ToolCall
@@ -57,9 +58,12 @@ def otel_hooks(
             user typed, so this is off.
 
     Raises:
-        ImportError: the extra `otel` is not installed.
+        ConfigError: the extra `otel` is not installed.
     """
-    from opentelemetry import metrics, trace
+    try:
+        from opentelemetry import metrics, trace
+    except ImportError as exc:
+        raise ConfigError("otel_hooks() needs the extra: pip install 'streamfold[otel]'") from exc
 
     meter = metrics.get_meter("streamfold", meter_provider=meter_provider)
     watcher = _Watcher(

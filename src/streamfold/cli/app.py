@@ -25,6 +25,7 @@ from ..recording import Draft, Recording, failure_in, find_recording, recording_
 from ..references import shown_url
 from ..replay_server import serve_replay
 from ..sources import key_state
+from ..version import __version__
 from . import capabilities, replays
 from . import config as config_commands
 from .errors import told_errors
@@ -37,12 +38,22 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(config_commands.app, name="config")
-app.command()(replays.replay)
-app.command()(replays.serve_replay)
-app.command()(swap_check)
-app.command()(inspect)
-app.command()(diff)
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"streamfold {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """What goes before a command. Its help is that of the app."""
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON for each chunk.")]
 Provided = Annotated[
@@ -62,7 +73,6 @@ _DEMO = (
 )
 
 
-@app.command()
 def demo(
     as_json: AsJson = False,
     speed: Annotated[float, typer.Option(help="Events per second.")] = 25.0,
@@ -71,7 +81,6 @@ def demo(
     _run(_demo, screen_for(as_json, everything=True), as_json, speed)
 
 
-@app.command()
 def chat(
     prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
     provider: Provided = None,
@@ -90,7 +99,6 @@ def chat(
     _run(_chat, screen_for(as_json), _provider(provider, config, base_url), asked, record_folder, None)
 
 
-@app.command()
 def record(
     name: Annotated[str, typer.Argument(help="Of the recording; a folder may stand before it, as in kimi/hello.")],
     prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
@@ -114,7 +122,6 @@ def record(
     _run(_chat, screen_for(as_json), make, asked, directory, name)
 
 
-@app.command()
 def serve(
     file: Annotated[
         Path | None, typer.Option("-c", "--config", help="The file to read; else the one that `config path` shows.")
@@ -132,7 +139,6 @@ def serve(
         run(file, host=host, port=port, providers=provider or None)
 
 
-@app.command()
 def providers(
     name: Annotated[
         str | None, typer.Argument(help="PROVIDER or PROVIDER:MODEL, to see what its models can do.")
@@ -169,6 +175,12 @@ def providers(
         texts = (Text(str(row[key])) for key in ("name", "adapter", "base_url"))
         table.add_row(*texts, Text(state, "green" if state.startswith("set") else "dim"), Text(str(row["source"])))
     console.print(table)
+
+
+# In the help they stand in the order of their registration: first what asks, then what records, then what looks.
+for _command in (demo, chat, providers, record, replays.replay, replays.serve_replay, inspect, diff, swap_check, serve):
+    app.command()(_command)
+app.add_typer(config_commands.app, name="config")
 
 
 async def _demo(screen: Screen, as_json: bool, speed: float) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
+from inspect import signature
 
 from ..errors import ConfigError
 from ..wording import nearest
@@ -36,8 +38,11 @@ def read_fault(text: str) -> Fault:
     names = [name for name in vocabulary.__all__ if name != "Fault"]
     if call.func.id not in names:
         raise ConfigError(f"unknown fault {call.func.id!r}{nearest(call.func.id, names)}: there are {', '.join(names)}")
+    kind: Callable[..., Fault] = getattr(vocabulary, call.func.id)
     try:
-        fault: Fault = getattr(vocabulary, call.func.id)(*arguments, **options)
+        return kind(*arguments, **options)
     except TypeError as exc:
-        raise ConfigError(f"{text!r}: {str(exc).partition('__init__() ')[2] or exc}") from exc
-    return fault
+        known = list(signature(kind).parameters)
+        wrong = next((f"{name!r}{nearest(name, known)}" for name in options if name not in known), None)
+        why = f"unknown option {wrong}" if wrong else str(exc).partition("__init__() ")[2] or str(exc)
+        raise ConfigError(f"{text!r}: {why}; {call.func.id} takes {', '.join(known)}") from exc

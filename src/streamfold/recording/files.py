@@ -135,7 +135,7 @@ class Recording:
             inside = base.is_dir()
             near = [file.stem for file in sorted((base if inside else base.parent).glob("*.sse"))]
             what = f"{base} is a folder and no recording" if inside else f"there is no recording {body}"
-            raise ConfigError(f"{what}{allowed(base.name, near)}")
+            raise ConfigError(f"{what}{allowed(base.name, near) if near else ''}")
         told = read_description(described) if described.is_file() else Description()
         same = ("name", "body", "cuts", "sent", "expect")
         return cls(

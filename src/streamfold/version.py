@@ -1,0 +1,7 @@
+"""The version, written once: the build reads it from here, so that a checkout knows it without being installed."""
+
+from __future__ import annotations
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0.dev0"
