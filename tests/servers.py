@@ -89,9 +89,9 @@ Script = Callable[[Connection], Awaitable[None]]
 
 
 @asynccontextmanager
-async def serving(script: Script) -> AsyncIterator[Server]:
+async def serving(script: Script, port: int = 0) -> AsyncIterator[Server]:
     """A server that runs `script` for each connection, and closes it when the script returns."""
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
     server = Server(listener.extra(SocketAttribute.local_port))
 
     async def handle(stream: ByteStream) -> None:
