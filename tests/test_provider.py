@@ -365,6 +365,9 @@ async def test_connection_refused() -> None:
         ("502 Bad Gateway", b"<html><title>502 Bad Gateway</title></html>", ServerError, "502 Bad Gateway", True),
         ("503 Service Unavailable", b"", ServerError, "Service Unavailable", True),
         ("529 Overloaded", b'{"error":"overloaded"}', ServerError, "overloaded", True),
+        ("500 No", b'data: {"error":{"message":"oh"}}\n\ndata: [DONE]\n\n', ServerError, r"^custom: oh \(", True),
+        ("429 Slow", b'event: error\ndata: {"error":{"message":"pay","code":"insufficient_quota"}}',
+         QuotaExceededError, "pay", False),
     ],
 )  # fmt: skip
 async def test_e7_status_errors(status: str, body: bytes, kind: type, message: str, retryable: bool) -> None:

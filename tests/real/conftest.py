@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from litellm_proxy import LiteLLM, config, running
-from proxies import free_port
+from proxies import CONFIGS, free_port
 
 HERE = Path(__file__).parent
 
@@ -37,6 +37,7 @@ def wait_for(url: str, process: subprocess.Popen[str]) -> None:
     pytest.fail(f"the server did not answer at {url}")
 
 
+SERVERS = {"llama.cpp", "aimock", "LiteLLM", *CONFIGS}
 _started: set[str] = set()
 
 
@@ -87,7 +88,7 @@ def litellm(llamacpp: str, tmp_path_factory: pytest.TempPathFactory, started: se
     """LiteLLM's proxy before llama.cpp, and before whatever server a test starts on its port."""
     program = os.environ.get("STREAMFOLD_LITELLM")
     if not program:
-        pytest.skip("LiteLLM is not installed: nox -s servers")
+        pytest.skip("LiteLLM is not there: nox -s servers")
     port, upstream = free_port(), free_port()
     with running(program, port, config(llamacpp, upstream), tmp_path_factory.mktemp("litellm")) as process:
         wait_for(f"http://127.0.0.1:{port}/health/liveliness", process)
@@ -108,4 +109,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _started:
-        terminalreporter.write_line(f"real servers: {', '.join(sorted(_started))}")
+        absent = ", ".join(sorted(SERVERS - _started, key=str.lower)) or "none"
+        terminalreporter.write_line(
+            f"real servers: {', '.join(sorted(_started, key=str.lower))}; not started: {absent}"
+        )

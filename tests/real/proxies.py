@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -83,10 +82,8 @@ COMMANDS = {
 
 
 def program(kind: str) -> str | None:
-    """The program: what STREAMFOLD_NGINX and the like name, else what is on PATH; None if it is not there."""
-    return os.environ.get(f"STREAMFOLD_{kind.upper()}") or shutil.which(
-        kind, path=f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin"
-    )
+    """The program that STREAMFOLD_NGINX and the like name; None if it is not there."""
+    return os.environ.get(f"STREAMFOLD_{kind.upper()}")
 
 
 def free_port() -> int:
@@ -99,13 +96,9 @@ def free_port() -> int:
 def certificate(folder: Path) -> Path:
     """A certificate for loopback that signs itself, and its key beside it."""
     cert, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-        + ["-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-        + ["-keyout", key, "-out", cert],
-        check=True,
-        capture_output=True,
-    )
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
+    files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert]
+    subprocess.run(["openssl", *words.split(), *files], check=True, capture_output=True)
     (folder / "both.pem").write_bytes(cert.read_bytes() + key.read_bytes())
     return cert
 
