@@ -42,20 +42,25 @@ class Parts:
         self._told: dict[Hashable, str] = {}
         self._going_on: tuple[type[PartedDelta], Part, _Shown] | None = None  # the part of the last piece
 
+    def goes_on(self, delta: PartedDelta) -> bool:
+        """Whether this is the next piece of the part that the last one belonged to, as nearly every piece is."""
+        if self._going_on is None or delta.whole:
+            return False
+        kind, part, shown = self._going_on
+        if delta.part != part or type(delta) is not kind:
+            return False
+        shown.pieces.append(delta.text)
+        self._all[kind].pieces.append(delta.text)
+        return True
+
     def feed(self, delta: PartedDelta) -> list[Delta]:
-        """What is to be shown for this delta: itself, the part of it that is new, a warning, or nothing.
+        """What is to be shown for a delta that does not just go on: itself, what is new in it, a warning, or nothing.
 
         The whole of the answer is compared first, because it needs no names of parts. If it is what was shown, wholes
         of parts after it say nothing more; else they tell which parts were not shown at all.
         """
-        kind, part = type(delta), delta.part
-        if self._going_on is not None and not delta.whole:  # as nearly every piece: the next one of the same part
-            last_kind, last_part, shown = self._going_on
-            if part == last_part and kind is last_kind:
-                shown.pieces.append(delta.text)
-                self._all[kind].pieces.append(delta.text)
-                return [delta]
         self._going_on = None
+        kind, part = type(delta), delta.part
         answer = self._all.setdefault(kind, _Shown())
         if part and delta.whole and answer.ended:
             return []

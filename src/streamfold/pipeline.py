@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from .deltas import Delta, Done, Failure, Finish, Reasoning, Refusal, Sequence, Text
+from .deltas import Delta, Done, Failure, Finish, Meta, Reasoning, Refusal, Sequence, Text
 from .dialects import Dialect, describe_leak
 from .fold import Fold
 from .parts import Parts, Resumption
@@ -40,19 +40,25 @@ class Pipeline:
         Raises:
             StreamError: the event ends the answer with an error.
         """
-        direct = self._fold.feed if self._dialect is None else None
+        fold = self._fold
         for delta in deltas:
-            if isinstance(delta, (Text, Reasoning, Refusal)) and (delta.part is not None or delta.whole):
-                for new in self._parts.feed(delta):
-                    self._filter(new, chunks)
+            kind = type(delta)
+            if kind is Meta:
+                if not fold.identified:  # it comes with every event of some wires
+                    fold.feed(delta)
             elif isinstance(delta, Sequence):
                 if (warning := self._numbers.feed(delta, data)) is not None:
-                    self._fold.warn(warning.code, warning.detail)
+                    fold.warn(warning.code, warning.detail)
                     if warning.code == "repeated_event":
                         return
-            elif direct is None or isinstance(delta, (Done, Failure)):
+            elif isinstance(delta, (Text, Reasoning, Refusal)) and not (
+                (delta.part is None and not delta.whole) or self._parts.goes_on(delta)
+            ):
+                for new in self._parts.feed(delta):
+                    self._filter(new, chunks)
+            elif self._dialect is not None or kind is Done or kind is Failure:
                 self._filter(delta, chunks)
-            elif (chunk := direct(delta)) is not None:
+            elif (chunk := fold.feed(delta)) is not None:
                 chunks.append(chunk)
 
     def end(self, chunks: list[StreamChunk]) -> None:

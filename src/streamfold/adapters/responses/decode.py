@@ -138,7 +138,8 @@ def _no_object(data: str, payload: Any, *, failed: bool) -> list[Delta]:
 
 def _place(payload: dict[str, Any], number: str, told: str = "") -> Part:
     """Where a text belongs. llama.cpp sends the item's id and no position (fixtures/llamacpp)."""
-    return Part(index(payload.get("output_index")), word(payload.get("item_id")), index(payload.get(number)) or 0, told)
+    get = payload.get
+    return Part(index(get("output_index")), word(get("item_id")), index(get(number) or 0) or 0, told)
 
 
 def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
@@ -157,13 +158,15 @@ def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
 
 
 def _arguments(payload: dict[str, Any], member: str, out: list[Delta]) -> Call:
+    get = payload.get
     return Call(
-        index(payload.get("output_index")),
-        word(payload.get("call_id")),  # not OpenAI's: DeepSeek instead of the item's id (lidge-jun/opencodex#1361)
-        word(payload.get("name")),  # OpenRouter and transformers, when the arguments are done
-        arguments_text(payload.get(member), out),
-        whole=member == "arguments",
-        item=word(payload.get("item_id")),
+        index(get("output_index")),
+        word(get("call_id")),  # not OpenAI's: DeepSeek instead of the item's id (lidge-jun/opencodex#1361)
+        word(get("name")),  # OpenRouter and transformers, when the arguments are done
+        arguments_text(get(member), out),
+        member == "arguments",
+        None,
+        word(get("item_id")),
     )
 
 
