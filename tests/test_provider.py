@@ -5,12 +5,17 @@ from __future__ import annotations
 import gc
 import gzip
 import json
+import select
+import socket
 import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
 
 import anyio
 import httpx
 import pytest
 
+import servers
 from folding import DONE, call, codes, entry, fin, text
 from servers import END, STREAM, Connection, answer, framed, serving
 from streamfold import (
@@ -338,6 +343,32 @@ async def test_l4_comments_are_no_events() -> None:
         assert caught.value.phase == "stall"
         assert caught.value.partial is not None
         assert caught.value.partial.text == "one"
+
+
+@pytest.fixture
+def full_port() -> Iterator[int]:
+    """A port whose queue of connections is full, so that another one is not taken and not refused."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as stack:
+        for _ in range(20):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+            if not select.select([], [waiting], [], 0.2)[1]:
+                yield listener.getsockname()[1]
+                return
+    pytest.skip("this system takes connections that nobody accepts")
+
+
+@pytest.mark.transports
+async def test_no_connection_in_time(full_port: int) -> None:
+    """The clock is named, on both event loops and over both transports."""
+    config = {"base_url": f"http://127.0.0.1:{full_port}/v1", "model": "m", "max_retries": 0}
+    async with Provider.from_config(
+        {**config, "transport": servers.transport, "timeouts": {"connect": 0.2}}
+    ) as provider:
+        with pytest.raises(APITimeoutError) as caught:
+            await provider.chat("Hello")
+    assert (caught.value.phase, caught.value.retryable) == ("connect", True)
 
 
 async def test_connection_refused() -> None:

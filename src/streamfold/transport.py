@@ -202,7 +202,7 @@ class Exchange:
         if not _is_network(exc):
             raise exc
         # A timeout that is none: over aiohttp, httpx calls every lost connection a ConnectTimeout.
-        if isinstance(exc, httpx.TimeoutException) and _caused_by(exc, TimeoutError) and self._response is None:
+        if isinstance(exc, httpx.TimeoutException) and _ran_out(exc) and self._response is None:
             # The only clocks that httpx is asked to watch.
             what = "no free connection in the pool" if isinstance(exc, httpx.PoolTimeout) else None
             return self._clocks.error("connect", what)
@@ -260,6 +260,14 @@ _NETWORK_PACKAGES = {"httpcore", "h11", "h2", "hpack", "hyperframe", "aiohttp", 
 
 def _is_network(exc: Exception) -> bool:
     return isinstance(exc, _NETWORK) or type(exc).__module__.partition(".")[0] in _NETWORK_PACKAGES
+
+
+def _ran_out(exc: BaseException | None) -> bool:
+    """Whether a clock ran out behind this. trio has an error of its own for that, which is no TimeoutError."""
+    if exc is None:
+        return False
+    clock = isinstance(exc, TimeoutError) or type(exc).__name__ == "TooSlowError"
+    return clock or _ran_out(exc.__cause__ or exc.__context__)
 
 
 def _caused_by(exc: BaseException | None, kind: type[BaseException]) -> bool:
