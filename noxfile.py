@@ -62,7 +62,7 @@ def wheel(session: nox.Session) -> None:
 def transports(session: nox.Session) -> None:
     """The tests that use the network, all of them over aiohttp; the other sessions run a part of them so."""
     session.install("-e", ".[dev]")
-    names = ("provider", "retries", "fallback", "cuts", "leaks", "proxies", "secrets")
+    names = ("provider", "retries", "fallback", "cuts", "leaks", "load", "proxies", "secrets")
     session.run("pytest", "--transport", "aiohttp", *(f"tests/test_{name}.py" for name in names), *session.posargs)
 
 

@@ -7,17 +7,20 @@ import gzip
 import json
 import select
 import socket
+import ssl
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import anyio
 import httpx
 import pytest
+from anyio.streams.tls import TLSStream
 
 import servers
 from folding import DONE, call, codes, entry, fin, text
-from servers import END, STREAM, Connection, answer, framed, serving
+from servers import END, STREAM, Connection, answer, certificate, framed, serving
 from streamfold import (
     APIConnectionError,
     APITimeoutError,
@@ -343,6 +346,22 @@ async def test_l4_comments_are_no_events() -> None:
         assert caught.value.phase == "stall"
         assert caught.value.partial is not None
         assert caught.value.partial.text == "one"
+
+
+@pytest.mark.transports
+async def test_a_certificate_that_nobody_signed(tmp_path: Path) -> None:
+    """The error says so in the words of the one who looked at it, and that no retry will help."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate(tmp_path), tmp_path / "key.pem")
+
+    async def script(peer: Connection) -> None:
+        with suppress(ssl.SSLError):
+            await TLSStream.wrap(peer.stream, ssl_context=context, server_side=True)
+
+    async with serving(script) as server, server.provider(base_url=f"https://127.0.0.1:{server.port}/v1") as provider:
+        with pytest.raises(APIConnectionError, match="self-signed certificate") as caught:
+            await provider.chat("Hello")
+    assert not caught.value.retryable
 
 
 @pytest.fixture

@@ -209,7 +209,7 @@ class Exchange:
         final = isinstance(exc, httpx.UnsupportedProtocol | httpx.LocalProtocolError)
         what = "the connection broke" if self._response is not None else "no connection"
         return APIConnectionError(
-            f"{what}: {str(exc) or type(exc).__name__}",
+            f"{what}: {_said(exc) or type(exc).__name__}",
             retryable=not final and not _caused_by(exc, ssl.SSLCertVerificationError),
         )
 
@@ -260,6 +260,11 @@ _NETWORK_PACKAGES = {"httpcore", "h11", "h2", "hpack", "hyperframe", "aiohttp", 
 
 def _is_network(exc: Exception) -> bool:
     return isinstance(exc, _NETWORK) or type(exc).__module__.partition(".")[0] in _NETWORK_PACKAGES
+
+
+def _said(exc: BaseException | None) -> str:
+    """The first words behind an error. On trio those of httpx have none of their own."""
+    return "" if exc is None else str(exc) or _said(exc.__cause__ or exc.__context__)
 
 
 def _ran_out(exc: BaseException | None) -> bool:

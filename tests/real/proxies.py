@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -91,16 +90,6 @@ def free_port() -> int:
     with socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
-
-
-def certificate(folder: Path) -> Path:
-    """A certificate for loopback that signs itself, and its key beside it."""
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
-    files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert]
-    subprocess.run(["openssl", *words.split(), *files], check=True, capture_output=True)
-    (folder / "both.pem").write_bytes(cert.read_bytes() + key.read_bytes())
-    return cert
 
 
 @asynccontextmanager

@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from proxies import CONFIGS, certificate, program, proxying
+from proxies import CONFIGS, program, proxying
 
 from folding import DONE, call, entry, event, fin, text
-from servers import END, STREAM, Connection, answer, framed, serving
+from servers import END, STREAM, Connection, answer, certificate, framed, serving
 from streamfold import (
     APIConnectionError,
     APIError,
