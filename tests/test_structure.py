@@ -145,6 +145,27 @@ def test_n8_four_dependencies() -> None:
     assert "anyio>=4.7" in needed
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_k5_no_scope_is_held_across_a_yield(module: str) -> None:
+    """A generator may be closed by another task, which can't leave the scopes of the first one."""
+    scopes = ("CancelScope", "move_on_", "fail_a", "create_task_group")
+    generators = [
+        node
+        for node in ast.walk(_tree(module))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not any("contextmanager" in ast.unparse(found) for found in node.decorator_list)
+    ]
+    held = [
+        ast.unparse(block.items[0])
+        for function in generators
+        for block in ast.walk(function)
+        if isinstance(block, ast.With | ast.AsyncWith)
+        and any(name in ast.unparse(item) for item in block.items for name in scopes)
+        and any(isinstance(node, ast.Yield | ast.YieldFrom) for line in block.body for node in ast.walk(line))
+    ]
+    assert held == []
+
+
 def test_k7_nothing_is_done_when_an_object_dies() -> None:
     """A finalizer that closes a connection would do so on an event loop that is gone."""
     found = [name for name in MODULES for node in ast.walk(_tree(name)) if getattr(node, "name", "") == "__del__"]
