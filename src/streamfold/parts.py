@@ -40,17 +40,17 @@ class Parts:
         self._last: dict[type[PartedDelta], _Shown] = {}
         self._nameless: dict[type[PartedDelta], _Shown] = {}
         self._told: dict[Hashable, str] = {}
-        self._going_on: tuple[type[PartedDelta], Part, _Shown] | None = None  # the part of the last piece
+        self._going_on: tuple[type[PartedDelta], Part, _Shown, _Shown] | None = None  # the part of the last piece
 
     def goes_on(self, delta: PartedDelta) -> bool:
         """Whether this is the next piece of the part that the last one belonged to, as nearly every piece is."""
         if self._going_on is None or delta.whole:
             return False
-        kind, part, shown = self._going_on
+        kind, part, shown, answer = self._going_on
         if delta.part != part or type(delta) is not kind:
             return False
         shown.pieces.append(delta.text)
-        self._all[kind].pieces.append(delta.text)
+        answer.pieces.append(delta.text)
         return True
 
     def feed(self, delta: PartedDelta) -> list[Delta]:
@@ -69,7 +69,7 @@ class Parts:
         shown = self._find(kind, part, delta.whole) if part else answer
         if not delta.whole:
             if part and (part.item or part.output is not None):
-                self._going_on = kind, part, shown
+                self._going_on = kind, part, shown, answer
             return self._show(delta, shown, answer)
         before, whole = shown.text, join_surrogates(delta.text)
         shown.ended = whole.startswith(before) or part is not None
@@ -142,7 +142,7 @@ class Resumption:
     def feed(self, sequence: Sequence, data: str) -> Warn | None:
         """A warning `repeated_event` if the event is to be skipped, `missing_event` if others are missing before it."""
         number, last, fingerprint = sequence.number, self._last, hash(data)
-        if last is not None and number == last + 1 and number not in self._seen:
+        if last is not None and number == last + 1:  # as nearly every event
             self._seen[number], self._last = fingerprint, number
             return None
         if number is None:
