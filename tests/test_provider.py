@@ -364,6 +364,24 @@ async def test_a_certificate_that_nobody_signed(tmp_path: Path) -> None:
     assert not caught.value.retryable
 
 
+@pytest.mark.transports
+@pytest.mark.parametrize("path", ["/v1", "/${TENANT}/v1"])
+async def test_a_large_request(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Megabytes, as of images, arrive whole and with their length, whatever is under httpx, and without a warning."""
+    monkeypatch.setenv("TENANT", "a")
+    said = "é" * 2**21
+    bodies: list[bytes] = []
+
+    async def script(peer: Connection) -> None:
+        bodies.append(await peer.request())
+        await peer.send(answer("200 OK", text("Hi") + fin("stop") + DONE))
+
+    async with serving(script) as server, server.provider(base_url=f"http://127.0.0.1:{server.port}{path}") as provider:
+        assert (await provider.chat(said)).text == "Hi"
+    assert json.loads(bodies[0])["messages"] == [{"role": "user", "content": said}]
+    assert b"transfer-encoding" not in server.requests[0].partition(b"\r\n\r\n")[0].lower()
+
+
 @pytest.fixture
 def full_port() -> Iterator[int]:
     """A port whose queue of connections is full, so that another one is not taken and not refused."""

@@ -19,7 +19,7 @@ http {{
   fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
   gzip on; gzip_types text/event-stream; gzip_min_length 1; gzip_proxied any;
   server {{
-    listen 127.0.0.1:{port} {tls}; client_max_body_size 64m;
+    listen 127.0.0.1:{port} {tls};
     location / {{
       proxy_pass http://127.0.0.1:{upstream}; proxy_http_version 1.1; proxy_set_header Connection "";
       proxy_buffering off; proxy_read_timeout {timeout}s;
