@@ -8,33 +8,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import Any
 
-import httpx
 import pytest
-from litellm_proxy import LiteLLM, config, running
-from proxies import CONFIGS, free_port
+from litellm_proxy import OFFLINE, LiteLLM, config
+from processes import free_port, running, wait_for
+from proxies import CONFIGS
 
 HERE = Path(__file__).parent
-
-
-def wait_for(url: str, process: subprocess.Popen[str]) -> None:
-    """Waits until a server answers. A server that ends instead fails the test, with what it said."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            pytest.fail(f"the server ended with {process.returncode}")
-        try:
-            if httpx.get(url, trust_env=False).status_code < 500:
-                return
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.05)
-    pytest.fail(f"the server did not answer at {url}")
 
 
 SERVERS = {"llama.cpp", "aimock", "LiteLLM", *CONFIGS}
@@ -55,9 +40,7 @@ def llamacpp(tmp_path_factory: pytest.TempPathFactory, started: set[str]) -> Ite
     model = tmp_path_factory.mktemp("llamacpp") / "tiny.gguf"
     subprocess.run([sys.executable, HERE / "tiny_model.py", model], check=True)
     command = [sys.executable, HERE / "llamacpp_server.py", model]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
+    with running(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         address = process.stdout.readline().strip()
@@ -65,7 +48,6 @@ def llamacpp(tmp_path_factory: pytest.TempPathFactory, started: set[str]) -> Ite
         started.add("llama.cpp")
         yield f"{address}/v1"
         process.stdin.close()  # the server ends with its input
-        process.terminate()
 
 
 @pytest.fixture(scope="session")
@@ -76,11 +58,10 @@ def aimock(started: set[str]) -> Iterator[str]:
         pytest.skip("aimock is not installed: nox -s servers")
     port = free_port()
     command = ["node", script, "--host", "127.0.0.1", "--port", str(port), "--fixtures", HERE / "aimock.json"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True) as process:
+    with running(command, stdout=DEVNULL, stderr=DEVNULL) as process:
         wait_for(f"http://127.0.0.1:{port}/health", process)
         started.add("aimock")
         yield f"http://127.0.0.1:{port}/v1"
-        process.terminate()
 
 
 @pytest.fixture(scope="session")
@@ -90,7 +71,14 @@ def litellm(llamacpp: str, tmp_path_factory: pytest.TempPathFactory, started: se
     if not program:
         pytest.skip("LiteLLM is not there: nox -s servers")
     port, upstream = free_port(), free_port()
-    with running(program, port, config(llamacpp, upstream), tmp_path_factory.mktemp("litellm")) as process:
+    folder = tmp_path_factory.mktemp("litellm")
+    (folder / "config.yaml").write_text(config(llamacpp, upstream), "utf-8")
+    command = [program, "--config", "config.yaml", "--host", "127.0.0.1", "--port", str(port), "--telemetry", "False"]
+    env = {**os.environ, **OFFLINE, "HOME": str(folder)}
+    with (
+        (folder / "log").open("w", encoding="utf-8") as log,
+        running(command, env=env, cwd=folder, stdout=log, stderr=log) as process,
+    ):
         wait_for(f"http://127.0.0.1:{port}/health/liveliness", process)
         started.add("LiteLLM")
         yield LiteLLM(f"http://127.0.0.1:{port}/v1", upstream)

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 KEY = "sk-loopback"
 OFFLINE = {
@@ -49,20 +44,3 @@ def config(llamacpp: str, upstream: int) -> str:
         "router_settings": {"num_retries": 0, "disable_cooldowns": True},
     }
     return json.dumps(settings)
-
-
-@contextmanager
-def running(program: str, port: int, settings: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """The process, on this port, with this configuration; what it says is in the folder."""
-    path = folder / "litellm.yaml"
-    path.write_text(settings, "utf-8")
-    command = [program, "--config", path, "--host", "127.0.0.1", "--port", str(port), "--telemetry", "False"]
-    env = {**os.environ, **OFFLINE, "HOME": str(folder)}
-    with (
-        (folder / "log").open("w", encoding="utf-8") as log,
-        subprocess.Popen(command, env=env, cwd=folder, stdout=log, stderr=log, text=True) as process,
-    ):
-        try:
-            yield process
-        finally:
-            process.terminate()

@@ -6,10 +6,10 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from socket import socket
 
 import anyio
 from anyio.abc import Process
+from processes import free_port
 
 NGINX = """\
 daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log;
@@ -83,13 +83,6 @@ COMMANDS = {
 def program(kind: str) -> str | None:
     """The program that STREAMFOLD_NGINX and the like name; None if it is not there."""
     return os.environ.get(f"STREAMFOLD_{kind.upper()}")
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @asynccontextmanager
