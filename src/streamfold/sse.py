@@ -11,7 +11,7 @@ the rules ignore, is an event named `error`: llama.cpp reports a failure in mid-
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from .errors import ProtocolError
@@ -51,12 +51,29 @@ class SSEDecoder:
         self.invalid_utf8 = 0
         self.foreign = False
 
-    def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
+    def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
         """The events that `data` completes. Must be used up before the next call.
 
         Raises:
             ProtocolError: an event is larger than the limit.
         """
+        at_start = not self._size and self._head is None and not self._after_cr
+        if at_start and data.endswith(b"\n\n") and (event := self._only(data[:-2])):
+            return (event,)
+        return self._feed(data)
+
+    def _only(self, lines: bytes) -> ServerSentEvent | None:
+        """The event of these lines, if they are what nearly all are: one line of data, perhaps a type before it."""
+        end = lines.find(b"\n")
+        if b"\r" in lines or len(lines) >= self._limit:
+            return None
+        if end < 0 and lines.startswith(b"data: "):
+            return self._event_type("", self._decode(lines[6:]), self._id, None)
+        if lines.startswith(b"event: ") and lines.startswith(b"data: ", end + 1) and lines.rfind(b"\n") == end:
+            return self._event_type(self._decode(lines[7:end]), self._decode(lines[end + 7 :]), self._id, None)
+        return None
+
+    def _feed(self, data: bytes) -> Iterator[ServerSentEvent]:
         if self._head is not None:
             data = self._head + data
             if len(data) < len(_BOM) and _BOM.startswith(data):
@@ -74,18 +91,11 @@ class SSEDecoder:
             return
         events = data.split(b"\n\n")
         rest = events.pop()
-        for event in events:
-            # Nearly every event is one line of data, on some wires with its type in front. What is more than that, and
-            # what has begun in an earlier piece, goes line by line.
-            end = event.find(b"\n")
-            if self._size or len(event) >= self._limit:
-                yield from self._lines(event + b"\n\n")
-            elif end < 0 and event.startswith(b"data: "):
-                yield self._event_type("", self._decode(event[6:]), self._id, None)
-            elif event.startswith(b"event: ") and event.startswith(b"data: ", end + 1) and event.rfind(b"\n") == end:
-                yield self._event_type(self._decode(event[7:end]), self._decode(event[end + 7 :]), self._id, None)
+        for lines in events:
+            if not self._size and (event := self._only(lines)):
+                yield event
             else:
-                yield from self._lines(event + b"\n\n")
+                yield from self._lines(lines + b"\n\n")
         if rest:
             yield from self._lines(rest)
 
