@@ -81,7 +81,7 @@ def error_body(text: str) -> Any:
         return title.group(1).strip() if title else ""
     if text.startswith(("data:", "event:")):
         decoder = SSEDecoder()
-        event = next(decoder.feed(text.encode()), None) or decoder.finish()
+        event = next(iter(decoder.feed(text.encode())), None) or decoder.finish()
         text = event.data if event is not None else text
     try:
         return parse_event(text)
