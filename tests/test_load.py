@@ -6,6 +6,7 @@ import gc
 import json
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -84,8 +85,11 @@ async def test_a_thousand_at_once(anyio_backend_name: str) -> None:
 
 
 async def test_hundreds_in_a_row(anyio_backend_name: str) -> None:
-    """One connection serves them all, and behind them there is as much memory in use as there was before."""
-    streams = 500 if (anyio_backend_name, servers.transport) == ("asyncio", "httpx") else 300
+    """One connection serves them all, and nothing of them is kept.
+
+    Caches that fill up now and then are no leak: that would show in every hundred.
+    """
+    hundreds = 5 if (anyio_backend_name, servers.transport) == ("asyncio", "httpx") else 4
     whole = begun(7) + ended(7) + END
 
     async def script(peer: Connection) -> None:
@@ -95,11 +99,12 @@ async def test_hundreds_in_a_row(anyio_backend_name: str) -> None:
             await peer.send(STREAM + whole)
 
     async with serving(script) as server, server.provider() as provider:
-        for number in range(streams):
-            if number == 100:  # by now all that is kept once is there
-                before = blocks()
-            assert said(await provider.chat("Hello")) == ("7: Grüße", [("a7", {"x": 7}), ("b", {})])
-        assert blocks() - before < streams - 100  # not one for each answer
+        in_use = []
+        for _ in range(hundreds):
+            for _ in range(100):
+                assert said(await provider.chat("Hello")) == ("7: Grüße", [("a7", {"x": 7}), ("b", {})])
+            in_use.append(blocks())
+        assert min(after - before for before, after in pairwise(in_use)) < 100
         assert server.connections == 1
 
 
