@@ -30,8 +30,8 @@ from streamfold import (
     tool_result,
     user,
 )
+from streamfold.catalogue import catalogue
 from streamfold.cli.app import app
-from streamfold.profiles import catalogue
 
 ENDPOINT: dict[str, Any] = {"base_url": "http://test/v1", "model": "m"}
 CALL = ToolCall("a", "f", {}, "{}")

@@ -29,12 +29,13 @@ from streamfold import (
     tool_result,
     user,
 )
+from streamfold import catalogue as catalogue_module
 from streamfold import profiles as profiles_module
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.capabilities import CAPABILITIES, ModelCapabilities, find_capabilities
+from streamfold.catalogue import catalogue, catalogue_values, read_profile
 from streamfold.config import read_config
 from streamfold.needs import Need, missing, needs_of
-from streamfold.profiles import catalogue, catalogue_values, read_profile
 from streamfold.request import Request
 from streamfold.sources import capability_values, effective_values
 
@@ -283,7 +284,7 @@ def test_mistakes_in_the_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """A file of the catalogue is named by its path."""
     path = tmp_path / "acme.toml"
     path.write_text('base_url = "https://x/v1"\n[[models]]\npattern = "x"\ntool = "no"\n', "utf-8")
-    monkeypatch.setattr(profiles_module, "catalogue", lambda: {"acme": path})
+    monkeypatch.setattr(catalogue_module, "catalogue", lambda: {"acme": path})
     with pytest.raises(ConfigError) as caught:
         read_profile("acme")
     assert str(caught.value) == f"{path}: models[0]: unknown key 'tool': did you mean 'tools'?"

@@ -21,8 +21,9 @@ from streamfold.adapters.chat import ChatQuirks
 from streamfold.adapters.kimi import KimiQuirks
 from streamfold.adapters.responses import ResponsesQuirks
 from streamfold.capabilities import Capabilities
+from streamfold.catalogue import catalogue, catalogue_folder, read_profile
 from streamfold.dialects import DialectContext, find_dialect
-from streamfold.profiles import Profile, catalogue, catalogue_folder, read_profile
+from streamfold.profiles import Profile
 from streamfold.recording import ReplayTransport
 
 ROOT = Path(__file__).parents[1]

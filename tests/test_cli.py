@@ -15,7 +15,7 @@ import pytest
 import streamfold
 from folding import DONE, call, entry, fin, text
 from servers import END, STREAM, Connection, framed, serving
-from streamfold.profiles import catalogue
+from streamfold.catalogue import catalogue
 
 ROOT = Path(__file__).resolve().parents[1]
 CALL = call(entry(0, "a", "get_weather", "{}"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import streamfold
-from streamfold.profiles import catalogue
+from streamfold.catalogue import catalogue
 
 SOURCE = Path(streamfold.__file__).parents[1]
 COMMAND = [sys.executable, "-c", "from streamfold.cli import main; main()"]

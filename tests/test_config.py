@@ -14,9 +14,10 @@ import respx
 
 import streamfold
 from streamfold import APIStatusError, ConfigError, Provider
+from streamfold.catalogue import catalogue
 from streamfold.config import places, read_config
 from streamfold.configfile import _Provider
-from streamfold.profiles import Profile, catalogue
+from streamfold.profiles import Profile
 from streamfold.sources import effective_values
 from streamfold.tomltext import key_lines, line_of, spelled
 

@@ -46,7 +46,6 @@ HI: dict[str, Any] = {
     "chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
     "responses": {"model": "m", "input": "Hi"},
 }
-GIF = b"GIF89a" + bytes(20)
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=9)
 names = st.from_regex(r"[a-z_]{1,9}", fullmatch=True)

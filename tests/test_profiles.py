@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from streamfold import AuthenticationError, ConfigError, Provider
-from streamfold.profiles import read_profile
+from streamfold.catalogue import read_profile
 
 KEYS = ("MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY", "KIMI_API_KEY", "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY")
 

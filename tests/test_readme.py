@@ -13,8 +13,8 @@ import pytest
 import respx
 
 from streamfold import Provider, errors
+from streamfold.catalogue import catalogue
 from streamfold.faults import vocabulary
-from streamfold.profiles import catalogue
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")

@@ -30,7 +30,7 @@ FLOORS = {
     **dict.fromkeys(["capabilities", "version"], 0),
     "needs": 1,
     **dict.fromkeys(["tomltext", "references"], 0),
-    **dict.fromkeys(["profiles", "config", "configfile", "sources"], 2),
+    **dict.fromkeys(["profiles", "catalogue", "config", "configfile", "sources"], 2),
     **dict.fromkeys(["transport", "clocks", "retries", "waiting", "recording", "replay_server"], 3),
     **dict.fromkeys(["clients", "connecting"], 3),
     "partial": 1,

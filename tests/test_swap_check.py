@@ -17,7 +17,8 @@ from streamfold import ConfigError, Message, ToolCall, assistant, image, tool_re
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.kimi import KimiAdapter
 from streamfold.adapters.responses import ResponsesAdapter
-from streamfold.profiles import Profile, catalogue, read_profile
+from streamfold.catalogue import catalogue, read_profile
+from streamfold.profiles import Profile
 from streamfold.request import Request
 from streamfold.swapcheck import Conversation, Outcome, check_swap, read_conversation
 

@@ -47,11 +47,11 @@ def test_wheel_has_the_pytest_plugin(unpacked: Path) -> None:
 def test_wheel_finds_them(unpacked: Path) -> None:
     """Imported from the wheel alone, the catalogue is the packaged one."""
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import streamfold, streamfold.profiles as profiles;"
+        "import sys; sys.path.insert(0, sys.argv[1]); import streamfold, streamfold.catalogue as catalogue;"
         "from streamfold.recording import find_recording;"
         "assert streamfold.__file__.startswith(sys.argv[1]), streamfold.__file__;"
-        "assert str(profiles.catalogue_folder()).startswith(sys.argv[1]);"
-        "print(len(profiles.catalogue()), find_recording('demo/parallel_calls').name)"
+        "assert str(catalogue.catalogue_folder()).startswith(sys.argv[1]);"
+        "print(len(catalogue.catalogue()), find_recording('demo/parallel_calls').name)"
     )
     run = [sys.executable, "-I", "-c", code, str(unpacked.resolve())]
     out = subprocess.run(run, capture_output=True, text=True, check=True).stdout
@@ -74,7 +74,7 @@ def test_wheel_draws_pages(unpacked: Path) -> None:
 
 def test_checkout_finds_them() -> None:
     """In an editable install the catalogue is the folder beside `src`."""
-    from streamfold.profiles import catalogue_folder
+    from streamfold.catalogue import catalogue_folder
 
     folder = catalogue_folder()
     assert folder == ROOT / "providers" or folder.parent.name == "streamfold"

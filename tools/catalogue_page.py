@@ -18,7 +18,8 @@ from streamfold.adapters.chat import ChatQuirks
 from streamfold.adapters.kimi import KimiQuirks
 from streamfold.adapters.responses import ResponsesQuirks
 from streamfold.capabilities import Capabilities
-from streamfold.profiles import Profile, catalogue, catalogue_folder, catalogue_values
+from streamfold.catalogue import catalogue, catalogue_folder, catalogue_values
+from streamfold.profiles import Profile
 
 __all__ = ["described", "page"]
 

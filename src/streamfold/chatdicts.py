@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from .errors import ConfigError
+from .wording import nearest
 
 __all__ = ["check_message"]
 
@@ -37,9 +38,9 @@ def check_message(message: Mapping[str, Any], where: str) -> None:
     if not role and message.get("type"):
         return  # an item of the Responses API that is no message
     if role not in _ROLES:
-        close = get_close_matches(str(role), _ROLES, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ConfigError(f"{where}: {role!r} is the role of nobody{hint}: there are {', '.join(_ROLES)}")
+        raise ConfigError(
+            f"{where}: {role!r} is the role of nobody{nearest(str(role), _ROLES)}: there are {', '.join(_ROLES)}"
+        )
     content = message.get("content")
     if isinstance(content, list | tuple):
         for at, part in enumerate(content):

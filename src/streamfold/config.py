@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .catalogue import catalogue, catalogue_values, layered, read_profile
 from .configfile import Problem, file_problems, nearest, provider_problems
 from .errors import ConfigError
-from .profiles import Profile, catalogue, catalogue_values, layered, read_profile, validated, variable_is_set
+from .profiles import Profile, validated, variable_is_set
 from .references import referenced
 from .tomltext import KeyPath, key_lines, line_of
 

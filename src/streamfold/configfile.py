@@ -24,9 +24,10 @@ from pydantic import (
 
 from .adapters import find_adapter
 from .capabilities import CAPABILITIES, Support
+from .catalogue import catalogue, catalogue_values, layered
 from .dialects import DialectContext, find_dialect
 from .errors import ConfigError
-from .profiles import Profile, catalogue, catalogue_values, layered
+from .profiles import Profile
 from .tomltext import KeyPath, spelled
 from .wording import nearest
 

@@ -100,8 +100,8 @@ class Provider:
         provider = cls(profile, http_client=http_client, hooks=hooks)
         if not profile.fallback:
             return provider
+        from .catalogue import read_profile
         from .fallback import Fallback
-        from .profiles import read_profile
 
         try:
             others = [

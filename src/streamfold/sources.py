@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from .capabilities import CAPABILITIES, ModelCapabilities, Support
+from .catalogue import catalogue
 from .config import Config
-from .profiles import Profile, catalogue, variable_is_set
+from .profiles import Profile, variable_is_set
 from .references import referenced, shown_url
 from .tomltext import KeyPath, key_lines, line_of, spelled
 

@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from ..catalogue import catalogue
 from ..clients import make_client
 from ..config import read_config
 from ..errors import ConfigError
 from ..messages import system, user
-from ..profiles import catalogue
 from ..provider import Provider
 from ..recording import Draft, Recording, failure_in, find_recording, recording_client
 from ..references import shown_url

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..errors import ConfigError
 from ..tools import AllowedTools, NamedTool, ReadToolChoice, Tool
+from ..wording import nearest
 from .leaks import describe_leak, leaked_markup
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ def _third_party(name: str, context: DialectContext) -> Dialect:
         made: Dialect = found[name].load()(context)
         return made
     known = sorted({*_BUILT_IN, *found})
-    close = get_close_matches(name, known, n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    raise ConfigError(f"unknown dialect {name!r}{hint}: there are {', '.join(known)}, or several joined by '+'")
+    raise ConfigError(
+        f"unknown dialect {name!r}{nearest(name, known)}: there are {', '.join(known)}, or several joined by '+'"
+    )
 
 
 class _Chain:

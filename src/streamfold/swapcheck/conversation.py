@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from ..errors import ConfigError
 from ..messages import Message, MessageLike
 from ..request import Request
+from ..wording import nearest
 
 __all__ = ["Conversation", "read_conversation"]
 
@@ -50,9 +50,7 @@ def read_conversation(data: Any, where: str = "the conversation") -> Conversatio
         raise ConfigError(f"{where} must be a list of messages, or an object with messages, not {_word(data)}")
     for key in data:
         if key not in _KEYS:
-            close = get_close_matches(key, _KEYS, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise ConfigError(f"{where} has the key {key!r}{hint}: allowed are {', '.join(_KEYS)}")
+            raise ConfigError(f"{where} has the key {key!r}{nearest(str(key), _KEYS)}: allowed are {', '.join(_KEYS)}")
     messages, tools, options = (
         data.get(key, empty) for key, empty in (("messages", []), ("tools", []), ("options", {}))
     )
