@@ -1,8 +1,9 @@
 """What a server says twice: the whole of a text after its pieces, and events that come again.
 
 On the Responses wire every text comes as pieces, again as a whole when its part is done, again when its item is done,
-and once more at the end of the answer; and some servers leave out any of these. The first to come is shown; what comes
-later must agree with it, adds what was missing, or is a warning, because what was shown can't be taken back.
+and once more at the end of the answer; and some servers leave out any of these. In Chat Completions the whole of the
+message may follow its deltas. The first to come is shown; what comes later must agree with it, adds what was missing,
+or is a warning, because what was shown can't be taken back.
 """
 
 from __future__ import annotations
@@ -77,6 +78,13 @@ class Parts:
             late = Warn("text_mismatch", "the end of a text came only with its whole")
             return [late, *self._show(new, shown, answer)]
         return [Warn("text_mismatch", f"the pieces of a text and its whole differ: {_difference(before, whole)}")]
+
+    def note(self, delta: PartedDelta) -> None:
+        """A piece that names no part, and is shown as it is: the whole of the answer may follow."""
+        answer = self._all.get(type(delta))
+        if answer is None:
+            answer = self._all[type(delta)] = _Shown()
+        answer.pieces.append(delta.text)
 
     def _show(self, delta: PartedDelta, shown: _Shown, answer: _Shown) -> list[Delta]:
         shown.pieces.append(delta.text)

@@ -41,11 +41,15 @@ class Pipeline:
             StreamError: the event ends the answer with an error.
         """
         direct = self._fold.feed if self._dialect is None else None
+        note = self._parts.note
         for delta in deltas:
-            if isinstance(delta, (Text, Reasoning, Refusal)) and (delta.part is not None or delta.whole):
-                for new in self._parts.feed(delta):
-                    self._filter(new, chunks)
-            elif isinstance(delta, Sequence):
+            if isinstance(delta, (Text, Reasoning, Refusal)):
+                if delta.part is not None or delta.whole:
+                    for new in self._parts.feed(delta):
+                        self._filter(new, chunks)
+                    continue
+                note(delta)
+            if isinstance(delta, Sequence):
                 if (warning := self._numbers.feed(delta, data)) is not None:
                     self._fold.warn(warning.code, warning.detail)
                     if warning.code == "repeated_event":
