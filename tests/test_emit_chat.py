@@ -315,6 +315,16 @@ def test_what_was_not_sorted_is_refused(wire: str, delta: Delta) -> None:
         emitter(wire).feed(delta)
 
 
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+def test_a_name_in_pieces_is_refused(wire: str) -> None:
+    """What was written of a name can't be taken back: the engine joins it first. The same name again says nothing."""
+    made = emitter(wire)
+    body = made.feed_all([Call(0, "a", "get_", ""), Call(0, name="get_", arguments="{}")])
+    with pytest.raises(TypeError, match="emitters take what the engine has sorted"):
+        made.feed(Call(0, name="weather"))
+    assert body.count(b'"get_"') == 1
+
+
 def test_ids_of_the_answer() -> None:
     """A `Meta` before anything is written says who is speaking; later ones, and empty members, change nothing."""
     made = emitter("chat", include_usage=False)
