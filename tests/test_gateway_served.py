@@ -18,7 +18,7 @@ import pytest
 from folding import DONE, call, entry, fin, text
 from gateways import CHAT, PATHS, Connection, asking, serve_command, served, served_before
 from mirror import WIRES, payloads, read
-from servers import END, STREAM, framed
+from servers import END, STREAM, framed, serving
 from streamfold import Provider
 from streamfold.gateway import gateway
 from streamfold.recording import Recording
@@ -176,8 +176,6 @@ async def test_the_server_is_stopped(wire: str, in_time: bool) -> None:
         await go_on.wait()
         await connection.send(framed(text("lo"), fin("stop"), DONE), END)
 
-    from servers import serving
-
     async with serving(script) as upstream, upstream.provider() as main:
         async with served(gateway({"main": main}), timeout_graceful_shutdown=5 if in_time else 1) as (client, server):
             received = b""
@@ -334,13 +332,49 @@ async def test_the_command(tmp_path: Path) -> None:
         file.write_text(
             f'[providers.main]\nbase_url = "{base_url}"\nmodel = "reasoner"\n[gateway]\napi_key_env = "GATEWAY_KEY"\n'
         )
-        async with serve_command(file, GATEWAY_KEY="k1") as (address, said):
+        async with serve_command(file, GATEWAY_KEY="k1") as (address, said, _):
             async with httpx.AsyncClient(base_url=address) as client:
                 assert (await client.post(CHAT, json=asking(CHAT))).status_code == 401
                 answer = await client.post(CHAT, json=asking(CHAT, stream=True), headers={"authorization": "Bearer k1"})
             assert read("chat", answer.content).text == recording.expect["text"]
     assert b"k1" not in said
     assert b"main: done after" in said
+
+
+async def test_a_signal_to_stop_lets_running_answers_finish(tmp_path: Path) -> None:
+    """The command takes no new request after it, and ends when the last answer has."""
+    go_on = anyio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(STREAM, framed(text("Hel")))
+        await go_on.wait()
+        await connection.send(framed(text("lo"), fin("stop"), DONE), END)
+
+    async with serving(script) as upstream:
+        file = tmp_path / "streamfold.toml"
+        file.write_text(f'[providers.main]\nbase_url = "{upstream.base_url}"\nmodel = "m"\n[gateway]\nshutdown = 20\n')
+        async with serve_command(file) as (address, said, stop), httpx.AsyncClient(base_url=address) as client:
+            received = b""
+            async with stream(client, "chat") as answer:
+                async for data in answer.aiter_raw():
+                    received += data
+                    if b'"Hel"' in received and not go_on.is_set():
+                        stop()
+                        with anyio.fail_after(10):
+                            while await is_listening(address):
+                                await anyio.sleep(0.01)
+                        go_on.set()
+    assert read("chat", received).text == "Hello"
+    assert b"main: done after" in said
+
+
+async def is_listening(address: str) -> bool:
+    try:
+        async with await anyio.connect_tcp("127.0.0.1", int(address.rpartition(":")[2])):
+            return True
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize(
@@ -362,7 +396,7 @@ async def test_kimi_k2_without_a_tool_parser_gets_tool_calls_by_configuration_al
         file = tmp_path / "streamfold.toml"
         file.write_text(f'[providers.k2]\nbase_url = "{base_url}"\n{provider}\n')
         async with (
-            serve_command(file) as (address, _),
+            serve_command(file) as (address, _, _),
             openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as sdk,
         ):
             streaming: Any = sdk.chat.completions.stream(**asked)

@@ -26,10 +26,12 @@ __all__ = ["Emitter", "WrittenCall", "comment", "error_body", "event", "json_tex
 # Line ends to some readers of event streams (`str.splitlines`), and halves of surrogate pairs, which no encoding takes.
 _ESCAPED = re.compile("[\u0085\u2028\u2029\ud800-\udfff]")
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
 
 def json_text(value: Any) -> str:
     """A JSON text on one line, whoever splits lines. Raises ValueError for NaN and Infinity, which JSON has not."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = _encode(value)
     return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
