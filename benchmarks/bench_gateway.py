@@ -205,7 +205,8 @@ def table(found: dict[tuple[str, str], list[tuple[str, float]]]) -> Iterator[str
     for name, delivery in SCENARIOS:
         model = f"{name}-{delivery}"
         yield f"{payload(name, SIZES[delivery]).title}, {delivery}"
-        middles = {who: median(took for _, took in runs) for (who, what), runs in found.items() if what == model}
+        there = [who for who in CONTESTANTS if (who, model) in found]
+        middles = {who: median(took for _, took in found[who, model]) for who in there}
         for who, middle in middles.items():
             runs = found[who, model]
             verdicts = " and ".join(sorted({verdict for verdict, _ in runs}))
@@ -222,9 +223,12 @@ def main() -> None:
         bare(json.loads(sys.argv[2]), int(sys.argv[3]))
         return
     if not Path("/proc/self/stat").exists():
-        sys.exit("this needs /proc, which tells the CPU time of another process")
+        print("left out: there is no /proc, which tells the CPU time of another process")
+        return
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 7
     there = [name for name, environment in CONTESTANTS.items() if environments.is_set_up(environment)]
+    if "streamfold" not in there:
+        sys.exit("the environment of streamfold is not set up: benchmarks/run.py --setup streamfold")
     if missing := [name for name in CONTESTANTS if name not in there]:
         print(f"not set up, and left out: {', '.join(missing)} (benchmarks/run.py --setup)", file=sys.stderr)
     with ExitStack() as stack:
