@@ -155,4 +155,5 @@ def browser(session: nox.Session) -> None:
     if not shutil.which("chromedriver"):
         session.skip("there is no chromedriver")
     session.install("-e", ".[dev]", "selenium>=4.20")
-    session.run("pytest", "tests/browser", *session.posargs, env={"STREAMFOLD_BROWSER": "1"})
+    # In one process, so that what the opening of a page costs is printed.
+    session.run("pytest", "-n", "0", "tests/browser", *session.posargs, env={"STREAMFOLD_BROWSER": "1"})

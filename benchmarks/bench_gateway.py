@@ -212,7 +212,7 @@ def table(found: dict[tuple[str, str], list[tuple[str, float]]]) -> Iterator[str
             verdicts = " and ".join(sorted({verdict for verdict, _ in runs}))
             times = [took for _, took in runs]
             spread = f"{middle:8.1f} [{min(times):6.1f} .. {max(times):6.1f}]"
-            if verdicts.startswith("wrong"):
+            if "wrong" in verdicts:
                 spread, middle = "", float("nan")
             ratios = f"{middle / middles['bare']:10.1f}{middle / middles['streamfold']:15.2f}"
             yield f"  {who:12s}{verdicts:16.40s}{spread:>30s}{ratios}"

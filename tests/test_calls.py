@@ -55,13 +55,13 @@ def test_an_empty_fragment_takes_no_index():
     assert sort(Call(1), Call(0, "a", "f", ""), Call(1, arguments="{}")) == [("a", "f", "{}")]
 
 
-def test_feed_returns_the_number_of_the_call():
-    """What feed returns is the fragment with the number of its call for an index, in the order of opening."""
+def test_feed_returns_the_call():
+    """What feed returns is the call that the fragment went to; calls are numbered in the order of opening."""
     calls = Calls()
-    assert calls.feed(Call(5, "a", "f", '{"x"')) == Call(0, "a", "f", '{"x"')
-    assert calls.feed(Call(None, "b", "g", "{}")) == Call(1, "b", "g", "{}")
-    assert calls.feed(Call(5, arguments=":1}")) == Call(0, arguments=":1}")
-    assert calls.feed(Call(2, arguments="{}", whole=True)) == Call(2, arguments="{}", whole=True)
+    first, second = calls.feed(Call(5, "a", "f", '{"x"')), calls.feed(Call(None, "b", "g", "{}"))
+    assert calls.feed(Call(5, arguments=":1}")) is first
+    third = calls.feed(Call(2, arguments="{}", whole=True))
+    assert [call and (call.number, call.name) for call in (first, second, third)] == [(0, "f"), (1, "g"), (2, "")]
 
 
 def test_a_whole_is_kept_apart_from_the_pieces():

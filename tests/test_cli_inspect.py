@@ -43,6 +43,14 @@ def test_inspect_in_the_terminal():
     assert lines[-1] == "finished: tool_calls"
 
 
+@pytest.mark.parametrize("source", ["fixtures/kimi/parallel_calls", "demo/parallel_calls"])
+def test_inspect_without_a_suffix(source: str):
+    """A path may leave it out; what is no path may be the name of a recording that comes with streamfold."""
+    done = run("inspect", source)
+    assert done.returncode == 0, done.stderr
+    assert " ".join(done.stdout.split()).startswith(f"{source.removeprefix('fixtures/')} chat · ")
+
+
 def test_inspect_all_events():
     """With --all nothing is joined; times and gaps are those of the recording."""
     done = run("inspect", "fixtures/demo/reasoning_text.sse", "--all")
@@ -89,6 +97,14 @@ def test_inspect_a_raw_body(tmp_path: Path):
     assert "leaked_markup" in forgotten.stdout
 
 
+def test_inspect_what_is_piped_in():
+    """A dash is standard input."""
+    body = (ROOT / "fixtures/kimi/parallel_calls.sse").read_bytes()
+    done = CliRunner().invoke(app, ["inspect", "-"], input=body, env={"COLUMNS": "200"})
+    assert done.exit_code == 0
+    assert done.stdout.startswith("standard input  chat · 34 events · 8,727 bytes")
+
+
 def test_hostile_text_does_not_steer_the_terminal(tmp_path: Path):
     """Escape sequences and control characters of a stream are shown, not sent."""
     body = tmp_path / "answer.sse"
@@ -128,6 +144,9 @@ def test_diff_as_json():
         ),
         (["inspect", "fixtures/aimock/note.sse", "--json", "--html", "x"], "choose one"),
         (["inspect", "fixtures/aimock/note.sse", "--html", "no/such/folder/x"], "can't be written"),
+        (["inspect", "fixtures/kimi/paralel_calls"], "(did you mean 'parallel_calls'?)"),
+        (["inspect", "fixtures/demo"], "is a folder and no recording: there are parallel_calls, reasoning_text"),
+        (["inspect", "demo/paralel_calls"], "there is no recording"),
         (["diff", "fixtures/aimock/note.sse", "fixtures/aimock/note.sse", "--ignore", "x"], "there are outcome, text"),
     ],
 )

@@ -69,6 +69,29 @@ async def test_record_and_replay(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
+async def test_a_failure_takes_no_recording_s_place(tmp_path: Path) -> None:
+    """`record` asks once. What fails is kept where nothing was, and says so; a good answer takes its place."""
+    told = []
+    async with serve_replay([HELLO], faults=[reset(after_events=1, times=1)]) as base_url:
+        configure(tmp_path, base_url)
+        for _ in range(3):
+            code, _, err = await run(tmp_path, "record", "hello", "Say it.", "-p", "acme")
+            told.append((code, err.splitlines()[0]))
+            kept = Recording.load(tmp_path / "fixtures/hello")
+            assert (kept.complete, kept.status) == (len(told) > 1, 200)
+    code, _, err = await run(tmp_path, "record", "hello", "Say it.", "-p", "acme")  # nobody is there any more
+    told.append((code, err.splitlines()[0]))
+    file = Path("fixtures/hello.sse")
+    assert told == [
+        (1, f"recorded: {file} (the answer hello is not complete (ReadError))"),
+        (0, "finished: stop"),
+        (1, f"not recorded: the answer hello has the status 404; {file} is as it was"),
+        (1, f"not recorded: there was no answer, or it is still open; {file} is as it was"),
+    ]
+    assert sorted(file.name for file in tmp_path.joinpath("fixtures").iterdir()) == ["hello.sse", "hello.toml"]
+
+
+@pytest.mark.anyio
 async def test_chat_records_and_keeps_what_is_there(tmp_path: Path) -> None:
     """`chat --record` names recordings after the model, and replaces none; a failure is recorded too."""
     async with serve_replay([HELLO] * 2) as base_url:
@@ -81,6 +104,7 @@ async def test_chat_records_and_keeps_what_is_there(tmp_path: Path) -> None:
         code, _, err = await run(tmp_path, "chat", "Hello", "-p", "acme", "--record", "kept")
     assert code == 1
     assert "wrong key ***" in err
+    assert f"recorded: {Path('kept/m-3')}.sse (the answer m-3 has the status 401)" in err
     assert sorted(file.name for file in tmp_path.joinpath("kept").glob("*.sse")) == ["m-2.sse", "m-3.sse", "m.sse"]
     assert Recording.load(tmp_path / "kept/m-3").expect["message"] == "wrong key ***"
 

@@ -37,7 +37,7 @@ DOCS = (FOLDER.parent / "docs" / "inspect.md").read_text("utf-8")
 
 def inspected(name: str) -> Inspection:
     recording = Recording.load(FOLDER / name)
-    interrupted = "the connection broke off" if recording.broken else None
+    interrupted = recording.interrupted
     return inspect_stream(
         recording.body, name=name, adapter=recording.adapter, cuts=recording.cuts, interrupted=interrupted
     )
@@ -63,7 +63,7 @@ def outcome(decoder: StreamDecoder, body: bytes, interrupted: str | None = None)
 
 def check_agrees(made: Inspection, recording: Recording, body: bytes) -> None:
     """The inspection has the decoder's answer, and every byte of the body once."""
-    broken = "the connection broke off" if recording.broken else None
+    broken = recording.interrupted
     decoded = outcome(StreamDecoder(recording.adapter), body, broken)
     seen = (made.failed.error, made.failed.message, made.reply) if made.failed else made.reply
     assert seen == decoded
@@ -97,7 +97,7 @@ def test_damaged_streams_are_explained_too(name: str):
         made = inspect_stream(
             bytes(body),
             adapter=recording.adapter,
-            interrupted="the connection broke off" if recording.broken else None,
+            interrupted=recording.interrupted,
         )
         check_agrees(made, recording, bytes(body))
         assert len(steps(made)) == len(made.events)

@@ -113,7 +113,7 @@ def test_what_the_page_is_given():
         (1, "meta: c1, m", "", "", 0),
         (0, "name 'f', id 'a'", "{}", "no call is open: opens call 0 (f)", 1),
     ]
-    assert made["outcome"] == {"ok": True, "label": "finished: tool_calls", "message": ""}
+    assert made["outcome"] == {"how": "ok", "label": "finished: tool_calls", "message": ""}
     assert made["answer"]["calls"] == [{"name": "f", "id": "a", "arguments": "{}", "error": None, "number": 0}]
     assert made["timed"] is False
 

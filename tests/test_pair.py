@@ -167,7 +167,7 @@ def play(name: str) -> tuple[Recording, list[StreamChunk], Reply | StreamError]:
     chunks: list[StreamChunk] = []
     try:
         chunks += decoder.feed(recording.body)
-        chunks += decoder.close(interrupted="the connection broke off" if recording.broken else None)
+        chunks += decoder.close(interrupted=recording.interrupted)
     except StreamError as error:
         return recording, chunks, error
     return recording, chunks, decoder.reply

@@ -14,7 +14,11 @@ from typing import Any
 
 import pytest
 
-import streamfold
+# A run in this process forgets what it imported when it ends; what is here before is not imported anew by each.
+import streamfold.adapters.chat
+import streamfold.provider
+import streamfold.testing.fixtures
+import streamfold.testing.recorded
 from folding import DONE, call, entry, fin, text
 
 pytest_plugins = ["pytester"]
@@ -23,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 STRICT = ("-p", "asyncio", "-o", "asyncio_mode=strict", "-o", "asyncio_default_fixture_loop_scope=function")
 AUTO = ("-p", "asyncio", "-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function")
 ANYIO = ("-p", "anyio")
-OTHERS = ("anyio", "asyncio", "hypothesispytest", "respx", "xdist")
+OTHERS = ("asyncio", "hypothesispytest", "respx", "xdist")
 
 
 class Runner:
@@ -118,23 +122,19 @@ def anyio_backend(request):
 """
 
 
-@pytest.mark.parametrize(
-    ("arguments", "mark", "conftest", "passed"),
-    [
-        (STRICT, "@pytest.mark.asyncio", "", 1),
-        (AUTO, "", "", 1),
-        (ANYIO, "@pytest.mark.anyio", ON_BOTH, 2),
-        ((*STRICT, *ANYIO), "@pytest.mark.anyio", ON_BOTH, 2),
-    ],
-    ids=["pytest-asyncio strict", "pytest-asyncio auto", "anyio", "anyio beside pytest-asyncio"],
-)
-def test_beside_plugins_for_async_tests(
-    run: Runner, arguments: tuple[str, ...], mark: str, conftest: str, passed: int
-) -> None:
-    """The fixtures are plain ones, so that they work with whatever runs the test, on asyncio and on trio."""
-    files = {"conftest": conftest, "test_it": "import pytest\n" + BODY.format(mark=mark)}
-    result = run("-W", "error", *arguments, **files)
-    result.assert_outcomes(passed=passed)
+def test_beside_strict_pytest_asyncio_and_anyio(run: Runner) -> None:
+    """The fixtures are plain ones, so that they work with whichever of the two runs a test, on asyncio and on trio."""
+    files = {
+        name: "import pytest\n" + BODY.format(mark=f"@pytest.mark.{mark}")
+        for name, mark in (("test_asyncio", "asyncio"), ("test_anyio", "anyio"))
+    }
+    run("-W", "error", *STRICT, *ANYIO, conftest=ON_BOTH, **files).assert_outcomes(passed=3)
+
+
+def test_beside_pytest_asyncio_that_takes_every_test(run: Runner) -> None:
+    """In its mode `auto`, where tests have no mark. anyio's plugin alone runs the example of the README, below."""
+    strict = "@pytest.mark.filterwarnings('error')"  # and not -W error: asyncio's plugin is imported here already
+    run.here(*AUTO, test_it="import pytest\n" + BODY.format(mark=strict)).assert_outcomes(passed=1)
 
 
 def test_without_a_plugin_for_async_tests(run: Runner) -> None:
@@ -145,7 +145,7 @@ def test_without_a_plugin_for_async_tests(run: Runner) -> None:
         def test_it(scripted):
             assert anyio.run(scripted("Hello").chat, "Hi").text == "Hello"
     """
-    run(test_it=test).assert_outcomes(passed=1)
+    run.here(test_it=test).assert_outcomes(passed=1)
 
 
 # --- Who does not use it ---------------------------------------------------------------------------------------------
@@ -164,17 +164,8 @@ def test_it_costs_nothing_until_it_is_used(run: Runner) -> None:
     result.stdout.fnmatch_lines(["*imported: []*"])
 
 
-def test_it_is_there_where_streamfold_is_installed(run: Runner) -> None:
-    """An entry point loads it, and the option and the marker are told and known to `--strict-markers`."""
-    marked = """
-        import pytest
-        from streamfold.faults import status
-
-        @pytest.mark.streamfold_faults(status(429))
-        def test_it(scripted, replay):
-            replay("demo/parallel_calls")
-    """
-    run.installed("--strict-markers", test_it=marked).assert_outcomes(passed=1)
+def test_its_option_and_its_marker_are_told(run: Runner) -> None:
+    """By `--help` and `--markers`."""
     run.here("--help").stdout.fnmatch_lines(["*--streamfold-record*", "*streamfold_fixtures*"])
     run.here("--markers").stdout.fnmatch_lines(["@pytest.mark.streamfold_faults(*"])
 
@@ -353,7 +344,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
     server = Model()
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, args=(0.01,))  # how soon it takes note of the end
     thread.start()
     monkeypatch.setenv("MODEL_URL", f"http://127.0.0.1:{server.server_port}/v1")
     monkeypatch.setenv("MODEL_KEY", "sk-secret-of-mine-0123456789")
@@ -457,11 +448,24 @@ def test_what_can_not_be_recorded(run: Runner, model: Model) -> None:
 
 # --- The README ------------------------------------------------------------------------------------------------------
 
+MARKED = """
+import pytest
+from streamfold.faults import status
 
-def test_the_example_of_the_readme(run: Runner) -> None:
-    """The test file in "Test your application" passes as it is printed, beside the application that it tests."""
+
+@pytest.mark.streamfold_faults(status(429))
+def test_it(replay):
+    replay("demo/parallel_calls")
+"""
+
+
+def test_the_example_of_the_readme_where_streamfold_is_installed(run: Runner) -> None:
+    """The test file in "Test your application" passes as it is printed, beside the application that it tests.
+
+    Beside anyio's plugin, on asyncio and on trio; an entry point loads ours, and `--strict-markers` knows its marker.
+    """
     section = (ROOT / "README.md").read_text("utf-8").partition("## Test your application")[2].partition("\n## ")[0]
     application, test = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)[:2]
     assert "def test_" in test
-    result = run(*ANYIO, "-W", "error", app=application, test_app=test)
-    result.assert_outcomes(passed=2 * test.count("async def test_"))  # asyncio and trio
+    result = run.installed("--strict-markers", "-W", "error", app=application, test_app=test, test_marked=MARKED)
+    result.assert_outcomes(passed=2 * test.count("async def test_") + 1)

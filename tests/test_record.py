@@ -11,6 +11,7 @@ import textwrap
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -25,6 +26,7 @@ from streamfold import ConfigError, Provider, StreamChunk, StreamError
 from streamfold.faults import cut_after, reset, status
 from streamfold.recording import (
     Cut,
+    Draft,
     FaultTransport,
     Recording,
     RecordTransport,
@@ -498,6 +500,41 @@ def test_killed_while_recording(tmp_path: Path, steps: int, old: bool) -> None:
     assert files(folder).keys() - {"x.sse", "x.toml"} == {
         name for name in files(folder) if name.startswith(".") and name.endswith(".tmp")
     }
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_what_a_killed_process_left_is_cleared_by_the_next_recording(tmp_path: Path) -> None:
+    """Hidden files and drafts of dead processes go; those of running ones stay, and so does what is none of ours."""
+    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), "0"]
+    with subprocess.Popen(command) as process:
+        assert process.wait(60) == -signal.SIGKILL
+    (left, *_) = files(tmp_path)
+    assert left.startswith(".x.")
+    assert left.endswith(".tmp")
+    draft = tmp_path / f".recording.{process.pid}-01234567.tmp"
+    (draft / "deep").mkdir(parents=True)
+    others = {f".x.sse.{os.getppid()}-01234567.tmp", ".notes.tmp", f".x.sse.{process.pid}.tmp"}
+    for name in others:
+        (tmp_path / name).touch()
+    OLD.save(tmp_path / "y")
+    assert {path.name for path in tmp_path.iterdir()} == {"y.sse", "y.toml", *others}
+
+
+def test_a_draft_takes_the_place_of_a_whole_conversation(tmp_path: Path) -> None:
+    """What the older one had more is gone, what only looks like it stays; one that can't be read is replaced too."""
+    for name, conversation in (("x", "a"), ("x-2", "a"), ("x-3", "b")):
+        replace(OLD, conversation=conversation).save(tmp_path / name)
+    for damage in ("", "no TOML"):
+        if damage:
+            (tmp_path / "x.toml").write_text(damage, "utf-8")
+        draft = Draft(tmp_path, "x")
+        draft.folder.mkdir()
+        HELLO.save(draft.folder / "x")
+        assert draft.problem() is None
+        assert draft.keep() == [tmp_path / "x"]
+        draft.discard()
+        assert {path.name for path in tmp_path.iterdir()} == {"x.sse", "x.toml", "x-3.sse", "x-3.toml"}
+        assert Recording.load(tmp_path / "x").body == BODY
 
 
 # --- the two files ---------------------------------------------------------------------------------------------------

@@ -76,7 +76,9 @@ async def test_one_request_too_many() -> None:
         assert (await ask(base_url)).content == A.body
         refused = await ask(base_url)
     assert refused.status_code == 404
-    assert refused.json()["error"]["message"] == "there are 1 recordings, and each was sent once; name one as the model"
+    assert refused.json()["error"]["message"] == (
+        "every recording was sent once; one that is named as the model is sent again: case/a"
+    )
 
 
 @pytest.mark.anyio

@@ -241,7 +241,8 @@ def test_only_the_total_clock_runs_in_a_pause() -> None:
     clocks = Clocks(Timeouts(first_event=5, read=2, stall=3, total=100), 0.0)
     assert clocks.due() == 100.0
     clocks.start(10.0)
-    clocks.bytes_came(11.0)
+    clocks.wait_begins(10.0)
+    clocks.wait_ends(11.0)
     clocks.event_came()
     clocks.pause()
     assert (clocks.due(), clocks.timeout(None).phase) == (100.0, "total")
@@ -254,16 +255,19 @@ def test_clocks() -> None:
     clocks = Clocks(Timeouts(first_event=5, read=2, stall=3, total=100), 0.0)
     clocks.start(10.0)
     assert (clocks.due(), clocks.timeout(None).phase) == (15.0, "first_event")
-    clocks.waiting_since = 10.0
-    clocks.bytes_came(11.0)
+    clocks.wait_begins(10.0)
+    clocks.wait_ends(11.0)
     assert clocks.due() == 15.0  # bytes are no event
     assert clocks.event_came()
     assert (clocks.due(), clocks.timeout(None).phase) == (13.0, "read")
-    clocks.waiting_since = 31.0  # the reader took twenty seconds
+    clocks.wait_begins(31.0)  # the reader took twenty seconds
     assert clocks.due() == 33.0
-    clocks.bytes_came(32.5)
+    clocks.wait_ends(32.5)
+    clocks.wait_begins(32.5)
     assert (clocks.due(), clocks.timeout(None).phase) == (34.0, "stall")
-    clocks.waiting_since = 99.0
+    assert not clocks.event_came()
+    assert (clocks.due(), clocks.timeout(None).phase) == (34.5, "read")
+    clocks.wait_begins(99.0)
     assert (clocks.due(), str(clocks.timeout("r"))) == (
         100.0, "the answer was not finished within 100 seconds (timeouts.total) (request id r)",
     )  # fmt: skip

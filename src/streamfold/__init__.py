@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from .fallback import Fallback
     from .loop import ToolRun, in_thread, run_tools
     from .partial import Partial
-    from .provider import ChatStream, Provider
+    from .provider import Provider
+    from .stream import ChatStream
 
 __all__ = [
     "APIConnectionError",
@@ -123,10 +124,14 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # The pure core is imported at once; what needs the network is imported with the first use of it.
-    if name in ("ChatStream", "Provider"):
-        from . import provider
+    if name == "Provider":
+        from .provider import Provider
 
-        return getattr(provider, name)
+        return Provider
+    if name == "ChatStream":
+        from .stream import ChatStream
+
+        return ChatStream
     if name == "Fallback":
         from .fallback import Fallback
 

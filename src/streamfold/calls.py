@@ -111,17 +111,16 @@ class Calls:
     def __bool__(self) -> bool:
         return bool(self._opened)
 
-    def feed(self, part: Call) -> Call | None:
-        """Adds a fragment to its call and returns it with the call's number as its index; None if it says nothing.
+    def feed(self, part: Call) -> OpenCall | None:
+        """Adds a fragment to its call and returns that; None if the fragment says nothing.
 
         Raises:
             ProtocolError: more calls, or longer arguments, than the limits allow.
         """
-        if not (part.id or part.name or part.arguments or part.extra):
+        if not (part.arguments or part.id or part.name or part.extra):
             return None  # an empty entry, as some servers send to keep a connection busy, opens nothing
         call, rule = self._find(part)
-        call = self._place(part, call, rule)
-        return Call(call.number, part.id, part.name, part.arguments, part.whole, part.extra, part.item)
+        return self._place(part, call, rule)
 
     def settle(self, summary: Iterable[Call]) -> None:
         """Compares the calls with the server's own list of them at the end of the answer.
@@ -152,16 +151,10 @@ class Calls:
             call = self._open(part)
         if part.index is not None:
             self._by_index[part.index] = call  # also for a tail under another index than its head
-        if part.item and (part.id or part.name):  # what a tail says counts less than where its head was
-            self._by_item[part.item] = call if self._by_item.get(part.item, call) is call else None
-        call.markup = call.markup or part.markup
-        if part.id and not call.id:
-            call.id = part.id
-        if part.name:
-            call.name = self._joined_name(call.name, part.name)
-        if part.extra:
-            call.extra = {**(call.extra or {}), **part.extra}
-        self._append(call, part)
+        if part.id or part.name or part.extra:
+            self._describe(call, part)
+        if part.arguments:
+            self._append(call, part)
         return call
 
     def finish(self) -> list[OpenCall]:
@@ -235,10 +228,20 @@ class Calls:
         self._opened.append(call)
         return call
 
+    def _describe(self, call: OpenCall, part: Call) -> None:
+        """What a head says of its call."""
+        if part.item and (part.id or part.name):  # what a tail says counts less than where its head was
+            self._by_item[part.item] = call if self._by_item.get(part.item, call) is call else None
+        call.markup = call.markup or part.markup
+        if part.id and not call.id:
+            call.id = part.id
+        if part.name:
+            call.name = self._joined_name(call.name, part.name)
+        if part.extra:
+            call.extra = {**(call.extra or {}), **part.extra}
+
     def _append(self, call: OpenCall, part: Call) -> None:
         size = len(part.arguments)
-        if not size:
-            return
         if not part.whole:
             call.pieces.append(part.arguments)
             size = call.size = call.size + size

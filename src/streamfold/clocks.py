@@ -23,35 +23,36 @@ class Clocks:
 
     Args:
         now: when the answer was asked for: `total` runs from here, over all attempts and the pauses between them.
-
-    Attributes:
-        waiting_since: to be set when a wait for bytes begins. What a slow reader did before that is not the server's
-            silence.
     """
 
     def __init__(self, timeouts: Timeouts, now: float) -> None:
         self.timeouts = timeouts
         self.ends = inf if timeouts.total is None else now + timeouts.total
-        self._bytes = self._event = self._left = self.waiting_since = now
+        self._since = now  # when the wait began that goes on, or the last one did
+        self._waited = 0.0  # seconds of waiting before that, since the request was sent or the last event came
         self._any_event = self._asked = False
 
     def start(self, now: float) -> None:
         """A request is sent."""
-        self._bytes = self._event = self._left = self.waiting_since = now
+        self._since, self._waited = now, 0.0
         self._any_event, self._asked = False, True
 
     def pause(self) -> None:
         """Nothing is asked for until the next `start`: only `total` runs."""
         self._any_event = self._asked = False
 
-    def bytes_came(self, now: float) -> None:
-        """A wait for bytes ended with some."""
-        self._event += self.waiting_since - self._left
-        self._bytes = self._left = self.waiting_since = now
+    def wait_begins(self, now: float) -> None:
+        """From here on the server is silent. What a slow reader did before that is not its silence."""
+        self._since = now
+
+    def wait_ends(self, now: float) -> None:
+        """Something came."""
+        self._waited += now - self._since
+        self._since = now
 
     def event_came(self) -> bool:
-        """The bytes held an event. Returns whether it was the first one, with which nearer deadlines begin."""
-        self._event = self._bytes
+        """There was an event in it. Returns whether it was the first one, with which nearer deadlines begin."""
+        self._waited = 0.0
         first, self._any_event = not self._any_event, True
         return first
 
@@ -74,14 +75,14 @@ class Clocks:
         )
 
     def _next(self) -> tuple[float, TimeoutPhase]:
-        timeouts, away = self.timeouts, self.waiting_since - self._left
+        timeouts, since = self.timeouts, self._since
         ends: list[tuple[float, TimeoutPhase]] = [(self.ends, "total")]
         if not self._any_event:
             if timeouts.first_event is not None and self._asked:
-                ends.append((self._event + away + timeouts.first_event, "first_event"))
+                ends.append((since + timeouts.first_event - self._waited, "first_event"))
             return min(ends)
         if timeouts.read is not None:
-            ends.append((self._bytes + away + timeouts.read, "read"))
+            ends.append((since + timeouts.read, "read"))
         if timeouts.stall is not None:
-            ends.append((self._event + away + timeouts.stall, "stall"))
+            ends.append((since + timeouts.stall - self._waited, "stall"))
         return min(ends)

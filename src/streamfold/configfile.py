@@ -55,7 +55,7 @@ def allowed(word: str, words: Iterable[str]) -> str:
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)  # most programs have no such file
 
 
 def _as_list(value: Any) -> Any:

@@ -22,7 +22,6 @@ from .types import Limits, Reply, StreamChunk
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-    from .deltas import Delta
 
 __all__ = ["StreamDecoder"]
 
@@ -158,14 +157,23 @@ class StreamDecoder:
         if self._plain is not None:
             self._plain.feed(data)
         elif self._sse is not None:
-            sse, fold, read, take = self._sse, self._fold, self._read, self._pipeline.feed
+            sse, fold, decode, take = self._sse, self._fold, self._adapter.decode, self._pipeline.feed
             for event in sse.feed(data):
+                self._transcript.append(event.data)
                 if sse.invalid_utf8:
                     self._warn_of_utf8()
-                if (deltas := read(event)) is not None:
-                    take(deltas, event.data, chunks)
-                    if fold.finished:
-                        return
+                try:
+                    deltas = decode(event)
+                    if type(deltas) is not list:
+                        deltas = list(deltas)
+                except ValueError as exc:
+                    self._unreadable(event, exc)
+                    continue
+                if len(deltas) > 1 or (deltas and type(deltas[0]) is not Sequence):
+                    self.events += 1
+                take(deltas, event.data, chunks)
+                if fold.finished:
+                    return
 
     def _begin(self, data: bytes) -> bytes:
         """Finds out what the body is; the bytes to begin with."""
@@ -178,22 +186,12 @@ class StreamDecoder:
             self._plain = PlainBody(kind, self._limits)
         return data
 
-    def _read(self, event: ServerSentEvent) -> list[Delta] | None:
-        """The deltas of an event; None if it can't be read and is not needed any more."""
-        self._transcript.append(event.data)
-        try:
-            deltas = self._adapter.decode(event)
-            if type(deltas) is not list:
-                deltas = list(deltas)
-        except ValueError as exc:
-            if not self._pipeline.has_finish_reason:
-                body = event.data[: self._limits.error_body_bytes]
-                raise ProtocolError(f"an event can't be read ({exc}): {shown(event.data)}", body=body) from exc
-            self._fold.warn("malformed_event", f"after the finish reason: {shown(event.data)}")
-            return None
-        if len(deltas) > 1 or (deltas and type(deltas[0]) is not Sequence):
-            self.events += 1
-        return deltas
+    def _unreadable(self, event: ServerSentEvent, why: ValueError) -> None:
+        """An event that can't be read: an error, unless it is not needed any more."""
+        if not self._pipeline.has_finish_reason:
+            body = event.data[: self._limits.error_body_bytes]
+            raise ProtocolError(f"an event can't be read ({why}): {shown(event.data)}", body=body) from why
+        self._fold.warn("malformed_event", f"after the finish reason: {shown(event.data)}")
 
     def _finish(self, interrupted: str | None, chunks: list[StreamChunk]) -> None:
         if self._plain is not None:

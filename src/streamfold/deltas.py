@@ -80,7 +80,7 @@ class Call:
     """A fragment of a tool call.
 
     Attributes:
-        index: the server's number for the call, if it sent a usable one. After `calls.py`: the number of the call.
+        index: the server's number for the call, if it sent a usable one.
         id, name: as sent in this fragment; None where it has none.
         arguments: the next piece of the arguments' text.
         whole: `arguments` is all of the text, and says more than the pieces that came before.

@@ -54,6 +54,7 @@ class Fold:
 
     Attributes:
         finished: whether the finished chunk has been made.
+        identified: whether id, model and time are known, so that a `Meta` says nothing new.
         calls_type: what sorts the fragments of calls. `inspection` has one that also says why.
     """
 
@@ -80,17 +81,20 @@ class Fold:
         self._usage: Usage | None = None
         self._finish: Finish | None = None
         self._meta = Meta()
-        self._identified = False  # id, model and time are known
         self._begun = False
         self._extras: dict[str, list[Any]] = {}
         self._warnings: dict[ProtocolWarning, None] = {}  # a set that keeps its order
         self._reply: Reply | None = None
-        self.finished = False
+        self.finished = self.identified = False
 
     @property
     def text(self) -> str:
         """The visible text so far."""
         return self._text.text
+
+    def said(self, kind: type[Text | Reasoning | Refusal]) -> str:
+        """The text of a kind so far."""
+        return (self._text if kind is Text else self._reasoning if kind is Reasoning else self._refusal).text
 
     @property
     def has_finish_reason(self) -> bool:
@@ -120,8 +124,7 @@ class Fold:
             shown = self._text.add(delta.text)
             return StreamChunk(shown) if shown else None
         if type(delta) is Meta:
-            if not self._identified:
-                self._identify(delta)
+            self._identify(delta)
             return None
         if type(delta) is Reasoning:
             self._begun = self._reasoned = True
@@ -165,7 +168,7 @@ class Fold:
         meta = self._meta
         meta.id, meta.model = meta.id or word(said.id), meta.model or word(said.model)
         meta.created = meta.created or said.created
-        self._identified = bool(meta.id and meta.model and meta.created)
+        self.identified = bool(meta.id and meta.model and meta.created)
 
     def finish(self, interrupted: str | None = None) -> StreamChunk | None:
         """The input has ended: the finished chunk, or None if it was handed out already.
@@ -340,15 +343,17 @@ class _Lane:
 
     def add(self, piece: str) -> str:
         """Takes a piece and returns what of it can be shown."""
-        if self._half:
-            piece, self._half = self._half + piece, ""
-        if not piece.isascii():
-            if "\ud800" <= piece[-1] <= "\udbff":
-                piece, self._half = piece[:-1], piece[-1]
-            piece = join_surrogates(piece)
+        if self._half or not piece.isascii():
+            piece = self._joined(self._half + piece)
         if piece:
             self._pieces.append(piece)
         return piece
+
+    def _joined(self, piece: str) -> str:
+        self._half = ""
+        if "\ud800" <= piece[-1] <= "\udbff":
+            piece, self._half = piece[:-1], piece[-1]
+        return join_surrogates(piece)
 
     def finish(self) -> str:
         """What was still held back: nothing, or U+FFFD for a half that stayed alone."""

@@ -20,7 +20,8 @@ from .tools import Tool, ToolChoice, ToolLike
 from .types import Reply, StreamChunk, ToolCall
 
 if TYPE_CHECKING:
-    from .provider import ChatStream, Provider
+    from .provider import Provider
+    from .stream import ChatStream
 
 __all__ = ["ToolRun", "in_thread", "run_tools"]
 

@@ -41,22 +41,27 @@ class Parts:
         self._last: dict[type[PartedDelta], _Shown] = {}
         self._nameless: dict[type[PartedDelta], _Shown] = {}
         self._told: dict[Hashable, str] = {}
-        self._going_on: tuple[type[PartedDelta], Part, _Shown] | None = None  # the part of the last piece
+        self._going_on: tuple[type[PartedDelta], Part, _Shown, _Shown] | None = None  # the part of the last piece
+
+    def goes_on(self, delta: PartedDelta) -> bool:
+        """Whether this is the next piece of the part that the last one belonged to, as nearly every piece is."""
+        if self._going_on is None or delta.whole:
+            return False
+        kind, part, shown, answer = self._going_on
+        if delta.part != part or type(delta) is not kind:
+            return False
+        shown.pieces.append(delta.text)
+        answer.pieces.append(delta.text)
+        return True
 
     def feed(self, delta: PartedDelta) -> list[Delta]:
-        """What is to be shown for this delta: itself, the part of it that is new, a warning, or nothing.
+        """What is to be shown for a delta that does not just go on: itself, what is new in it, a warning, or nothing.
 
         The whole of the answer is compared first, because it needs no names of parts. If it is what was shown, wholes
         of parts after it say nothing more; else they tell which parts were not shown at all.
         """
-        kind, part = type(delta), delta.part
-        if self._going_on is not None and not delta.whole:  # as nearly every piece: the next one of the same part
-            last_kind, last_part, shown = self._going_on
-            if part == last_part and kind is last_kind:
-                shown.pieces.append(delta.text)
-                self._all[kind].pieces.append(delta.text)
-                return [delta]
         self._going_on = None
+        kind, part = type(delta), delta.part
         answer = self._all.setdefault(kind, _Shown())
         if part and delta.whole and answer.ended:
             return []
@@ -65,7 +70,7 @@ class Parts:
         shown = self._find(kind, part, delta.whole) if part else answer
         if not delta.whole:
             if part and (part.item or part.output is not None):
-                self._going_on = kind, part, shown
+                self._going_on = kind, part, shown, answer
             return self._show(delta, shown, answer)
         before, whole = shown.text, join_surrogates(delta.text)
         shown.ended = whole.startswith(before) or part is not None
@@ -79,12 +84,10 @@ class Parts:
             return [late, *self._show(new, shown, answer)]
         return [Warn("text_mismatch", f"the pieces of a text and its whole differ: {_difference(before, whole)}")]
 
-    def note(self, delta: PartedDelta) -> None:
-        """A piece that names no part, and is shown as it is: the whole of the answer may follow."""
-        answer = self._all.get(type(delta))
-        if answer is None:
-            answer = self._all[type(delta)] = _Shown()
-        answer.pieces.append(delta.text)
+    def catch_up(self, kind: type[PartedDelta], text: str) -> None:
+        """All of a kind that has come so far. Pieces that name no part are shown without being fed."""
+        answer = self._all.setdefault(kind, _Shown())
+        answer.pieces = [text]
 
     def _show(self, delta: PartedDelta, shown: _Shown, answer: _Shown) -> list[Delta]:
         shown.pieces.append(delta.text)
@@ -145,7 +148,7 @@ class Resumption:
     def feed(self, sequence: Sequence, data: str) -> Warn | None:
         """A warning `repeated_event` if the event is to be skipped, `missing_event` if others are missing before it."""
         number, last, fingerprint = sequence.number, self._last, hash(data)
-        if last is not None and number == last + 1 and number not in self._seen:
+        if last is not None and number == last + 1:  # as nearly every event
             self._seen[number], self._last = fingerprint, number
             return None
         if number is None:

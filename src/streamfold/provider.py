@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 from anyio.lowlevel import current_token
@@ -20,16 +20,17 @@ from .errors import APIError, ConfigError, StreamfoldError
 from .functions import as_tools
 from .hooks import LOG, Asked, Hooks
 from .messages import Messages
-from .prepared import checked_headers, prepared
-from .profiles import Profile, laid_over, read_profile
 from .references import shown_url
 from .request import Request, read_messages
-from .stream import Answer, Answering, ChatStream, Plan
 from .tools import ToolChoice, ToolLike
-from .transport import HTTPRequest
 from .types import ProtocolWarning, Reply, Timeouts
 
-__all__ = ["ChatStream", "Provider"]
+if TYPE_CHECKING:  # at run time the configuration is imported by `from_config`, and the network by the first request
+    from .profiles import Profile
+    from .stream import Answering, ChatStream, Plan
+    from .transport import HTTPRequest
+
+__all__ = ["Provider"]
 
 
 class Provider:
@@ -88,7 +89,7 @@ class Provider:
         Raises:
             ConfigError: something in it is unknown or does not fit; the message says what is allowed.
         """
-        from .config import effective_profile  # its models take as long to make as all the rest of this import
+        from .config import effective_profile
 
         try:
             profile = effective_profile(spec, overrides, config)
@@ -100,6 +101,7 @@ class Provider:
         if not profile.fallback:
             return provider
         from .fallback import Fallback
+        from .profiles import read_profile
 
         try:
             others = [
@@ -159,6 +161,8 @@ class Provider:
             ConfigError: the request can't be sent as it is, or needs what the model is known not to have. Errors of the
                 network are raised by the iteration.
         """
+        from .stream import ChatStream
+
         try:
             answer = self._answer(
                 read_messages(messages),  # a `Fallback` reads them several times
@@ -188,6 +192,9 @@ class Provider:
         options: Mapping[str, Any],
     ) -> Answering:
         """What `chat_stream` reads from. Raises ConfigError."""
+        from .prepared import prepared
+        from .stream import Answer, Plan
+
         chosen = model or self.profile.sent_model()
         if not chosen:
             raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
@@ -286,6 +293,10 @@ class Provider:
         extra_headers: Mapping[str, str] | None,
         timeouts: Timeouts | Mapping[str, float | None] | None,
     ) -> HTTPRequest:
+        from .prepared import checked_headers
+        from .profiles import laid_over
+        from .transport import HTTPRequest
+
         headers = {
             "Accept": "text/event-stream",
             "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from http.client import responses
+from textwrap import shorten
 
 import anyio
 from anyio.abc import ByteStream
@@ -103,9 +104,8 @@ class _Server:
         except ReplayMismatch as exc:
             return await _send_error(connection, HTTPStatus.BAD_REQUEST, str(exc), "replay_mismatch")
         if answer is None:
-            message = (
-                f"there are {len(self._shelf.recordings)} recordings, and each was sent once; name one as the model"
-            )
+            names = shorten(", ".join(recording.name for recording in self._shelf.recordings), 400, placeholder=" ...")
+            message = f"every recording was sent once; one that is named as the model is sent again: {names}"
             return await _send_error(connection, HTTPStatus.NOT_FOUND, message)
         return await _play(connection, answer)
 

@@ -11,7 +11,7 @@ the rules ignore, is an event named `error`: llama.cpp reports a failure in mid-
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from .errors import ProtocolError
@@ -51,12 +51,29 @@ class SSEDecoder:
         self.invalid_utf8 = 0
         self.foreign = False
 
-    def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
+    def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
         """The events that `data` completes. Must be used up before the next call.
 
         Raises:
             ProtocolError: an event is larger than the limit.
         """
+        at_start = not self._size and self._head is None and not self._after_cr
+        if at_start and data.endswith(b"\n\n") and (event := self._only(data[:-2])):
+            return (event,)
+        return self._feed(data)
+
+    def _only(self, lines: bytes) -> ServerSentEvent | None:
+        """The event of these lines, if they are what nearly all are: one line of data, perhaps a type before it."""
+        end = lines.find(b"\n")
+        if b"\r" in lines or len(lines) >= self._limit:
+            return None
+        if end < 0 and lines.startswith(b"data: "):
+            return self._event_type("", self._decode(lines[6:]), self._id, None)
+        if lines.startswith(b"event: ") and lines.startswith(b"data: ", end + 1) and lines.rfind(b"\n") == end:
+            return self._event_type(self._decode(lines[7:end]), self._decode(lines[end + 7 :]), self._id, None)
+        return None
+
+    def _feed(self, data: bytes) -> Iterator[ServerSentEvent]:
         if self._head is not None:
             data = self._head + data
             if len(data) < len(_BOM) and _BOM.startswith(data):
@@ -69,6 +86,28 @@ class SSEDecoder:
             data = data.removeprefix(b"\n")
         if not data:
             return
+        if b"\r" in data:
+            yield from self._lines(data)
+            return
+        events = data.split(b"\n\n")
+        rest = events.pop()
+        for lines in events:
+            if not self._size and (event := self._only(lines)):
+                yield event
+            else:
+                yield from self._lines(lines + b"\n\n")
+        if rest:
+            yield from self._lines(rest)
+
+    def finish(self) -> ServerSentEvent | None:
+        """What is left when the input has ended: an event without its blank line, whole or not."""
+        last, self._tail = b"".join(self._tail), []
+        if last and not any(field.startswith(last) for field in _FIELDS):  # else the field's name is cut off
+            self._size -= len(last)
+            self._line(last)
+        return self._made() if self._data else None
+
+    def _lines(self, data: bytes) -> Iterator[ServerSentEvent]:
         # On bytes, unlike on str, splitlines() knows CR, LF and CRLF only, which is what the format wants.
         lines = data.splitlines()
         self._after_cr = data.endswith(b"\r")
@@ -78,33 +117,20 @@ class SSEDecoder:
             lines[0] = b"".join((*self._tail, lines[0]))
             self._tail = []
         for line in lines:
-            if line.startswith(b"data: "):  # nearly every line
-                self._data.append(line[6:])
-                self._size += len(line) + 1
-            elif line:
+            if line:
                 self._line(line)
-            elif event := self._dispatch():
-                yield event
+            elif self._data:
+                yield self._made()
+            else:  # without a data line there is no event, whatever other lines there were
+                self._next()
         if rest:
             self._tail.append(rest)
-        self._grow(len(rest))
-
-    def finish(self) -> ServerSentEvent | None:
-        """What is left when the input has ended: an event without its blank line, whole or not."""
-        last, self._tail = b"".join(self._tail), []
-        if last and not any(field.startswith(last) for field in _FIELDS):  # else the field's name is cut off
-            self._size -= len(last)
-            self._line(last)
-        return self._dispatch()
+            self._size += len(rest)
+        self._check_size()
 
     def _line(self, line: bytes) -> None:
-        self._grow(len(line) + 1)
-        if line.startswith(b"data:"):
-            self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
-            return
-        if line.startswith(b"event: "):
-            self._event = self._decode(line[7:])
-            return
+        self._size += len(line) + 1
+        self._check_size()
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         match name:
@@ -123,19 +149,18 @@ class SSEDecoder:
                 self._size -= len(line) + 1
                 self.foreign = self.foreign or bool(name)
 
-    def _dispatch(self) -> ServerSentEvent | None:
-        # Without a data line there is no event, whatever other lines there were.
-        event = None
-        if self._data:
-            if self._size > self._limit:
-                self._grow(0)
-            data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-            event = self._event_type(self._event, self._decode(data), self._id, self._retry)
-            self._data = []
+    def _made(self) -> ServerSentEvent:
+        self._check_size()
+        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+        event = self._event_type(self._event, self._decode(data), self._id, self._retry)
+        self._next()
+        return event
+
+    def _next(self) -> None:
+        self._data = []
         self._event = ""
         self._retry = None
         self._size = 0
-        return event
 
     def _decode(self, value: bytes) -> str:
         # No character is cut here: a line is whole, and no byte of a longer UTF-8 sequence looks like a line end.
@@ -145,8 +170,7 @@ class SSEDecoder:
             self.invalid_utf8 += 1
             return value.decode("utf-8", "replace")
 
-    def _grow(self, size: int) -> None:
-        self._size += size
+    def _check_size(self) -> None:
         if self._size > self._limit:
             raise ProtocolError(f"one event is larger than {self._limit} bytes (limits.event_bytes)")
 

@@ -70,7 +70,7 @@ class Exchange:
         self._client = client
         self._request = request
         self._clocks = clocks
-        self._waits = waits(clocks.due)
+        self._waits = waits(clocks)
         self._response: httpx.Response | None = None
         self._bytes: AsyncIterator[bytes] | None = None
         self._next: Callable[[], Awaitable[bytes]] | None = None
@@ -119,14 +119,12 @@ class Exchange:
         """
         if self._next is None:
             return None
-        clocks, waits = self._clocks, self._waits
         if events != self._events:
             self._events = events
-            if clocks.event_came():
-                waits.moved()
-        clocks.waiting_since = waits.now()
+            if self._clocks.event_came():
+                self._waits.moved()
         try:
-            data = await waits.wait(self._next())
+            data = await self._waits.wait(self._next())
         except StopAsyncIteration:
             return None
         except Interrupted:
@@ -134,7 +132,6 @@ class Exchange:
             return None
         except Exception as exc:
             raise self._failed(exc) from exc
-        clocks.bytes_came(waits.now())
         return None if self.closed else data
 
     async def drain(self) -> None:

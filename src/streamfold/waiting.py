@@ -9,11 +9,14 @@ for each stream, which is looked at when it fires and not set anew with every wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Generator
 from math import inf
-from typing import Protocol, TypeVar
+from types import coroutine
+from typing import Any, Protocol, TypeVar
 
 import anyio
+
+from .clocks import Clocks
 
 __all__ = ["Interrupted", "Waits", "waits"]
 
@@ -53,18 +56,33 @@ class Waits(Protocol):
         ...
 
 
-def waits(due: Callable[[], float]) -> Waits:
-    """The waits of a stream on the event loop that runs here. `due` gives the deadline, in the loop's time."""
+def waits(clocks: Clocks) -> Waits:
+    """The waits of a stream on the event loop that runs here. `clocks` say until when, and are told of each wait."""
     try:
         on_asyncio = asyncio.current_task() is not None
     except RuntimeError:
         on_asyncio = False
-    return _TimedWaits(due) if on_asyncio else _ScopedWaits(due)
+    return _TimedWaits(clocks) if on_asyncio else _ScopedWaits(clocks)
+
+
+@coroutine
+def _going_on(steps: Generator[Any, Any, T], waiting: Any) -> Generator[Any, Any, T]:
+    """Awaits the rest of what has begun, as `await` would have done from the beginning."""
+    try:
+        while True:
+            try:
+                sent = yield waiting
+            except BaseException as exc:
+                waiting = steps.throw(exc)
+            else:
+                waiting = steps.send(sent)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
 
 
 class _TimedWaits:
-    def __init__(self, due: Callable[[], float]) -> None:
-        self._due = due
+    def __init__(self, clocks: Clocks) -> None:
+        self._clocks = clocks
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[object] | None = None  # the one that waits
@@ -76,20 +94,28 @@ class _TimedWaits:
         return self._task is not None
 
     async def wait(self, step: Awaitable[T]) -> T:
+        steps = step.__await__()
+        try:
+            waiting = next(steps)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        # What was there already needed neither clock nor task. From here on it is a wait.
         task = self._task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a stream is read by tasks")
         others = task.cancelling()  # what others want of the task is theirs
+        self._clocks.wait_begins(self.now())
         if self._timer is None:
             self._set_timer()
         try:
-            return await step
+            return await _going_on(steps, waiting)
         except asyncio.CancelledError:
             if self._interrupted and task.cancelling() == others + 1:
                 raise Interrupted from None
             raise
         finally:
             self._task = None
+            self._clocks.wait_ends(self.now())
             if self._interrupted:
                 self._interrupted = False
                 task.uncancel()
@@ -109,7 +135,7 @@ class _TimedWaits:
             self._timer = None
 
     def _set_timer(self) -> None:
-        due = self._due()
+        due = self._clocks.due()
         if due != inf:
             self._timer = self._loop.call_at(due, self._check)
 
@@ -117,15 +143,15 @@ class _TimedWaits:
         self._timer = None
         if self._task is None:
             return  # the stream waits for its reader: the next wait sets the timer
-        if self.now() >= self._due():
+        if self.now() >= self._clocks.due():
             self.end()
         else:
             self._set_timer()
 
 
 class _ScopedWaits:
-    def __init__(self, due: Callable[[], float]) -> None:
-        self._due = due
+    def __init__(self, clocks: Clocks) -> None:
+        self._clocks = clocks
         self._scope: anyio.CancelScope | None = None
         self.now = anyio.current_time
 
@@ -134,11 +160,13 @@ class _ScopedWaits:
         return self._scope is not None
 
     async def wait(self, step: Awaitable[T]) -> T:
-        with anyio.CancelScope(deadline=self._due()) as self._scope:
+        self._clocks.wait_begins(self.now())
+        with anyio.CancelScope(deadline=self._clocks.due()) as self._scope:
             try:
                 return await step
             finally:
                 self._scope = None
+                self._clocks.wait_ends(self.now())
         raise Interrupted
 
     def moved(self) -> None:

@@ -36,7 +36,7 @@ def word(value: Any) -> str | None:
     """An id or a name; `""` is none."""
     if value is None:
         return None
-    if isinstance(value, str):
+    if type(value) is str:
         return (value if value.isascii() else join_surrogates(value)) or None
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 

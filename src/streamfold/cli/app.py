@@ -21,7 +21,7 @@ from ..errors import ConfigError
 from ..messages import system, user
 from ..profiles import catalogue
 from ..provider import Provider
-from ..recording import find_recording, recording_client
+from ..recording import Draft, Recording, failure_in, find_recording, recording_client
 from ..references import shown_url
 from ..replay_server import serve_replay
 from ..sources import key_state
@@ -105,9 +105,13 @@ def record(
     config: config_commands.File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Asks a model, streams its answer, and records it without secrets, in place of an older recording."""
+    """Asks a model, streams its answer, and records it without secrets, in place of an older recording.
+
+    It asks once. An answer that fails is recorded too, but in nobody's place.
+    """
     asked = _Question(_messages(system_prompt, prompt), tool_file, tool_choice)
-    _run(_chat, screen_for(as_json), _provider(provider, config, base_url), asked, directory, name)
+    make = _provider(provider, config, base_url, max_retries=0)  # a second attempt would be a second recording
+    _run(_chat, screen_for(as_json), make, asked, directory, name)
 
 
 @app.command()
@@ -194,8 +198,8 @@ def _messages(system_prompt: str | None, prompt: str) -> list[Any]:
     return [system(system_prompt), said] if system_prompt else [said]
 
 
-def _provider(spec: str | None, config: Path | None, base_url: str | None) -> Callable[[], Provider]:
-    return lambda: Provider.from_config(spec, config=config, base_url=base_url)
+def _provider(spec: str | None, config: Path | None, base_url: str | None, **more: Any) -> Callable[[], Provider]:
+    return lambda: Provider.from_config(spec, config=config, base_url=base_url, **more)
 
 
 async def _chat(
@@ -210,16 +214,34 @@ async def _chat(
             await _show(provider, screen, question.messages, tools, choice)
             return
         profile = provider.profile
+        draft = Draft(directory, name) if name else None
         client, recorded = recording_client(
-            make_client(profile.transport), directory, name=name, secrets=profile.secrets(), adapter=profile.adapter
+            make_client(profile.transport),
+            draft.folder if draft else directory,
+            name=name,
+            secrets=profile.secrets(),
+            adapter=profile.adapter,
         )
         try:
             async with client:
                 recording = Provider(profile, http_client=client)
                 await _show(recording, screen, question.messages, tools, choice)
         finally:
-            for path in recorded.written:
-                typer.echo(f"recorded: {path}.sse", err=True)
+            for path in _kept(draft) if draft else recorded.written:
+                failure = failure_in(Recording.load(path))
+                typer.echo(f"recorded: {path}.sse" + (f" ({failure})" if failure else ""), err=True)
+
+
+def _kept(draft: Draft) -> list[Path]:
+    """Keeps what was recorded, unless it is a failure and something else is there already."""
+    try:
+        problem = draft.problem() if draft.has_older else None
+        if problem is None:
+            return draft.keep()
+        typer.echo(f"not recorded: {problem}; {draft.target}.sse is as it was", err=True)
+        return []
+    finally:
+        draft.discard()
 
 
 async def _show(

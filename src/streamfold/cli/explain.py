@@ -153,13 +153,13 @@ def print_comparison(console: Console, made: Comparison) -> None:
     console.print()
     console.print(_table(("answer", "", "A", "B"), _verdicts(made)))
     console.print()
-    wires: list[tuple[str, ...]] = []
-    wires += [(f"only in {'A' if one.a else 'B'}", one.what, str(one.a), str(one.b)) for one in made.fields]
-    wires += [("events", one.what, str(one.a), str(one.b)) for one in made.kinds]
-    wires += [("sizes", one.what, _size(one.a), _size(one.b)) for one in made.sizes if one.a != one.b]
-    if wires:
-        console.print(_table(("wire", "", "A", "B"), [[Text(_clean(cell)) for cell in row] for row in wires]))
-        console.print()
+    numbers = [(f"only in {'A' if one.a else 'B'}", one.what, str(one.a), str(one.b)) for one in made.fields]
+    numbers += [("events", one.what, str(one.a), str(one.b)) for one in made.kinds]
+    sizes = [(one.what, _size(one.a), _size(one.b)) for one in made.sizes if one.a != one.b]
+    for heads, rows in ((("wire", "", "A", "B"), numbers), (("sizes", "A", "B"), sizes)):
+        if rows:
+            console.print(_table(heads, [[Text(_clean(cell)) for cell in row] for row in rows]))
+            console.print()
     _print_first(console, "the first event whose payload differs", made.payload)
     _print_first(console, "the first event that says something else", made.meaning)
     _print_first(console, "the first place where the order differs", made.order, "step")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,8 +21,7 @@ from ..inspection import (
     render_page,
     to_dict,
 )
-from ..recording import Recording
-from ..tools import Tool, ToolLike
+from ..recording import Recording, open_recording
 from .errors import told_errors
 from .explain import print_comparison, print_inspection
 
@@ -33,7 +33,13 @@ ToolNames = Annotated[
     list[str] | None, typer.Option("--tool", help="A tool that the request declared, by its name. May be repeated.")
 ]
 ToolChoice = Annotated[str | None, typer.Option(help="auto, none or required, as in the request.")]
-Source = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A recorded answer, or any raw body.")]
+Source = Annotated[
+    Path,
+    typer.Argument(
+        help="A recorded answer, any raw body (- reads one from standard input), or the name of a recording that comes"
+        " with streamfold."
+    ),
+]
 
 
 def inspect(
@@ -89,10 +95,12 @@ def diff(
 def _inspected(
     file: Path, adapter: str | None, dialect: str | None, tool_names: list[str] | None, tool_choice: str | None
 ) -> Inspection:
-    recording = Recording.load(file)
-    told = recording.options()
-    tools: list[ToolLike] = [Tool(name, "", {"type": "object", "properties": {}}) for name in tool_names or ()]
-    if dialect not in (None, "think") and not (tools or told["tools"]):
+    given: dict[str, Any] = {
+        "adapter": adapter, "dialect": dialect, "tools": tuple(tool_names or ()), "tool_choice": tool_choice,
+    }  # fmt: skip
+    read = Recording("standard input", sys.stdin.buffer.read()) if str(file) == "-" else open_recording(file)
+    recording = replace(read, **{name: value for name, value in given.items() if value})
+    if dialect not in (None, "think") and not recording.tools:
         hint = "no tool is declared, so the dialect reads reasoning and no calls: name the tools with --tool"
         Console(stderr=True).print(hint, style="yellow")
     about = {
@@ -108,12 +116,10 @@ def _inspected(
     return inspect_stream(
         recording.body,
         name=recording.name,
-        adapter=adapter or recording.adapter,
-        dialect=dialect or told["dialect"],
-        tools=tools or told["tools"],
-        tool_choice=tool_choice or told["tool_choice"],
+        adapter=recording.adapter,
+        **recording.options(),
         cuts=recording.cuts,
-        interrupted="the connection broke off" if recording.broken else None,
+        interrupted=recording.interrupted,
         about={name: value for name, value in about.items() if value},
     )
 

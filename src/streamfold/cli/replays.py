@@ -12,7 +12,7 @@ import typer
 from ..decoder import StreamDecoder
 from ..errors import ConfigError
 from ..faults import read_fault
-from ..recording import Recording, Speed, load_source, paced
+from ..recording import Speed, load_source, open_recording, paced
 from ..replay_server import serve_replay as serve_recordings
 from .errors import told_errors
 from .show import screen_for
@@ -23,7 +23,7 @@ Cuts = Annotated[str, typer.Option(help="recorded, whole, events, bytes:N or ran
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A recorded answer: FILE.sse.")],
+    file: Annotated[Path, typer.Argument(help="A recorded answer, or the name of one that comes with streamfold.")],
     adapter: Annotated[str | None, typer.Option(help="The wire format; else what FILE.toml says, else chat.")] = None,
     dialect: Annotated[str | None, typer.Option(help="How the model writes calls; else what FILE.toml says.")] = None,
     speed: Pace = "instant",
@@ -33,21 +33,22 @@ def replay(
     """Folds a recorded answer and shows what comes out."""
     screen = screen_for(as_json)
     with told_errors():
-        recording = Recording.load(file)
+        recording = open_recording(file)
         told = recording.options() | ({"dialect": dialect} if dialect else {})
         decoder = StreamDecoder(adapter or recording.adapter, **told)
         for delay, piece in paced(recording, cuts, _speed(speed)):
             sleep(delay)
             for chunk in decoder.feed(piece):
                 screen.chunk(chunk)
-        for chunk in decoder.close(interrupted="the recorded connection broke off" if recording.broken else None):
+        for chunk in decoder.close(interrupted=recording.interrupted):
             screen.chunk(chunk)
         screen.end(decoder.reply)
 
 
 def serve_replay(
     sources: Annotated[
-        list[Path], typer.Argument(exists=True, help="Recordings and folders of recordings, in their order.")
+        list[Path],
+        typer.Argument(help="Recordings, folders of recordings, and names of those that come along, in their order."),
     ],
     port: Annotated[int, typer.Option(help="Of 127.0.0.1; 0 takes a free one.", min=0, max=65535)] = 0,
     speed: Pace = "recorded",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from difflib import get_close_matches
 
 from ..errors import ConfigError
+from ..wording import nearest
 from . import vocabulary
 from .vocabulary import Fault
 
@@ -35,9 +35,7 @@ def read_fault(text: str) -> Fault:
         raise ConfigError(f"a fault is written as in Python, as status(429, times=2), not as {text!r}") from exc
     names = [name for name in vocabulary.__all__ if name != "Fault"]
     if call.func.id not in names:
-        close = get_close_matches(call.func.id, names, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ConfigError(f"unknown fault {call.func.id!r}{hint}: there are {', '.join(names)}")
+        raise ConfigError(f"unknown fault {call.func.id!r}{nearest(call.func.id, names)}: there are {', '.join(names)}")
     try:
         fault: Fault = getattr(vocabulary, call.func.id)(*arguments, **options)
     except TypeError as exc:

@@ -130,9 +130,14 @@ def _lane(key: str, label: str, kind: str | None = None) -> dict[str, str]:
 
 def _outcome(made: Inspection) -> dict[str, Any]:
     if made.failed is None:
-        return {"ok": True, "label": f"finished: {made.reply.finish_reason}", "message": ""}
+        reason = made.reply.finish_reason
+        return {
+            "how": "ok" if reason in ("stop", "tool_calls") else "cut",
+            "label": f"finished: {reason}",
+            "message": "",
+        }
     retry = " The same request may succeed later." if made.failed.retryable else ""
-    return {"ok": False, "label": made.failed.error, "message": f"{made.failed.message}.{retry}"}
+    return {"how": "failed", "label": made.failed.error, "message": f"{made.failed.message}.{retry}"}
 
 
 def _answer(made: Inspection) -> dict[str, Any]:

@@ -61,11 +61,11 @@ class TracedCalls(Calls):
         self.placements: list[Placement] = []
         self.opened = self._opened
 
-    def feed(self, part: Call) -> Call | None:
-        numbered = super().feed(part)
-        if numbered is None:
+    def feed(self, part: Call) -> OpenCall | None:
+        call = super().feed(part)
+        if call is None:
             self.placements.append(Placement(None, False, None, "an empty entry: says nothing", part.index))
-        return numbered
+        return call
 
     def _place(self, part: Call, call: OpenCall | None, rule: Rule) -> OpenCall:
         other = self._by_index.get(part.index) if part.index is not None else None

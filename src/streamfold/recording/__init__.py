@@ -7,9 +7,10 @@ go wrong meanwhile.
 
 from __future__ import annotations
 
+from .draft import Draft, failure_in
 from .expected import expected
 from .fault_transport import FaultTransport
-from .files import Cut, Recording, Sent, Speed, find_recording, paced, pieces
+from .files import Cut, Recording, Sent, Speed, find_recording, open_recording, paced, pieces
 from .record import RecordTransport, recording_client
 from .replay import ReplayTransport
 from .requests import ReplayMismatch
@@ -17,6 +18,7 @@ from .shelf import Match, answer_headers, load_source
 
 __all__ = [
     "Cut",
+    "Draft",
     "FaultTransport",
     "Match",
     "RecordTransport",
@@ -27,8 +29,10 @@ __all__ = [
     "Speed",
     "answer_headers",
     "expected",
+    "failure_in",
     "find_recording",
     "load_source",
+    "open_recording",
     "paced",
     "pieces",
     "recording_client",

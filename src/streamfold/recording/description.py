@@ -11,7 +11,6 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from ..errors import ConfigError
 from ..types import FinishReason, WarningCode
+from ..wording import nearest
 
 __all__ = ["Description", "allowed", "as_toml", "read_description"]
 
@@ -132,9 +132,7 @@ def _problem(error: ValidationError) -> str:
 
 def allowed(word: str, words: list[str]) -> str:
     """The end of a message about a word that is not one of these."""
-    close = get_close_matches(word, words, n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"{hint}: there are {', '.join(words) or 'none'}"
+    return f"{nearest(word, words)}: there are {', '.join(words) or 'none'}"
 
 
 # --- Writing ---------------------------------------------------------------------------------------------------------

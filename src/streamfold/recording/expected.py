@@ -23,7 +23,7 @@ def expected(recording: Recording) -> dict[str, Any]:
     decoder = StreamDecoder(recording.adapter, **recording.options())
     try:
         decoder.feed(recording.body)
-        decoder.close(interrupted="the connection broke off" if recording.broken else None)
+        decoder.close(interrupted=recording.interrupted)
     except StreamError as error:
         return in_words(error)
     return in_words(decoder.reply)

@@ -10,7 +10,6 @@ import math
 import os
 import random
 import re
-import secrets
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -21,8 +20,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from ..errors import ConfigError
 from ..tools import NamedTool, Tool
 from .description import Description, allowed, as_toml, read_description
+from .temporary import clear_leftovers, temporary_path
 
-__all__ = ["Cut", "Recording", "Sent", "Speed", "find_recording", "paced", "pieces"]
+__all__ = ["Cut", "Recording", "Sent", "Speed", "find_recording", "open_recording", "paced", "pieces"]
 
 Speed: TypeAlias = Literal["instant", "recorded"] | float
 
@@ -104,6 +104,11 @@ class Recording:
         if self.cuts and total != len(self.body):
             raise ConfigError(f"{self.name}: cuts: the pieces are {total} bytes together, the body is {len(self.body)}")
 
+    @property
+    def interrupted(self) -> str | None:
+        """What to tell `StreamDecoder.close`: how the connection broke off, if it did."""
+        return "the connection broke off" if self.broken else None
+
     def options(self) -> dict[str, Any]:
         """What has to be known to read it, beside the adapter: `StreamDecoder(made.adapter, **made.options())`."""
         tools = [Tool(name, "", {"type": "object", "properties": {}}) for name in self.tools]
@@ -127,8 +132,10 @@ class Recording:
         if not body.is_file() and base.is_file():  # a body that was saved under a name of one's own
             body = base
         if not body.is_file():
-            near = [file.stem for file in sorted(body.parent.glob("*.sse"))]
-            raise ConfigError(f"there is no recording {body}{allowed(base.name, near)}")
+            inside = base.is_dir()
+            near = [file.stem for file in sorted((base if inside else base.parent).glob("*.sse"))]
+            what = f"{base} is a folder and no recording" if inside else f"there is no recording {body}"
+            raise ConfigError(f"{what}{allowed(base.name, near)}")
         told = read_description(described) if described.is_file() else Description()
         same = ("name", "body", "cuts", "sent", "expect")
         return cls(
@@ -155,10 +162,11 @@ class Recording:
         between = replace(
             self, cuts=(), expect={}, complete=False, ended="the process ended while this recording was being written"
         )
+        clear_leftovers(base.parent)
         written: list[tuple[Path, Path]] = []
         try:
             for target, content in ((described, _encoded(between)), (body, self.body), (described, _encoded(self))):
-                written.append((_temporary(target), target))
+                written.append((temporary_path(target), target))
                 written[-1][0].write_bytes(content)
             for source, target in written:
                 source.replace(target)
@@ -184,11 +192,6 @@ def _encoded(recording: Recording) -> bytes:
     return recording.description().encode("utf-8", "replace")
 
 
-def _temporary(target: Path) -> Path:
-    """A name beside `target` that nobody has, and no recording."""
-    return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-
-
 def find_recording(name: str) -> Recording:
     """A recording that comes with streamfold, by its name: `find_recording("demo/parallel_calls")`.
 
@@ -206,6 +209,21 @@ def find_recording(name: str) -> Recording:
     if name not in known:
         raise ConfigError(f"there is no recording {name!r}{allowed(name, list(known))}")
     return Recording.load(known[name])
+
+
+def open_recording(source: str | os.PathLike[str]) -> Recording:
+    """The recording at a path, else the one of this name that comes with streamfold.
+
+    Raises:
+        ConfigError: there is neither, or its description can't be used.
+    """
+    try:
+        return Recording.load(source)
+    except ConfigError as problem:
+        try:
+            return find_recording(Path(source).as_posix())
+        except ConfigError:
+            raise problem from None
 
 
 # --- Playing ---------------------------------------------------------------------------------------------------------

@@ -177,7 +177,7 @@ class _Tap(httpx.AsyncByteStream):
             self._exchange.end()
             raise
         except Exception as exc:
-            self._exchange.end(f"{type(exc).__name__}: {exc}", broken=True)
+            self._exchange.end(": ".join(filter(None, (type(exc).__name__, str(exc)))), broken=True)
             raise
         except BaseException:
             self._exchange.end("cancelled: the reader did not wait any longer")

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from ..errors import ConfigError
 from ..faults import Fault, Injection, Injector, Step, status
 from .description import allowed
-from .files import Recording, Speed, paced
+from .files import Recording, Speed, open_recording, paced
 from .requests import ReplayMismatch, Request, difference
 
 __all__ = ["Answer", "Match", "Shelf", "Source", "answer_headers", "load_source"]
@@ -35,7 +35,8 @@ def load_source(source: Source) -> list[Recording]:
     """The recordings that are meant.
 
     A list is what is in it. A folder is all recordings in it, by name, `hello-2` before `hello-10`. A path is that
-    recording, and those that were recorded after it in the same conversation (`hello`, `hello-2`, `hello-3`).
+    recording, and those that were recorded after it in the same conversation (`hello`, `hello-2`, `hello-3`). What is
+    no path may be the name of one that comes with streamfold.
 
     Raises:
         ConfigError: there is none, or one can't be read.
@@ -43,7 +44,7 @@ def load_source(source: Source) -> list[Recording]:
     if isinstance(source, Recording):
         return [source]
     if not isinstance(source, str | os.PathLike):
-        found = [item if isinstance(item, Recording) else Recording.load(item) for item in source]
+        found = [item if isinstance(item, Recording) else open_recording(item) for item in source]
         if not found:
             raise ConfigError("no recording was given: there is nothing to answer with")
         return found
@@ -52,7 +53,7 @@ def load_source(source: Source) -> list[Recording]:
         if not (files := _sorted(path.glob("*.sse"))):
             raise ConfigError(f"there is no recording in {path}")
         return [Recording.load(file) for file in files]
-    first = Recording.load(path)
+    first = open_recording(source)
     stem = first.name.rpartition("/")[2]
     series = _sorted(path.parent.glob("*.sse")) if first.conversation else []
     starts = {stem, re.sub(r"-\d+$", "", stem)}  # the number may be part of the name, as in gpt-4

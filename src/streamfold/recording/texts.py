@@ -67,9 +67,7 @@ def leaves(document: Document) -> list[Leaf]:
         for found in _JSON_STRING.finditer(line)
     ]
     top = document.value
-    which = (
-        top.named(("type", "item_id", "output_index", "content_index", "index")) if isinstance(top, _Members) else ()
-    )
+    which = top.named(_TELLING) if isinstance(top, _Members) else ()
     strings = list(_strings(top, which))
     if len(strings) != len(tokens):
         return []

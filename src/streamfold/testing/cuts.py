@@ -18,7 +18,7 @@ from ..adapters import Adapter
 from ..decoder import StreamDecoder
 from ..dialects import Dialect
 from ..errors import ConfigError, StreamError
-from ..recording import Recording, find_recording
+from ..recording import Recording, open_recording
 from ..types import Reply, StreamChunk
 from .outcomes import Outcome, broken_promises, differences, expected_differences, facts
 from .script import Said
@@ -122,13 +122,7 @@ def read_source(source: Source) -> Recording:
         return source
     if isinstance(source, bytes):
         return Recording("the body", source)
-    try:
-        return Recording.load(source)
-    except ConfigError as not_there:
-        try:
-            return find_recording(os.fspath(source))
-        except ConfigError:
-            raise not_there from None
+    return open_recording(source)
 
 
 def _of_bytes(
@@ -138,7 +132,7 @@ def _of_bytes(
     options = {**recording.options(), **decoder}
     read = options.pop("dialect")
     make = _decoders(adapter or recording.adapter, read if dialect is None else dialect, options)
-    return _Folding(recording.name, recording.body, make, list, broken=recording.broken)
+    return _Folding(recording.name, recording.body, make, list, recording.interrupted)
 
 
 def _decoders(
@@ -167,13 +161,14 @@ class _Folding:
     Attributes:
         make: makes a fresh decoder.
         wire: the bytes to feed for some pieces.
+        interrupted: how the connection broke off after them, if it did.
     """
 
     name: str
     content: bytes | str
     make: Callable[[], StreamDecoder]
     wire: Callable[[Sequence[Any]], Iterable[bytes]]
-    broken: bool = False
+    interrupted: str | None = None
 
     def fold(self, pieces: Sequence[bytes | str]) -> Outcome:
         """The reply or the error of these pieces. Raises AssertionError for a promise that is not kept."""
@@ -184,7 +179,7 @@ class _Folding:
         try:
             for data in self.wire(pieces):
                 chunks += decoder.feed(data)
-            chunks += decoder.close(interrupted="the connection broke off" if self.broken else None)
+            chunks += decoder.close(interrupted=self.interrupted)
             outcome = decoder.reply
         except StreamError as error:
             outcome = error

@@ -5,26 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..errors import (
-    APIConnectionError,
-    APIError,
-    APIStatusError,
-    APITimeoutError,
-    AuthenticationError,
-    BadRequestError,
-    ConfigError,
-    EmptyResponseError,
-    IncompleteStreamError,
-    NotFoundError,
-    PermissionDeniedError,
-    ProtocolError,
-    QuotaExceededError,
-    RateLimitError,
-    ServerError,
-    StreamError,
-    StreamfoldError,
-    UpstreamError,
-)
+from .. import errors
+from ..errors import APIError, APIStatusError, APITimeoutError, ConfigError, StreamError, StreamfoldError, UpstreamError
 
 __all__ = ["Fail", "read_failure"]
 
@@ -59,21 +41,21 @@ class Fail:
 
 # The status and the server's word that make each of them, by `errors.status_error`.
 _STATUSES: dict[type[StreamfoldError], tuple[int, str | None, str]] = {
-    AuthenticationError: (401, "invalid_api_key", "the key is wrong"),
-    PermissionDeniedError: (403, None, "the key is not for this"),
-    NotFoundError: (404, "model_not_found", "there is no such model"),
-    BadRequestError: (400, None, "the request is not acceptable"),
-    RateLimitError: (429, "rate_limit_exceeded", "too many requests"),
-    QuotaExceededError: (429, "insufficient_quota", "nothing is left of the quota"),
-    ServerError: (500, None, "the server failed"),
+    errors.AuthenticationError: (401, "invalid_api_key", "the key is wrong"),
+    errors.PermissionDeniedError: (403, None, "the key is not for this"),
+    errors.NotFoundError: (404, "model_not_found", "there is no such model"),
+    errors.BadRequestError: (400, None, "the request is not acceptable"),
+    errors.RateLimitError: (429, "rate_limit_exceeded", "too many requests"),
+    errors.QuotaExceededError: (429, "insufficient_quota", "nothing is left of the quota"),
+    errors.ServerError: (500, None, "the server failed"),
 }
 _OTHERS: dict[type[StreamfoldError], tuple[How, str]] = {
-    UpstreamError: ("event", "the server failed in the middle of the answer"),
-    IncompleteStreamError: ("cut", "the answer ends here"),
-    EmptyResponseError: ("empty", "nothing came"),
-    ProtocolError: ("garbage", "this is no event"),
-    APITimeoutError: ("timeout", "no connection in time"),
-    APIConnectionError: ("broken", "the connection broke"),
+    errors.UpstreamError: ("event", "the server failed in the middle of the answer"),
+    errors.IncompleteStreamError: ("cut", "the answer ends here"),
+    errors.EmptyResponseError: ("empty", "nothing came"),
+    errors.ProtocolError: ("garbage", "this is no event"),
+    errors.APITimeoutError: ("timeout", "no connection in time"),
+    errors.APIConnectionError: ("broken", "the connection broke"),
 }
 
 

@@ -7,10 +7,9 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..errors import ConfigError
 from ..faults import Fault
 from ..hooks import Hooks
-from ..recording import Match, Recording, ReplayTransport, Speed, find_recording, load_source
+from ..recording import Match, Recording, ReplayTransport, Speed, load_source
 from .noted import NotedProvider
 from .standin import stand_in
 
@@ -51,22 +50,12 @@ class ReplayProvider(NotedProvider):
         hooks: Iterable[Hooks] = (),
         **overrides: Any,
     ) -> None:
-        read = [recording for source in recordings for recording in _conversation(source)]
+        read = [recording for source in recordings for recording in load_source(source)]
         transport = ReplayTransport(read, speed=speed, cuts=cuts, faults=faults, match=match)
         first = read[0]
         told = {"dialect": first.dialect} if provider is None and first.dialect else {}
         profile = stand_in(provider, {**told, **overrides}, name="replay", adapter=first.adapter, model=_model(first))
         super().__init__(profile, transport, hooks=hooks)
-
-
-def _conversation(source: Recording | str | os.PathLike[str]) -> list[Recording]:
-    try:
-        return load_source(source)
-    except ConfigError as not_there:
-        try:
-            return [find_recording(os.fspath(source))]  # type: ignore[arg-type] # a value is always there
-        except ConfigError:
-            raise not_there from None
 
 
 def _model(recording: Recording) -> str | None:

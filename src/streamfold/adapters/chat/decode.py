@@ -73,7 +73,9 @@ class EventReader:
             return
         get = chunk.get
         out.append(Meta(get("id"), get("model"), get("created")))
-        usage, choices = _object(get("usage")), get("choices") or ()
+        usage, choices = get("usage"), get("choices") or ()
+        if usage is not None:
+            usage = _object(usage)
         failure = None if choices and _ODD.isdisjoint(chunk) else self._failure(chunk)
         if type(choices) is not list and choices:
             raise ValueError(f"choices must be a list, not {type(choices).__name__}")
@@ -103,7 +105,8 @@ class EventReader:
                     self._delta(delta, out)
             finish = get("finish_reason") or finish
             # Moonshot puts it inside the choice (fixtures/kimi/usage_in_choice).
-            usage = usage or _object(get("usage"))
+            if said := get("usage"):
+                usage = usage or _object(said)
             if error := get("error"):  # OpenRouter
                 failure = failure or Failure(error_info(error), error)
         if "x_groq" in chunk:
@@ -208,33 +211,26 @@ class EventReader:
             out.append(Reasoning(said))
 
     def _calls(self, entries: Any, out: list[Delta]) -> None:
-        for entry in entries if isinstance(entries, list) else [entries]:
-            if isinstance(entry, dict):
+        for entry in entries if type(entries) is list else [entries]:
+            if type(entry) is dict:
                 self._call(entry, out)
 
     def _call(self, entry: dict[str, Any], out: list[Delta]) -> None:
-        if entry.get("type") == "custom":  # free text for a tool of another kind: not a function, nothing to parse
+        get = entry.get
+        if get("type") == "custom":  # free text for a tool of another kind: not a function, nothing to parse
             out.append(Extra("custom_tool_calls", entry))
             return
-        function = entry.get("function")
-        if not isinstance(function, dict):  # `"function": null` between two fragments
+        function = get("function")
+        if type(function) is not dict:  # `"function": null` between two fragments
             function = {}
         arguments = function.get("arguments")
-        if arguments is not None and not isinstance(arguments, str):
+        if type(arguments) is not str and arguments is not None:
             out.append(Warn("repaired_arguments", "the arguments came as an object instead of its text"))
             arguments = json.dumps(arguments, ensure_ascii=False)
-        signature = entry.get(
-            "extra_content"
-        )  # Gemini refuses the next turn without it: ai.google.dev, thought signatures
-        out.append(
-            Call(
-                index(entry.get("index")),
-                word(entry.get("id")),
-                word(function.get("name")),
-                arguments or "",
-                extra={"extra_content": signature} if signature else None,
-            )
-        )
+        call = Call(index(get("index")), word(get("id")), word(function.get("name")), arguments or "")
+        if signature := get("extra_content"):  # Gemini refuses the next turn without it: ai.google.dev, signatures
+            call.extra = {"extra_content": signature}
+        out.append(call)
 
     def _usage(self, usage: dict[str, Any]) -> Usage:
         prompt = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}

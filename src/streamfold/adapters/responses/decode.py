@@ -6,6 +6,7 @@ nothing that is not repeated elsewhere: the progress of hosted tools, and items 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...deltas import Call, Delta, Done, Extra, Failure, Part, Reasoning, Refusal, Sequence, Text
@@ -75,6 +76,8 @@ class EventReader:
             said = payload.get(read.member)
             if said and (type(said) is str or (said := said_text(said))):
                 out.append(read.kind(said, _place(payload, read.number, read.told), read.whole))
+        elif kind == "response.function_call_arguments.delta":  # most of an answer that calls
+            out.append(_arguments(payload, "delta", out))
         elif isinstance(kind, str) and kind.startswith("response.") and not kind.endswith("error"):
             self._event(kind[9:], payload, out)
         elif failed or _is_error(payload):
@@ -98,9 +101,6 @@ class EventReader:
         return [_failure(body)]
 
     def _event(self, name: str, payload: dict[str, Any], out: list[Delta]) -> None:
-        if name == "function_call_arguments.delta":  # most of an answer that calls
-            out.append(_arguments(payload, "delta", out))
-            return
         item, response = as_object(payload.get("item")), as_object(payload.get("response"))
         match name:
             case "function_call_arguments.done":
@@ -138,7 +138,16 @@ def _no_object(data: str, payload: Any, *, failed: bool) -> list[Delta]:
 
 def _place(payload: dict[str, Any], number: str, told: str = "") -> Part:
     """Where a text belongs. llama.cpp sends the item's id and no position (fixtures/llamacpp)."""
-    return Part(index(payload.get("output_index")), word(payload.get("item_id")), index(payload.get(number)) or 0, told)
+    get = payload.get
+    try:
+        return _part(get("output_index"), get("item_id"), get(number), told)
+    except TypeError:  # an object or a list, which is no position and no id
+        return Part(told=told)
+
+
+@lru_cache(64, typed=True)  # nearly every text belongs where the one before it did
+def _part(output: Any, item: Any, number: Any, told: str) -> Part:
+    return Part(index(output), word(item), index(number) or 0, told)
 
 
 def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
@@ -157,13 +166,15 @@ def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
 
 
 def _arguments(payload: dict[str, Any], member: str, out: list[Delta]) -> Call:
+    get = payload.get
     return Call(
-        index(payload.get("output_index")),
-        word(payload.get("call_id")),  # not OpenAI's: DeepSeek instead of the item's id (lidge-jun/opencodex#1361)
-        word(payload.get("name")),  # OpenRouter and transformers, when the arguments are done
-        arguments_text(payload.get(member), out),
-        whole=member == "arguments",
-        item=word(payload.get("item_id")),
+        index(get("output_index")),
+        word(get("call_id")),  # not OpenAI's: DeepSeek instead of the item's id (lidge-jun/opencodex#1361)
+        word(get("name")),  # OpenRouter and transformers, when the arguments are done
+        arguments_text(get(member), out),
+        member == "arguments",
+        None,
+        word(get("item_id")),
     )
 
 

@@ -1,14 +1,14 @@
 // What stands still is written once; what changes listens.
 
-byId("name").textContent = data.name || "a stream";
+for (const part of (data.name || "a stream").split(/(?<=[/_])/)) byId("name").append(part, element("wbr"));
 byId("facts").textContent = data.facts.join(" · ");
 const outcome = byId("outcome");
-outcome.className = data.outcome.ok ? "ok" : "bad";
+outcome.className = data.outcome.how;
 outcome.textContent = data.outcome.label;
 
 const problems = byId("problems");
 const told = data.answer.warnings.map((warning) => ["warning", warning.code, warning.detail, warning.event]);
-if (!data.outcome.ok) told.unshift(["error", data.outcome.label, data.outcome.message, Math.max(0, events.findIndex((event) => event.steps.some((step) => step.lane === ERROR)))]);
+if (data.outcome.how === "failed") told.unshift(["error", data.outcome.label, data.outcome.message, Math.max(0, events.findIndex((event) => event.steps.some((step) => step.lane === ERROR)))]);
 for (const [kind, name, detail, event] of told.slice(0, 4)) {
   const line = problems.appendChild(element("li", kind));
   line.append(element("b", "", name), element("span", "", ` ${visible(detail)} `));

@@ -4,15 +4,11 @@ const list = byId("list"), rowsBox = byId("rows");
 const live = new Map(); // row number -> its element
 let rowHeight = 28;
 
-function marked(text, parent) {
-  const wanted = state.query.toLowerCase();
-  const at = wanted ? text.toLowerCase().indexOf(wanted) : -1;
+function marked(text, parent, from = text.toLowerCase().indexOf(state.query.toLowerCase()), to = from + state.query.length) {
   // Lower case may be longer than what it is the lower case of: then nothing is marked.
-  if (at < 0 || text.toLowerCase().length !== text.length) {
-    parent.append(text);
-    return parent;
-  }
-  parent.append(text.slice(0, at), element("mark", "", text.slice(at, at + wanted.length)), text.slice(at + wanted.length));
+  const marks = state.query && from >= 0 && text.toLowerCase().length === text.length;
+  if (!marks) parent.append(visible(text));
+  else parent.append(visible(text.slice(0, from)), element("mark", "", visible(text.slice(from, to))), visible(text.slice(to)));
   return parent;
 }
 
@@ -22,8 +18,8 @@ function chip(lane) {
 
 function whatOf(step, limit) {
   const what = element("span", `what ${laneClass(step.lane)}`);
-  if (step.what) marked(visible(shortened(step.what, limit)), what.appendChild(element("span", "words")));
-  if (step.text) marked(visible(shortened(step.text, limit)), what.appendChild(element("span", "piece")));
+  if (step.what) marked(shortened(step.what, limit), what.appendChild(element("span", "words")));
+  if (step.text) marked(shortened(step.text, limit), what.appendChild(element("span", "piece")), ...(state.marks.get(step) || [-1]));
   return what;
 }
 

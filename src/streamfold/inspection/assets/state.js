@@ -24,6 +24,7 @@ const state = {
   only: new Set(), // lanes that are shown; empty: all
   query: "",
   matches: null, // per event, whether the query is in it; null: there is no query
+  marks: new Map(), // of each piece that has a part of what was found: from where to where
   rows: [], // [event, step] for each line of the list
 };
 
@@ -74,28 +75,32 @@ let joined = null;
 function prepareSearch() {
   haystacks = events.map((event) =>
     `${event.raw}\n${event.steps.map((step) => `${step.what}\n${step.why}`).join("\n")}`.toLowerCase());
-  joined = lanes.map(() => ({ text: [], starts: [], owners: [], length: 0 }));
+  joined = lanes.map(() => ({ text: [], starts: [], owners: [], steps: [], length: 0 }));
   events.forEach((event, number) => {
     for (const step of event.steps) {
       const lane = joined[step.lane];
       if (!step.text) continue;
       lane.starts.push(lane.length);
       lane.owners.push(number);
-      lane.text.push(step.text);
-      lane.length += step.text.length;
+      lane.steps.push(step);
+      lane.text.push(step.text.toLowerCase());
+      lane.length += lane.text[lane.text.length - 1].length;
     }
   });
-  for (const lane of joined) lane.text = lane.text.join("").toLowerCase();
+  for (const lane of joined) lane.text = lane.text.join("");
 }
 
 function find(query) {
   if (!haystacks) prepareSearch();
   const wanted = query.toLowerCase();
   const found = haystacks.map((text) => text.includes(wanted));
-  for (const { text, starts, owners } of joined) {
+  for (const { text, starts, owners, steps } of joined) {
     for (let at = text.indexOf(wanted); at >= 0; at = text.indexOf(wanted, at + wanted.length)) {
       let piece = lastAtOrBefore(starts, at);
-      for (; piece < starts.length && starts[piece] < at + wanted.length; piece++) found[owners[piece]] = true;
+      for (; piece < starts.length && starts[piece] < at + wanted.length; piece++) {
+        found[owners[piece]] = true;
+        if (!state.marks.has(steps[piece])) state.marks.set(steps[piece], [Math.max(0, at - starts[piece]), at + wanted.length - starts[piece]]);
+      }
     }
   }
   return found;
@@ -117,6 +122,7 @@ const showsLane = (lane) => state.only.size === 0 || state.only.has(lane);
 const showsEvent = (number) => state.matches === null || state.matches[number];
 
 function filter() {
+  state.marks.clear();
   state.matches = state.query ? find(state.query) : null;
   state.rows = [];
   events.forEach((event, number) => {

@@ -145,7 +145,7 @@ function drawRuler() {
   pen.textBaseline = "alphabetic";
   pen.fillStyle = colors.line;
   pen.fillRect(0, 29, view.width, 1);
-  const [step, digits] = tickStep((view.to - view.from) / Math.max(2, view.width / 90));
+  const [step, digits] = tickStep((view.to - view.from) / Math.max(2, view.width / (view.width < 500 ? 50 : 90)));
   const shift = state.axis === "order" ? 1 : 0; // events are counted from 1, their positions from 0
   for (let at = Math.ceil((view.from + shift) / step) * step; at - shift <= view.to; at += step) {
     const place = Math.round(at / step) * step - shift;
