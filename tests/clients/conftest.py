@@ -72,7 +72,7 @@ class Client:
         """What the client reads of an answer."""
         command = {"base_url": base_url, "key": KEY, "wire": wire, "model": model, "prompt": prompt, "tools": []}
         assert self._process.stdin
-        self._process.stdin.write(json.dumps({**command, "options": {}, **rest}) + "\n")
+        self._process.stdin.write(json.dumps({**command, "options": {}, "loop": False, **rest}) + "\n")
         self._process.stdin.flush()
         return self._read()
 
@@ -230,6 +230,17 @@ def before(server: str, log: Path) -> Any:
         'max_retries = 0\napi_key = "unused"\n'
     )
     return command("serve", "-c", str(file), "--port", "0", environment={"CLIENT_KEY": KEY}, log=log)
+
+
+@pytest.fixture
+def before_a_conversation(folder: Path, tmp_path: Path) -> Iterator[str]:
+    """A gateway before a server that first answers with calls, and then with text."""
+    turns = [str(FIXTURES / "demo" / f"{name}.sse") for name in ("parallel_calls", "reasoning_text")]
+    with (
+        command("serve-replay", *turns, "--speed", "instant", log=tmp_path / "replay") as server,
+        before(f"{server}/v1", tmp_path / "gateway") as address,
+    ):
+        yield f"{address}/v1"
 
 
 @pytest.fixture(scope="session")

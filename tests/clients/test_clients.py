@@ -62,6 +62,16 @@ def test_parallel_calls(client: Any, wire: str, base_url: str) -> None:
     assert heard["finish"] in ("tool_calls", "tool-calls", "completed")
 
 
+def test_a_loop_over_tools(client: Any, wire: str, before_a_conversation: str) -> None:
+    """What a client makes of the calls, with their results, is a conversation that the provider can be sent."""
+    if client.name not in ("langchain-openai", "litellm", "ai-sdk-openai", "ai-sdk-compatible"):
+        pytest.skip("it keeps no conversation by itself")
+    heard = client.ask(before_a_conversation, wire, "main", tools=TOOLS, loop=True)
+    assert heard["error"] is None
+    assert heard["text"] == expected(CALLS)["text"] + expected(TEXT)["text"]
+    assert [call_id for call_id, *_ in heard["calls"]] == [call["id"] for call in expected(CALLS)["calls"]]
+
+
 def test_a_key_that_is_not_known(client: Any, wire: str, base_url: str) -> None:
     """It is a 401 with our words."""
     heard = client.ask(base_url, wire, f"replay:{TEXT}", key="another")

@@ -1,9 +1,11 @@
 """What the programs share: commands come as JSON lines, and each is answered with one line that says what was read.
 
-    {"base_url": ..., "key": ..., "wire": "chat", "model": ..., "prompt": ..., "tools": [...], "options": {...}}
+    {"base_url": ..., "key": ..., "wire": "chat", "model": ..., "prompt": ..., "tools": [...], "options": {...},
+     "loop": false}
     {"text": ..., "pieces": n, "reasoning": ..., "calls": [[id, name, arguments]], "finish": ..., "error": null}
 
-An error is its class, its status if it has one, and its words. What was read before it is in the answer too.
+With `loop`, calls are answered with RESULT, and the model is asked once more: the text is that of both answers. An
+error is its class, its status if it has one, and its words. What was read before it is in the answer too.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Heard", "answer_all"]
+__all__ = ["RESULT", "Heard", "answer_all"]
+
+RESULT = "18 degrees"
 
 
 class Heard:

@@ -2,8 +2,8 @@
 import { createRequire } from "node:module";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { jsonSchema, streamText, tool } from "ai";
-import { answerAll } from "./answering.mjs";
+import { jsonSchema, stepCountIs, streamText, tool } from "ai";
+import { answerAll, RESULT } from "./answering.mjs";
 
 globalThis.AI_SDK_LOG_WARNINGS = false;
 const which = process.argv[2];
@@ -24,7 +24,11 @@ await answerAll(versions, async (command, heard, say) => {
   const tools = Object.fromEntries(
     command.tools.map(({ function: { name, description, parameters } }) => [
       name,
-      tool({ description, inputSchema: jsonSchema(parameters) }),
+      tool({
+        description,
+        inputSchema: jsonSchema(parameters),
+        ...(command.loop ? { execute: async () => RESULT } : {}),
+      }),
     ]),
   );
   const result = streamText({
@@ -32,6 +36,9 @@ await answerAll(versions, async (command, heard, say) => {
     prompt: command.prompt,
     maxRetries: 0,
     onError: () => {},
+    // Else it sends back no items but their ids, and the gateway, which keeps nothing, refuses them.
+    ...(command.loop ? { providerOptions: { openai: { store: false } } } : {}),
+    stopWhen: stepCountIs(command.loop ? 2 : 1),
     ...(command.tools.length ? { tools } : {}),
     ...(command.options.tool_choice ? { toolChoice: command.options.tool_choice } : {}),
     ...(command.options.max_tokens ? { maxOutputTokens: command.options.max_tokens } : {}),
