@@ -253,6 +253,34 @@ async def test_many_at_once() -> None:
         assert app.running == 0
 
 
+@BOTH
+async def test_a_client_that_does_not_read_holds_the_provider_back(wire: str) -> None:
+    """What it does not take is not fetched: an answer is never kept whole in memory on the way."""
+    held_back = anyio.Event()
+    piece, most = framed(text("a" * 2**16)), 2**10  # 64 MiB, many times what sockets and servers take by themselves
+    sent = 0
+
+    async def script(connection: Connection) -> None:
+        nonlocal sent
+        await connection.request()
+        await connection.send(STREAM)
+        for sent in range(most):  # noqa: B007 - it is looked at from outside
+            with anyio.move_on_after(1) as patience:
+                await connection.send(piece)
+            if patience.cancelled_caught:
+                break
+        held_back.set()
+        await connection.gone()
+
+    async with served_before(script) as (client, upstream, _):
+        async with stream(client, wire) as answer:
+            assert answer.status_code == 200
+            with anyio.fail_after(60):
+                await held_back.wait()
+        await upstream.all_closed()
+        assert sent < most - 1
+
+
 @pytest.fixture
 def many_sockets() -> Iterator[None]:
     """Both ends of both connections of every client are in this process."""
