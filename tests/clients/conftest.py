@@ -202,7 +202,7 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
 def base_url(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[str]:
     """Where the gateway is: `streamfold serve` before `serve-replay`, once for each thing that goes wrong."""
     logs = tmp_path_factory.mktemp("servers")
-    folders = [str(FIXTURES / name) for name in ("demo", "errors", "litellm")]
+    folders = [str(FIXTURES / name) for name in ("demo", "ends", "errors", "litellm")]
     replays = {
         "replay": [],
         "limited": ["--fault", "status(429, retry_after=1)"],

@@ -113,6 +113,25 @@ def test_an_error_in_the_stream(client: Any, wire: str, base_url: str, name: str
     assert heard["calls"] == []
 
 
+@pytest.mark.parametrize("name", ["ends/eof_in_text", "ends/eof_after_arguments", "ends/nothing"])
+def test_an_answer_that_just_stops(client: Any, wire: str, base_url: str, name: str) -> None:
+    """A body that ends in order before the answer does is no answer, whatever a client would make of it by itself."""
+    heard = client.ask(base_url, wire, f"replay:{name}")
+    assert heard["error"] is not None
+    assert heard["calls"] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["ends/done_without_reason", "ends/no_done", "ends/stop_with_calls", "ends/unknown_reason"]
+)
+def test_an_end_that_is_odd(client: Any, wire: str, base_url: str, name: str) -> None:
+    """An end that is one is no error."""
+    heard, told = client.ask(base_url, wire, f"replay:{name}", tools=TOOLS), expected(name)
+    assert heard["error"] is None
+    assert heard["text"] == told.get("text", "")
+    assert [call_id for call_id, *_ in heard["calls"]] == [call["id"] for call in told.get("calls", [])]
+
+
 def test_llamacpp(client: Any, wire: str, before_llamacpp: str) -> None:
     """Text of a server that nobody here wrote."""
     heard = client.ask(before_llamacpp, wire, "main", "hello", options=client.at_most(40, wire))
