@@ -27,12 +27,14 @@ FIXTURES = ROOT / "fixtures"
 LIMIT = 90.0  # seconds for one answer; importing litellm takes a while
 KEY = "key-of-a-client"
 
+# The servers of the tests beside these; there they are fixtures of another conftest.py.
+sys.path.insert(0, str(HERE.parent / "real"))
 _spec = spec_from_file_location("streamfold_tests_real", HERE.parent / "real" / "conftest.py")
 assert _spec
 assert _spec.loader
 _real = module_from_spec(_spec)
 _spec.loader.exec_module(_real)
-llamacpp, aimock = _real.llamacpp, _real.aimock
+llamacpp, aimock, started = _real.llamacpp, _real.aimock, _real.started
 
 # Which program, in which environment, with which arguments, and the wires that it speaks.
 CLIENTS: dict[str, tuple[str, str, list[str], tuple[str, ...]]] = {
