@@ -17,32 +17,22 @@ import streamfold
 PACKAGE = Path(streamfold.__file__).parent
 
 FLOORS = {
-    **dict.fromkeys(["errors", "jsontext", "types", "deltas", "messages", "tools", "request", "redaction"], 0),
-    **dict.fromkeys(["wording", "chatdicts", "content", "media", "functions", "validation"], 0),
-    **dict.fromkeys(["history", "turns"], 1),
-    **dict.fromkeys(["chatdicts", "content", "media", "functions", "validation"], 0),
-    **dict.fromkeys(["history", "turns", "hooks"], 1),
-    "otel": 4,
-    **dict.fromkeys(
-        ["sse", "schema", "parts", "arguments", "body", "pipeline", "calls", "fold", "adapters", "dialects", "decoder"],
-        1,
-    ),
-    **dict.fromkeys(["capabilities", "version"], 0),
-    "needs": 1,
-    **dict.fromkeys(["tomltext", "references"], 0),
-    **dict.fromkeys(["profiles", "catalogue", "config", "configfile", "sources"], 2),
-    **dict.fromkeys(["transport", "clocks", "retries", "waiting", "recording", "replay_server"], 3),
-    **dict.fromkeys(["clients", "connecting"], 3),
-    "partial": 1,
-    "faults": 1,
-    "prepared": 2,
-    **dict.fromkeys(["stream", "provider", "loop", "swapcheck"], 4),
-    "inspection": 1,
-    **dict.fromkeys(["stream", "provider", "fallback", "loop"], 4),
-    "cli": 5,
-    "inprocess": 3,
-    "testing": 5,
-    **dict.fromkeys(["cli", "gateway", "__main__"], 5),
+    # values and texts
+    **dict.fromkeys(["errors", "types", "deltas", "messages", "content", "media", "chatdicts", "capabilities"], 0),
+    **dict.fromkeys(["tools", "functions", "validation", "request", "jsontext", "tomltext", "references"], 0),
+    **dict.fromkeys(["redaction", "wording", "version"], 0),
+    # bytes to chunks, and requests to JSON
+    **dict.fromkeys(["sse", "body", "adapters", "dialects", "parts", "calls", "arguments", "fold", "pipeline"], 1),
+    **dict.fromkeys(["decoder", "partial", "schema", "needs", "history", "turns", "hooks", "faults", "inspection"], 1),
+    # what somebody wrote down
+    **dict.fromkeys(["profiles", "catalogue", "config", "configfile", "sources", "prepared"], 2),
+    # the network, and what stands in for it
+    **dict.fromkeys(["transport", "clients", "connecting", "clocks", "retries", "waiting"], 3),
+    **dict.fromkeys(["recording", "replay_server", "inprocess"], 3),
+    # what is called
+    **dict.fromkeys(["stream", "provider", "fallback", "loop", "swapcheck", "otel"], 4),
+    # programs on top of it
+    **dict.fromkeys(["cli", "gateway", "testing", "__main__"], 5),
 }
 MODULES = sorted(
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
@@ -76,6 +66,11 @@ def _imports(module: str) -> set[str]:
             targets = [node.module] if node.module else [alias.name for alias in node.names]
             found |= {"." + ".".join([*base, target]) for target in targets if target}
     return found
+
+
+def test_every_room_has_a_floor() -> None:
+    """The floors name what is there, and nothing else."""
+    assert sorted(FLOORS) == sorted({module.split(".")[0] for module in MODULES})
 
 
 @pytest.mark.parametrize("module", MODULES)
