@@ -156,7 +156,6 @@ def test_what_is_beside_the_text() -> None:
         {"annotations": [{"type": "url_citation", "url_citation": {"url": "u", "title": "t"}}]},
         {"annotations": [{"type": "other"}]},
         {"audio": {"id": "audio_1"}},
-        "stop",
     ]
 
 
@@ -186,27 +185,45 @@ def test_details_of_reasoning_do_not_repeat_it() -> None:
         (Finish("length", "max_tokens"), False, "auto", "length"),
         (Finish("content_filter", "sensitive"), False, "auto", "content_filter"),
         (Finish("unknown", "steered"), False, "auto", "steered"),
+        (None, False, "auto", None),
+    ],
+)
+def test_the_finish_reason(finish: Finish | None, calls: bool, choice: Any, word: str | None) -> None:
+    """OpenAI's word for it, streamed or not; a word that nobody knows is handed on, and none is invented."""
+    said, reply = _ended(finish, calls=calls)
+    assert _reasons_of(emit("chat", said, tool_choice=choice, include_usage=False)) == ([word] if word else [])
+    body = completion(reply, id="c", model="m", tool_choice=choice)
+    assert body["choices"][0]["finish_reason"] == word
+    assert bool(body["choices"][0]["message"].get("tool_calls")) == (calls and choice != "none")
+
+
+@pytest.mark.parametrize(
+    ("finish", "calls", "choice", "word"),
+    [
         (None, False, "auto", "stop"),
         (None, True, "auto", "tool_calls"),
         (None, True, NamedTool("f"), "stop"),
         (Finish("unknown", ""), True, "auto", "tool_calls"),
+        (Finish("unknown", "steered"), False, "auto", "steered"),
     ],
 )
-def test_the_finish_reason(finish: Finish | None, calls: bool, choice: Any, word: str) -> None:
-    """OpenAI's word for it, streamed or not; a word that nobody knows is handed on.
-
-    Clients take an answer without any for one that broke off: what ended in order has one.
-    """
-    said: list[Delta] = [Text("Hi"), *([Call(0, "a", "f", "{}")] if calls else []), *([finish] if finish else [])]
-    found = payloads(emit("chat", said, tool_choice=choice, include_usage=False))
-    assert [choice["finish_reason"] for chunk in found for choice in chunk["choices"] if choice["finish_reason"]] == [
-        word
-    ]
-    made = [ToolCall("a", "f", {}, "{}")] if calls else []
-    reply = Reply("Hi", tool_calls=made, **_reasons(finish))
-    body = completion(reply, id="c", model="m", tool_choice=choice)
+def test_a_missing_finish_reason_is_mended(finish: Finish | None, calls: bool, choice: Any, word: str) -> None:
+    """For clients that want one, as the gateway asks for; the server's own word stays."""
+    said, reply = _ended(finish, calls=calls)
+    assert _reasons_of(emit("chat", said, tool_choice=choice, include_usage=False, mend_finish=True)) == [word]
+    body = completion(reply, id="c", model="m", tool_choice=choice, mend_finish=True)
     assert body["choices"][0]["finish_reason"] == word
-    assert bool(body["choices"][0]["message"].get("tool_calls")) == (calls and choice != "none")
+
+
+def _ended(finish: Finish | None, *, calls: bool) -> tuple[list[Delta], Reply]:
+    """A short answer as deltas and as a reply."""
+    said: list[Delta] = [Text("Hi"), *([Call(0, "a", "f", "{}")] if calls else []), *([finish] if finish else [])]
+    return said, Reply("Hi", tool_calls=[ToolCall("a", "f", {}, "{}")] if calls else [], **_reasons(finish))
+
+
+def _reasons_of(body: bytes) -> list[str]:
+    choices = [choice for chunk in payloads(body) for choice in chunk["choices"]]
+    return [choice["finish_reason"] for choice in choices if choice["finish_reason"]]
 
 
 def _reasons(finish: Finish | None) -> Any:

@@ -72,6 +72,18 @@ async def test_a_stream(wire: str) -> None:
         assert not any("usage" in payload for payload in payloads(answer.content))
 
 
+@BOTH
+@pytest.mark.parametrize(("body", "word"), [(text("Hi"), "stop"), (call(entry(0, "a", "f", "{}")), "tool_calls")])
+async def test_a_finish_reason_that_is_missing(body: bytes, word: str, wire: str) -> None:
+    """An answer that was declared done without one gets one, for clients that want it; a comment says so."""
+    async with behind(body + DONE, body + DONE) as client:
+        streamed = await ask(client, wire, stream=True)
+        whole = await ask(client, wire)
+    assert [read(wire, answer.content).finish_reason for answer in (streamed, whole)] == [word, word]
+    assert any("missing_finish_reason" in comment for comment in comments(streamed.content))
+    assert "missing_finish_reason" in whole.headers["x-streamfold-warnings"]
+
+
 async def test_usage_of_a_stream() -> None:
     """It comes where it was asked for."""
     async with behind(HELLO) as client:

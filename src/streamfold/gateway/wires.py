@@ -91,11 +91,14 @@ class ChatWire(Wire):
             created=asked.created,
             tool_choice=asked.request.tool_choice,
             include_usage=wants_usage(asked.body),
+            mend_finish=True,
         )
 
     def whole(self, asked: Asked, reply: Reply) -> dict[str, Any]:
         choice = asked.request.tool_choice
-        return completion(reply, id=asked.id, model=asked.model, created=asked.created, tool_choice=choice)
+        return completion(
+            reply, id=asked.id, model=asked.model, created=asked.created, tool_choice=choice, mend_finish=True
+        )
 
 
 # Of the members that only this API has, those that say nothing elsewhere, and the value that says nothing at all.

@@ -19,17 +19,21 @@ class ChatEmitter(Emitter):
     """Writes the chunks of one streamed completion.
 
     The role comes once, with the first delta. A call opens with index, id, type, name and its first arguments in one
-    entry; later entries have its index and arguments alone. One finish reason, always, then the usage if it was asked
-    for, then `[DONE]`; after an error none of these.
+    entry; later entries have its index and arguments alone. One finish reason, then the usage if it was asked for, then
+    `[DONE]`; after an error none of these.
 
     Args:
         include_usage: `stream_options.include_usage` of the request.
+        mend_finish: write a finish reason also where the provider sent none and the answer ended in order all the same.
+            For clients that take such an answer for one that broke off (openai for Node, Vercel's AI SDK). Else none is
+            invented.
         others: see `Emitter`.
     """
 
-    def __init__(self, *, include_usage: bool = False, **others: Any) -> None:
+    def __init__(self, *, include_usage: bool = False, mend_finish: bool = False, **others: Any) -> None:
         super().__init__(**others)
         self.include_usage = include_usage
+        self._mend_finish = mend_finish
 
     def _text(self, delta: Text) -> None:
         self._delta({"content": delta.text})
@@ -77,7 +81,9 @@ class ChatEmitter(Emitter):
         self._out.append(event(payload))
 
     def _end(self) -> None:
-        self._delta({}, _finish_reason(self._finish, self.tool_choice, calls=self.has_calls))
+        reason = _finish_reason(self._finish, self.tool_choice, calls=self.has_calls, mend=self._mend_finish)
+        if reason or not self._begun:
+            self._delta({}, reason)
         if self.include_usage and self._usage is not None:
             self._chunk([], written_usage(self._usage))
         self._write_warnings()
@@ -95,8 +101,9 @@ def completion(
     model: str,
     created: int = 0,
     tool_choice: ReadToolChoice = "auto",
+    mend_finish: bool = False,
 ) -> dict[str, Any]:
-    """The body of an answer that is not streamed. It says what the streamed one says."""
+    """The body of an answer that is not streamed. It says what the streamed one says; for `mend_finish` see there."""
     calls = [] if tool_choice == "none" else reply.tool_calls
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": reply.refusal}
     if reply.reasoned:
@@ -109,7 +116,7 @@ def completion(
     if pieces := reply.extras.get("audio"):
         message["audio"] = _joined(pieces)
     finish = Finish(reply.finish_reason, reply.raw_finish_reason or "")
-    reason = _finish_reason(finish, tool_choice, calls=bool(calls))
+    reason = _finish_reason(finish, tool_choice, calls=bool(calls), mend=mend_finish)
     body: dict[str, Any] = {
         "id": id,
         "object": "chat.completion",
@@ -140,16 +147,13 @@ def written_usage(usage: Usage) -> dict[str, Any]:
     return raw
 
 
-def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool) -> str:
-    """The word for the end: the server's own where we do not know it.
-
-    Where it had none there is one all the same: some clients (openai for Node, AI SDK) take an answer without a finish
-    reason for one that broke off. That the server sent none is in the warnings.
-    """
-    if finish is None or (finish.reason == "unknown" and not finish.raw):
+def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool, mend: bool) -> str | None:
+    """The word for the end: the server's own where we do not know it, and none where it had none."""
+    if finish is None or finish.reason == "unknown":
+        said = finish.raw if finish else None
+        if said or not mend:
+            return said or None
         finish = Finish("stop", "")
-    if finish.reason == "unknown":
-        return finish.raw
     if finish.reason == "tool_calls" and (not calls or isinstance(tool_choice, NamedTool)):
         return "stop"  # a call that the request named is no choice of the model's: OpenAI ends it so, streamed or not
     if finish.reason == "stop" and calls and not isinstance(tool_choice, NamedTool):
