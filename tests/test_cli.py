@@ -96,6 +96,7 @@ def test_version() -> None:
         (["chat", "Hello", "-p", "kimmi"], "unknown provider 'kimmi' (did you mean 'kimi'?)"),
         (["chat", "Hello", "-p", "http://127.0.0.1:1/v1"], "an address of your own goes into base_url"),
         (["replay", "tests/nothing"], "there is no recording"),
+        (["replay", "n" * 300], "nnn.sse: "),
         (
             ["serve-replay", "demo/reasoning_text", "--fault", "reset(after_event=1)"],
             "unknown option 'after_event' (did you mean 'after_events'?); reset takes ",

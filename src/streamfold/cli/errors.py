@@ -15,7 +15,7 @@ __all__ = ["told_errors"]
 
 @contextmanager
 def told_errors() -> Iterator[None]:
-    """Our errors as a line: exit code 2 for what was written wrongly, 1 for the rest, 130 after Ctrl-C."""
+    """Our errors, and those of files, as a line. Exit code 2: what was written is wrong; 1: the rest; 130: Ctrl-C."""
     console = Console(stderr=True, highlight=False)
     try:
         yield
@@ -28,3 +28,8 @@ def told_errors() -> Iterator[None]:
         if isinstance(error, APIError) and error.retryable:
             console.print("The same request may succeed later.", style="dim")
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
+    except OSError as error:
+        if error.filename is None:  # it is about no file: whoever reads our output left, or it is our own mistake
+            raise
+        console.print(f"error: {error.filename}: {error.strerror}", style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(2) from None
