@@ -489,6 +489,18 @@ def test_a14_function_null_between_two_fragments(function: Any):
     assert codes(reply) == []
 
 
+def test_entries_that_nest_nothing():
+    """Name and arguments may stand in the entry itself; a call without them would be lost, or run as `f({})`."""
+    reply = assert_any_cut(
+        call({"index": 0, "id": "call_a", "name": "f", "arguments": '{"x":'})
+        + call({"index": 0, "function": None, "arguments": "1}"})
+        + call({"index": 1, "id": "call_b", "function": "g", "name": "g", "arguments": {"y": 2}})
+        + END
+    )
+    assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
+    assert codes(reply) == ["repaired_arguments"]
+
+
 def test_a14_null_entries():
     """A null among the entries says nothing, and neither does a null instead of them."""
     reply = assert_any_cut(
