@@ -130,20 +130,20 @@ def assert_at_most(
 @pytest.mark.parametrize(
     ("wire", "events", "bound"),
     [
-        pytest.param("chat", chat_text(), 4.2, id="chat text"),
-        pytest.param("chat", chat_calls(), 4.8, id="chat calls"),
-        pytest.param("responses", responses_text(), 5.2, id="Responses text"),
+        pytest.param("chat", chat_text(), 2.1, id="chat text"),
+        pytest.param("chat", chat_calls(), 2.4, id="chat calls"),
+        pytest.param("responses", responses_text(), 2.6, id="Responses text"),
     ],
 )
 @pytest.mark.parametrize("cut", [list, bulk], ids=["one event per piece", "bulk"])
 def test_decoder(wire: str, events: list[bytes], bound: float, cut: Callable[[list[bytes]], list[bytes]]) -> None:
-    """Bytes to chunks cost a small multiple of splitting and parsing: 3.0, 3.6 and 3.9 when the bounds were set."""
+    """Bytes to chunks cost a small multiple of splitting and parsing: 1.5, 1.7 and 1.8 when the bounds were set."""
     pieces = cut(events)
     assert_at_most(bound, lambda: fold(wire, pieces), lambda: bare_loop(pieces))
 
 
 def test_stream_over_a_transport() -> None:
-    """`ChatStream` round it costs little more, with one event in each piece: 3.6 when the bound was set."""
+    """`ChatStream` round it costs little more, with one event in each piece: 2.0 when the bound was set."""
     events = chat_text()
 
     async def body() -> AsyncIterator[bytes]:
@@ -166,7 +166,7 @@ def test_stream_over_a_transport() -> None:
 
     loop = asyncio.new_event_loop()
     try:
-        assert_at_most(5.0, lambda: loop.run_until_complete(stream()), lambda: loop.run_until_complete(bare()))
+        assert_at_most(2.9, lambda: loop.run_until_complete(stream()), lambda: loop.run_until_complete(bare()))
         loop.run_until_complete(client.aclose())
     finally:
         loop.close()

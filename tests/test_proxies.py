@@ -109,7 +109,11 @@ async def test_a_secret_in_the_url_goes_through_a_proxy(monkeypatch: pytest.Monk
 
 async def test_n6_https_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
     """For an https URL the proxy is asked for a tunnel. What is behind it here speaks no TLS, and that is told."""
-    async with proxying() as proxy, serving(hello) as server:
+
+    async def plain(peer: Connection) -> None:
+        await peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with proxying() as proxy, serving(plain) as server:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
         async with provider_at(f"https://streamfold.test:{server.port}/v1") as provider:
             with pytest.raises(APIConnectionError, match="no connection"):
