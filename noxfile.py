@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import tomllib
 from pathlib import Path
 
@@ -60,7 +62,7 @@ def wheel(session: nox.Session) -> None:
 def transports(session: nox.Session) -> None:
     """The tests that use the network, all of them over aiohttp; the other sessions run a part of them so."""
     session.install("-e", ".[dev]")
-    names = ("provider", "retries", "fallback", "cuts", "leaks", "proxies", "secrets")
+    names = ("provider", "retries", "fallback", "cuts", "leaks", "load", "proxies", "secrets")
     session.run("pytest", "--transport", "aiohttp", *(f"tests/test_{name}.py" for name in names), *session.posargs)
 
 
@@ -73,18 +75,25 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def servers(session: nox.Session) -> None:
-    """Real servers on loopback: llama.cpp's own, and aimock where there is npm. Says which ones it could start."""
+    """Real servers and reverse proxies on loopback, as many as can be had here; their names are printed at the end."""
     session.install("-e", ".[dev]", "xllamacpp", "gguf")
-    started, env = ["llama.cpp"], {}
+    folder, env = Path(session.create_tmp()), {}
+    # LiteLLM wants other versions of what we have, so it lives alone.
+    litellm = folder / "litellm" / ("Scripts" if sys.platform == "win32" else "bin")
+    session.run("python", "-m", "venv", str(litellm.parent))
+    session.run(str(litellm / "python"), "-m", "pip", "install", "--quiet", "litellm[proxy]==1.106.2", external=True)
+    env["STREAMFOLD_LITELLM"] = str(litellm / "litellm")
     if shutil.which("npm"):
-        folder = Path(session.create_tmp()) / "aimock"
-        folder.mkdir(parents=True, exist_ok=True)
-        words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
+        words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder / "aimock")]
         session.run(*words, "@copilotkit/aimock@1.43.0", external=True)
-        env["STREAMFOLD_AIMOCK"] = str(folder / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js")
-        started.append("aimock")
-    session.log(f"servers: {', '.join(started)}")
-    session.run("pytest", "tests/real", *session.posargs, env=env)
+        env["STREAMFOLD_AIMOCK"] = str(folder / "aimock/node_modules/@copilotkit/aimock/dist/cli.js")
+    for name in ("nginx", "haproxy", "caddy"):
+        variable = f"STREAMFOLD_{name.upper()}"
+        if program := os.environ.get(variable) or shutil.which(name, path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin"):
+            env[variable] = program
+        else:
+            session.log(f"{name} is not on PATH, and {variable} does not name it: its tests are skipped")
+    session.run("pytest", "--dist", "loadfile", "tests/real", *session.posargs, env=env)
 
 
 @nox.session(python=VERSIONS[0])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from anyio.abc import ByteStream, SocketAttribute
 
 from streamfold import Provider
@@ -85,13 +89,25 @@ class Connection:
             await self.stream.receive()
 
 
+def certificate(folder: Path) -> Path:
+    """A certificate for loopback that signs itself, and its key beside it; skips the test if it can't be made."""
+    if not shutil.which("openssl"):
+        pytest.skip("there is no openssl to make a certificate")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
+    files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert]
+    subprocess.run(["openssl", *words.split(), *files], check=True, capture_output=True)
+    (folder / "both.pem").write_bytes(cert.read_bytes() + key.read_bytes())
+    return cert
+
+
 Script = Callable[[Connection], Awaitable[None]]
 
 
 @asynccontextmanager
-async def serving(script: Script) -> AsyncIterator[Server]:
+async def serving(script: Script, port: int = 0) -> AsyncIterator[Server]:
     """A server that runs `script` for each connection, and closes it when the script returns."""
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
     server = Server(listener.extra(SocketAttribute.local_port))
 
     async def handle(stream: ByteStream) -> None:

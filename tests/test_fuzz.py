@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from folding import DONE, bytewise, call, chunk, codes, entry, event, fin, fold, random_cut, text
 from streamfold import Limits, Reply, StreamError, Usage
+from streamfold.body import error_body
+from streamfold.errors import error_info, status_error
 
 REASONS = ("stop", "tool_calls", "length", "content_filter", "unknown")
 
@@ -417,6 +419,18 @@ def test_any_bytes(body: bytes, limits: Limits, rng: Any) -> None:
             assert other == whole
         else:
             assert (type(other), str(other)) == (type(whole), str(whole))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(PIECES, max_size=6).map(b"".join), st.sampled_from([400, 401, 429, 500, 529]))
+def test_any_bytes_as_the_body_of_an_error_status(body: bytes, status: int) -> None:
+    """Whatever an error says, it is the error of its status, with a message that can be printed."""
+    read = error_body(body.decode("utf-8", "replace").strip()) or "no message"
+    error = status_error(error_info(read, status=status))
+    assert error.status_code == status
+    assert isinstance(error.retryable, bool)
+    assert error.message
+    assert str(error).encode()
 
 
 # --- recorded bytes, damaged -----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ import pytest
 import servers
 from folding import DONE, fin, text
 from servers import END, STREAM, Connection, answer, framed, serving
-from streamfold import IncompleteStreamError, Provider, StreamfoldError, UpstreamError
+from streamfold import APITimeoutError, IncompleteStreamError, Provider, StreamfoldError, UpstreamError
 
 HERE = Path(__file__).parent
 
@@ -102,6 +102,38 @@ async def test_streams_that_are_left_at_random() -> None:
         with anyio.fail_after(10):
             assert (await provider.chat("whole")).text == "Hi"
         assert server.open == 1  # which waits in the pool
+
+
+@pytest.mark.anyio
+@pytest.mark.transports
+@pytest.mark.filterwarnings(f"ignore:{TRIO_SAYS}")
+async def test_k1_a_handle_that_is_kept_keeps_nothing_open() -> None:
+    """Streams that were left are closed although somebody still holds them, and their generators, in hand."""
+    async with serving(trickling) as server, server.provider() as provider:
+        kept = []
+        for _ in range(5):
+            async with provider.chat_stream("Hello") as stream:
+                async for _ in stream:
+                    break
+            kept.append((stream, aiter(stream)))
+        await server.all_closed()
+        assert server.connections == len(kept)
+
+
+@pytest.mark.anyio
+@pytest.mark.filterwarnings(f"ignore:{TRIO_SAYS}")
+async def test_k2_a_pool_that_is_full_is_named() -> None:
+    """Only a client of one's own can have a pool that is too small, and then the error says so."""
+    limits = httpx.Limits(max_connections=1)
+    async with serving(trickling) as server, httpx.AsyncClient(limits=limits) as client:
+        config = {"base_url": server.base_url, "model": "m", "max_retries": 0, "timeouts": {"connect": 0.2}}
+        provider = Provider.from_config(config, http_client=client)
+        async with provider.chat_stream("Hello", timeouts={"connect": 30}) as stream:
+            await anext(stream)
+            with pytest.raises(APITimeoutError, match="no free connection in the pool") as caught:
+                await provider.chat("Hello")
+        assert (caught.value.phase, caught.value.retryable) == ("connect", True)
+        assert (await provider.chat("whole", timeouts={"connect": 30})).text == "Hi"
 
 
 SCRIPT = """
@@ -236,7 +268,7 @@ async def test_k15_a_slow_reader_holds_the_server_back() -> None:
 
 @pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-def test_a_second_event_loop_is_told() -> None:
+def test_k8_a_second_event_loop_is_told() -> None:
     """Connections can't change loops: the second one is told so, and may begin anew after `aclose`.
 
     The connection that the first loop left in the pool went with it, and Python says so: nobody can close it any more.

@@ -5,15 +5,22 @@ from __future__ import annotations
 import gc
 import gzip
 import json
+import select
+import socket
+import ssl
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import anyio
 import httpx
 import pytest
+from anyio.streams.tls import TLSStream
 
+import servers
 from folding import DONE, call, codes, entry, fin, text
-from servers import END, STREAM, Connection, answer, framed, serving
+from servers import END, STREAM, Connection, answer, certificate, framed, serving
 from streamfold import (
     APIConnectionError,
     APITimeoutError,
@@ -362,6 +369,66 @@ async def test_l4_comments_are_no_events() -> None:
         assert caught.value.partial.text == "one"
 
 
+@pytest.mark.transports
+async def test_a_certificate_that_nobody_signed(tmp_path: Path) -> None:
+    """The error says so in the words of the one who looked at it, and that no retry will help."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate(tmp_path), tmp_path / "key.pem")
+
+    async def script(peer: Connection) -> None:
+        with suppress(ssl.SSLError):
+            await TLSStream.wrap(peer.stream, ssl_context=context, server_side=True)
+
+    async with serving(script) as server, server.provider(base_url=f"https://127.0.0.1:{server.port}/v1") as provider:
+        with pytest.raises(APIConnectionError, match="self-signed certificate") as caught:
+            await provider.chat("Hello")
+    assert not caught.value.retryable
+
+
+@pytest.mark.transports
+@pytest.mark.parametrize("path", ["/v1", "/${TENANT}/v1"])
+async def test_a_large_request(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Megabytes, as of images, arrive whole and with their length, whatever is under httpx, and without a warning."""
+    monkeypatch.setenv("TENANT", "a")
+    said = "é" * 2**21
+    bodies: list[bytes] = []
+
+    async def script(peer: Connection) -> None:
+        bodies.append(await peer.request())
+        await peer.send(answer("200 OK", text("Hi") + fin("stop") + DONE))
+
+    async with serving(script) as server, server.provider(base_url=f"http://127.0.0.1:{server.port}{path}") as provider:
+        assert (await provider.chat(said)).text == "Hi"
+    assert json.loads(bodies[0])["messages"] == [{"role": "user", "content": said}]
+    assert b"transfer-encoding" not in server.requests[0].partition(b"\r\n\r\n")[0].lower()
+
+
+@pytest.fixture
+def full_port() -> Iterator[int]:
+    """A port whose queue of connections is full, so that another one is not taken and not refused."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as stack:
+        for _ in range(20):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+            if not select.select([], [waiting], [], 0.2)[1]:
+                yield listener.getsockname()[1]
+                return
+    pytest.skip("this system takes connections that nobody accepts")
+
+
+@pytest.mark.transports
+async def test_no_connection_in_time(full_port: int) -> None:
+    """The clock is named, on both event loops and over both transports."""
+    config = {"base_url": f"http://127.0.0.1:{full_port}/v1", "model": "m", "max_retries": 0}
+    async with Provider.from_config(
+        {**config, "transport": servers.transport, "timeouts": {"connect": 0.2}}
+    ) as provider:
+        with pytest.raises(APITimeoutError) as caught:
+            await provider.chat("Hello")
+    assert (caught.value.phase, caught.value.retryable) == ("connect", True)
+
+
 async def test_connection_refused() -> None:
     """No server: an error that says so, and that a retry may help."""
     async with serving(silent) as server:
@@ -387,6 +454,9 @@ async def test_connection_refused() -> None:
         ("502 Bad Gateway", b"<html><title>502 Bad Gateway</title></html>", ServerError, "502 Bad Gateway", True),
         ("503 Service Unavailable", b"", ServerError, "Service Unavailable", True),
         ("529 Overloaded", b'{"error":"overloaded"}', ServerError, "overloaded", True),
+        ("500 No", b'data: {"error":{"message":"oh"}}\n\ndata: [DONE]\n\n', ServerError, r"^custom: oh \(", True),
+        ("429 Slow", b'event: error\ndata: {"error":{"message":"pay","code":"insufficient_quota"}}',
+         QuotaExceededError, "pay", False),
     ],
 )  # fmt: skip
 async def test_e7_status_errors(status: str, body: bytes, kind: type, message: str, retryable: bool) -> None:

@@ -250,6 +250,28 @@ def test_only_the_total_clock_runs_in_a_pause() -> None:
     assert clocks.due() == 45.0
 
 
+def test_l5_a_long_answer_is_no_slow_one() -> None:
+    """However long an answer takes: no clock but `total` runs over the whole of it."""
+    clocks = Clocks(Timeouts(first_event=5, read=2, stall=3), 0.0)
+    clocks.start(0.0)
+    for second in range(1000):
+        clocks.wait_begins(second)
+        clocks.wait_ends(second + 1)
+        clocks.event_came()
+        assert clocks.due() == second + 3
+
+
+def test_l6_the_first_event_may_take_longer_than_the_others() -> None:
+    """A model that thinks, or a prompt that is read: the clock between two events does not run before the first one."""
+    clocks = Clocks(Timeouts(first_event=100, read=2, stall=3), 0.0)
+    clocks.start(0.0)
+    clocks.wait_begins(0.0)
+    assert (clocks.due(), clocks.timeout(None).phase) == (100.0, "first_event")
+    clocks.wait_ends(99.0)  # a comment
+    clocks.wait_begins(99.0)
+    assert (clocks.due(), clocks.timeout(None).phase) == (100.0, "first_event")
+
+
 def test_clocks() -> None:
     """Each clock runs from what it waits for; the error names it, and only `total` is final."""
     clocks = Clocks(Timeouts(first_event=5, read=2, stall=3, total=100), 0.0)

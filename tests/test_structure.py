@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -112,6 +115,61 @@ def test_importing_the_pure_core_brings_no_network() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+WITHOUT_SOCKETS = """
+import socket, sys
+
+def refuse(event, _):
+    if event.startswith("socket."):
+        raise AssertionError(event)
+
+sys.addaudithook(refuse)
+from streamfold import Provider
+provider = Provider.from_config("openai:gpt-5-mini")
+provider.chat_stream("Hello", [{"type": "function", "function": {"name": "f"}}])
+"""
+
+
+def test_n5_nothing_is_fetched_before_a_request() -> None:
+    """Importing, reading the catalogue and preparing a request open no socket."""
+    env = {**os.environ, "OPENAI_API_KEY": "none"}
+    subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_SOCKETS], check=True, env=env)
+
+
+def test_n8_four_dependencies() -> None:
+    """Whoever installs the library gets these and no more; k9: anyio before 4.7 deadlocks on a cancellation."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = project["dependencies"]
+    assert sorted(re.split(r"[<>=~!; ]", found)[0] for found in needed) == ["anyio", "httpx", "httpx-sse", "pydantic"]
+    assert "anyio>=4.7" in needed
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_k5_no_scope_is_held_across_a_yield(module: str) -> None:
+    """A generator may be closed by another task, which can't leave the scopes of the first one."""
+    scopes = ("CancelScope", "move_on_", "fail_a", "create_task_group")
+    generators = [
+        node
+        for node in ast.walk(_tree(module))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not any("contextmanager" in ast.unparse(found) for found in node.decorator_list)
+    ]
+    held = [
+        ast.unparse(block.items[0])
+        for function in generators
+        for block in ast.walk(function)
+        if isinstance(block, ast.With | ast.AsyncWith)
+        and any(name in ast.unparse(item) for item in block.items for name in scopes)
+        and any(isinstance(node, ast.Yield | ast.YieldFrom) for line in block.body for node in ast.walk(line))
+    ]
+    assert held == []
+
+
+def test_k7_nothing_is_done_when_an_object_dies() -> None:
+    """A finalizer that closes a connection would do so on an event loop that is gone."""
+    found = [name for name in MODULES for node in ast.walk(_tree(name)) if getattr(node, "name", "") == "__del__"]
+    assert found == []
 
 
 def test_exports() -> None:

@@ -1,14 +1,16 @@
-"""Answers that are no event stream although one was asked for: a whole JSON answer, a web page, plain text."""
+"""Bodies that are no event stream although one was asked for: a whole JSON answer, a web page, text, an error."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .errors import IncompleteStreamError, ProtocolError
 from .jsontext import parse_event, parse_partial
+from .sse import SSEDecoder
 from .types import Limits
 
-__all__ = ["HEAD", "PlainBody", "not_a_stream", "shown"]
+__all__ = ["HEAD", "PlainBody", "error_body", "not_a_stream", "shown"]
 
 HEAD = 512  # bytes that are enough to show what a body is
 
@@ -67,6 +69,24 @@ class PlainBody:
             lines = "\n{" in text
             what = "newline-delimited JSON instead of server-sent events" if lines else "JSON that can't be read"
             raise ProtocolError(f"the answer is {what}: {shown(text)}", body=text[:HEAD]) from exc
+
+
+def error_body(text: str) -> Any:
+    """What the body of an error status says: its JSON value, the title of a web page, else the beginning of the text.
+
+    An event has its payload: LiteLLM answers with one where a stream was asked for (1.106, 2026).
+    """
+    if text.startswith("<"):  # a proxy's page: its title says what a person would read
+        title = re.search(r"<title[^>]*>([^<]*)", text, re.IGNORECASE)
+        return title.group(1).strip() if title else ""
+    if text.startswith(("data:", "event:")):
+        decoder = SSEDecoder()
+        event = next(iter(decoder.feed(text.encode())), None) or decoder.finish()
+        text = event.data if event is not None else text
+    try:
+        return parse_event(text)
+    except ValueError:
+        return text[:500]
 
 
 def not_a_stream(head: bytes, what: str) -> ProtocolError:

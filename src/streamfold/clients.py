@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Self
 from urllib.request import getproxies
 
 import httpx
@@ -9,6 +10,8 @@ import httpx
 from .errors import ConfigError
 
 __all__ = ["LoggedURL", "make_client"]
+
+_PIECE = 2**18  # bytes of a request that are handed to aiohttp at once
 
 
 class LoggedURL(httpx.URL):
@@ -23,6 +26,21 @@ class LoggedURL(httpx.URL):
 
     def __repr__(self) -> str:
         return f"URL({self._shown!r})"
+
+
+class _Pieces(httpx.AsyncByteStream):
+    """A body in pieces. Of a large one that comes as a whole aiohttp warns, as it would hold up the event loop."""
+
+    def __init__(self, body: bytes) -> None:
+        self._pieces = iter([body[at : at + _PIECE] for at in range(0, len(body), _PIECE)])
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        for piece in self._pieces:
+            return piece
+        raise StopAsyncIteration
 
 
 def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.AsyncClient:
@@ -65,12 +83,14 @@ def _aiohttp_transport(limits: httpx.Limits) -> httpx.AsyncBaseTransport:
 
     class Transport(AiohttpTransport):
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            if isinstance(request.url, LoggedURL):  # it sends the URL's text
+            large = len(request.content) > _PIECE
+            if large or isinstance(request.url, LoggedURL):  # it sends the URL's text
                 request = httpx.Request(
                     request.method,
                     httpx.URL(request.url),
                     headers=request.headers,
-                    content=request.content,
+                    content=None if large else request.content,
+                    stream=_Pieces(request.content) if large else None,
                     extensions=request.extensions,
                 )
             return await super().handle_async_request(request)

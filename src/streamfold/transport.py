@@ -6,7 +6,6 @@ that reads it, which is woken and finds the exchange closed.
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -14,16 +13,16 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from math import inf
 from time import time
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
 import httpx
 
+from .body import error_body
 from .clients import LoggedURL
 from .clocks import Clocks
 from .connecting import Connecting
 from .errors import APIConnectionError, APIError, APITimeoutError, ConfigError, error_info, status_error
-from .jsontext import parse_event
 from .references import shown_url
 from .types import Limits, Timeouts
 from .waiting import Interrupted, waits
@@ -206,14 +205,14 @@ class Exchange:
         if not _is_network(exc):
             raise exc
         # A timeout that is none: over aiohttp, httpx calls every lost connection a ConnectTimeout.
-        if isinstance(exc, httpx.TimeoutException) and _caused_by(exc, TimeoutError) and self._response is None:
+        if isinstance(exc, httpx.TimeoutException) and _ran_out(exc) and self._response is None:
             # The only clocks that httpx is asked to watch.
             what = "no free connection in the pool" if isinstance(exc, httpx.PoolTimeout) else None
             return self._clocks.error("connect", what)
         final = isinstance(exc, httpx.UnsupportedProtocol | httpx.LocalProtocolError)
         what = "the connection broke" if self._response is not None else "no connection"
         return APIConnectionError(
-            f"{what}: {str(exc) or type(exc).__name__}",
+            f"{what}: {_said(exc) or type(exc).__name__}",
             retryable=not final and not _caused_by(exc, ssl.SSLCertVerificationError),
         )
 
@@ -229,7 +228,7 @@ class Exchange:
             return None
         await self.aclose()
         text = body[: self._request.limits.error_body_bytes].decode("utf-8", "replace").strip()
-        read = _read_error_body(text) or response.reason_phrase or "no message"
+        read = error_body(text) or response.reason_phrase or "no message"
         if response.has_redirect_location:
             target = shown_url(response.headers["location"])
             read = f"redirects are not followed, and this one leads to {target}: set base_url to the final address"
@@ -266,18 +265,21 @@ def _is_network(exc: Exception) -> bool:
     return isinstance(exc, _NETWORK) or type(exc).__module__.partition(".")[0] in _NETWORK_PACKAGES
 
 
+def _said(exc: BaseException | None) -> str:
+    """The first words behind an error. On trio those of httpx have none of their own."""
+    return "" if exc is None else str(exc) or _said(exc.__cause__ or exc.__context__)
+
+
+def _ran_out(exc: BaseException | None) -> bool:
+    """Whether a clock ran out behind this. trio has an error of its own for that, which is no TimeoutError."""
+    if exc is None:
+        return False
+    clock = isinstance(exc, TimeoutError) or type(exc).__name__ == "TooSlowError"
+    return clock or _ran_out(exc.__cause__ or exc.__context__)
+
+
 def _caused_by(exc: BaseException | None, kind: type[BaseException]) -> bool:
     return exc is not None and (isinstance(exc, kind) or _caused_by(exc.__cause__ or exc.__context__, kind))
-
-
-def _read_error_body(text: str) -> Any:
-    if text.startswith("<"):  # a proxy's page: its title says what a person would read
-        title = re.search(r"<title[^>]*>([^<]*)", text, re.IGNORECASE)
-        return title.group(1).strip() if title else ""
-    try:
-        return parse_event(text)
-    except ValueError:
-        return text[:500]
 
 
 def _retry_after(headers: httpx.Headers) -> float | None:

@@ -8,69 +8,96 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from socket import socket
+from subprocess import DEVNULL, PIPE
+from typing import Any
 
-import httpx
 import pytest
+from litellm_proxy import OFFLINE, LiteLLM, config
+from processes import free_port, running, wait_for
+from proxies import CONFIGS
 
 HERE = Path(__file__).parent
 
 
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def wait_for(url: str, process: subprocess.Popen[str]) -> None:
-    """Waits until a server answers. A server that ends instead fails the test, with what it said."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            pytest.fail(f"the server ended with {process.returncode}")
-        try:
-            if httpx.get(url, trust_env=False).status_code < 500:
-                return
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.05)
-    pytest.fail(f"the server did not answer at {url}")
+SERVERS = {"llama.cpp", "aimock", "LiteLLM", *CONFIGS}
+_started: set[str] = set()
 
 
 @pytest.fixture(scope="session")
-def llamacpp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def started() -> set[str]:
+    """The names of the servers that were started, which are printed at the end."""
+    return _started
+
+
+@pytest.fixture(scope="session")
+def llamacpp(tmp_path_factory: pytest.TempPathFactory, started: set[str]) -> Iterator[str]:
     """The base URL of llama.cpp's own server, with a model that was written for it."""
     if not (find_spec("xllamacpp") and find_spec("gguf")):
         pytest.skip("llama.cpp is not installed: nox -s servers")
     model = tmp_path_factory.mktemp("llamacpp") / "tiny.gguf"
     subprocess.run([sys.executable, HERE / "tiny_model.py", model], check=True)
     command = [sys.executable, HERE / "llamacpp_server.py", model]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
+    with running(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         address = process.stdout.readline().strip()
         wait_for(f"{address}/health", process)
+        started.add("llama.cpp")
         yield f"{address}/v1"
         process.stdin.close()  # the server ends with its input
-        process.terminate()
 
 
 @pytest.fixture(scope="session")
-def aimock() -> Iterator[str]:
+def aimock(started: set[str]) -> Iterator[str]:
     """The base URL of aimock, which answers as `aimock.json` says."""
     script = os.environ.get("STREAMFOLD_AIMOCK")
     if not script:
         pytest.skip("aimock is not installed: nox -s servers")
     port = free_port()
     command = ["node", script, "--host", "127.0.0.1", "--port", str(port), "--fixtures", HERE / "aimock.json"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True) as process:
+    with running(command, stdout=DEVNULL, stderr=DEVNULL) as process:
         wait_for(f"http://127.0.0.1:{port}/health", process)
+        started.add("aimock")
         yield f"http://127.0.0.1:{port}/v1"
-        process.terminate()
+
+
+@pytest.fixture(scope="session")
+def litellm(llamacpp: str, tmp_path_factory: pytest.TempPathFactory, started: set[str]) -> Iterator[LiteLLM]:
+    """LiteLLM's proxy before llama.cpp, and before whatever server a test starts on its port."""
+    program = os.environ.get("STREAMFOLD_LITELLM")
+    if not program:
+        pytest.skip("LiteLLM is not there: nox -s servers")
+    port, upstream = free_port(), free_port()
+    folder = tmp_path_factory.mktemp("litellm")
+    (folder / "config.yaml").write_text(config(llamacpp, upstream), "utf-8")
+    command = [program, "--config", "config.yaml", "--host", "127.0.0.1", "--port", str(port), "--telemetry", "False"]
+    env = {**os.environ, **OFFLINE, "HOME": str(folder)}
+    with (
+        (folder / "log").open("w", encoding="utf-8") as log,
+        running(command, env=env, cwd=folder, stdout=log, stderr=log) as process,
+    ):
+        wait_for(f"http://127.0.0.1:{port}/health/liveliness", process)
+        started.add("LiteLLM")
+        yield LiteLLM(f"http://127.0.0.1:{port}/v1", upstream)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:  # one of several processes: the first one adds them up
+        output["servers"] = sorted(_started)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    _started.update(getattr(node, "workeroutput", {}).get("servers", ()))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _started:
+        absent = ", ".join(sorted(SERVERS - _started, key=str.lower)) or "none"
+        terminalreporter.write_line(
+            f"real servers: {', '.join(sorted(_started, key=str.lower))}; not started: {absent}"
+        )

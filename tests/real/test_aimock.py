@@ -8,10 +8,13 @@ import pytest
 
 from streamfold import (
     APIError,
+    AuthenticationError,
     IncompleteStreamError,
     ProtocolError,
     Provider,
     QuotaExceededError,
+    RateLimitError,
+    ServerError,
     Tool,
 )
 
@@ -58,6 +61,26 @@ async def test_no_money(config: dict[str, Any]) -> None:
         with pytest.raises(QuotaExceededError, match="pay first") as caught:
             await provider.chat("no money")
     assert caught.value.attempts == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "kind", "status", "message", "retryable", "after"),
+    [
+        ("no key", AuthenticationError, 401, "no such key", False, None),
+        ("too fast", RateLimitError, 429, "slower", True, 3),
+        ("broken", ServerError, 500, "oh no", True, None),
+        ("busy", ServerError, 503, "full", True, None),
+    ],
+)
+async def test_statuses(
+    config: dict[str, Any], question: str, kind: type, status: int, message: str, retryable: bool, after: float | None
+) -> None:
+    """Each is its error, with the server's words and its retry-after."""
+    async with Provider.from_config(config) as provider:
+        with pytest.raises(kind, match=message) as caught:
+            await provider.chat(question)
+    error = caught.value
+    assert (error.status_code, error.retryable, error.retry_after) == (status, retryable, after)
 
 
 async def test_cut_off(config: dict[str, Any]) -> None:
