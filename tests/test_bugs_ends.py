@@ -34,6 +34,7 @@ from streamfold import (
     StreamDecoder,
     StreamError,
     StreamfoldError,
+    Tool,
     ToolCall,
     UpstreamError,
     Usage,
@@ -273,6 +274,14 @@ def test_c11_late_content():
     assert reply.text == "Hi!"
     assert reply.tool_calls == [MADE]
     assert (reply.finish_reason, reply.raw_finish_reason) == ("tool_calls", "stop")
+    assert codes(reply) == ["late_content", "late_content"]
+
+
+def test_c11_late_content_with_a_dialect():
+    """Text and calls behind a finish reason are told also where a dialect reads the text."""
+    body = text("Hi") + fin("stop") + text(" there") + CALL + chunk({"content": ""}) + DONE
+    reply = assert_any_cut(body, dialect="hermes", tools=[Tool("f", "", {})])
+    assert (reply.text, reply.tool_calls) == ("Hi there", [MADE])
     assert codes(reply) == ["late_content", "late_content"]
 
 
