@@ -17,6 +17,22 @@ PROJECT = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
 # The versions are written once, as classifiers.
 VERSIONS = [name.rsplit(" ", 1)[1] for name in PROJECT["classifiers"] if "Python :: 3." in name]
 
+AIMOCK = "@copilotkit/aimock@1.43.0"
+# What `clients` tries, in these versions: a new one may want another wire, and that is to be noticed one at a time.
+CLIENTS = {
+    "openai": ["openai==3.52.0"],
+    "langchain": ["langchain-openai==1.7.3"],
+    "litellm": ["litellm==1.106.2", "openai==2.54.0", "mcp==2.3.0"],  # it imports mcp, and does not ask for it
+    "httpx-sse": ["httpx==0.28.1", "httpx-sse==0.4.3"],
+}
+NODE_CLIENTS = [
+    "openai@6.49.0",
+    "ai@6.0.326",
+    "@ai-sdk/openai@3.0.141",
+    "@ai-sdk/openai-compatible@2.0.87",
+    "zod@4.6.7",
+]
+
 
 @nox.session(python=VERSIONS[0])
 def lint(session: nox.Session) -> None:
@@ -85,7 +101,7 @@ def servers(session: nox.Session) -> None:
     env["STREAMFOLD_LITELLM"] = str(litellm / "litellm")
     if shutil.which("npm"):
         words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder / "aimock")]
-        session.run(*words, "@copilotkit/aimock@1.43.0", external=True)
+        session.run(*words, AIMOCK, external=True)
         env["STREAMFOLD_AIMOCK"] = str(folder / "aimock/node_modules/@copilotkit/aimock/dist/cli.js")
     for name in ("nginx", "haproxy", "caddy"):
         variable = f"STREAMFOLD_{name.upper()}"
@@ -94,6 +110,26 @@ def servers(session: nox.Session) -> None:
         else:
             session.log(f"{name} is not on PATH, and {variable} does not name it: its tests are skipped")
     session.run("pytest", "--dist", "loadfile", "tests/real", *session.posargs, env=env)
+
+
+@nox.session(python=VERSIONS[0])
+def clients(session: nox.Session) -> None:
+    """Real clients before the gateway, each in an environment of its own; those for Node where there is npm."""
+    session.install("-e", ".[dev]", "xllamacpp", "gguf")
+    folder = Path(session.create_tmp()) / "clients"
+    for name, packages in CLIENTS.items():
+        session.run("python", "-m", "venv", str(folder / name), silent=True)
+        inside = folder / name / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+        words = ["-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        session.run(str(inside), *words, *packages, external=True)
+    env = {"STREAMFOLD_CLIENTS": str(folder)}
+    if shutil.which("npm"):
+        node = folder / "node"
+        node.mkdir(parents=True, exist_ok=True)
+        words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(node)]
+        session.run(*words, *NODE_CLIENTS, AIMOCK, external=True)
+        env["STREAMFOLD_AIMOCK"] = str(node / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js")
+    session.run("pytest", "-n", "0", "tests/clients", *session.posargs, env=env)
 
 
 @nox.session(python=VERSIONS[0])

@@ -21,12 +21,13 @@ ROOT = HERE.parent
 FOLDER = Path(os.environ.get("STREAMFOLD_BENCH_VENVS") or HERE / ".venvs")
 
 REQUIREMENTS: dict[str, list[str]] = {
-    "streamfold": ["-e", f"{ROOT}[aiohttp]"],
+    "streamfold": ["-e", f"{ROOT}[aiohttp,cli,gateway]"],
     "openai": ["openai"],
     "pydantic-ai": ["pydantic-ai-slim[openai]"],
     "litellm": ["litellm", "mcp"],  # it imports mcp when it is called, and does not ask for it
     "langchain-openai": ["langchain-openai"],
     "any-llm": ["any-llm-sdk[openai]"],
+    "litellm-proxy": ["litellm[proxy]"],
     "plot": ["matplotlib"],
 }
 PLOT = "plot"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -93,4 +98,44 @@ async def served_before(script: Script, **rest: Any) -> AsyncIterator[tuple[http
             yield client, upstream, app
 
 
-__all__ = ["CHAT", "PATHS", "RESPONSES", "Connection", "asking", "behind", "client_of", "served", "served_before"]
+@asynccontextmanager
+async def serve_command(file: Path, **environment: str) -> AsyncIterator[tuple[str, bytearray, Callable[[], None]]]:
+    """Runs `streamfold serve -c FILE` on a free port, and stops it as a service manager does.
+
+    Gives its address, what it says, all of which is there at the end, and what tells it to stop before that.
+    """
+    words = [sys.executable, "-c", "from streamfold.cli import main; main()", "serve", "-c", str(file), "--port", "0"]
+    said = bytearray()
+    process = await anyio.open_process(words, env={**os.environ, **environment}, stderr=subprocess.STDOUT)
+    assert process.stdout is not None
+
+    def stop() -> None:
+        process.send_signal(signal.SIGTERM if os.name == "posix" else signal.SIGINT)
+
+    try:
+        with anyio.fail_after(30):
+            while b"http://127.0.0.1:" not in said:
+                said += await process.stdout.receive()
+        port = int(said.partition(b"http://127.0.0.1:")[2].split()[0])
+        yield f"http://127.0.0.1:{port}", said, stop
+    finally:
+        with suppress(ProcessLookupError):  # it was told so before
+            stop()
+        with anyio.fail_after(20):
+            async for data in process.stdout:
+                said += data
+            await process.wait()
+
+
+__all__ = [
+    "CHAT",
+    "PATHS",
+    "RESPONSES",
+    "Connection",
+    "asking",
+    "behind",
+    "client_of",
+    "serve_command",
+    "served",
+    "served_before",
+]

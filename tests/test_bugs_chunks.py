@@ -85,6 +85,51 @@ def test_f3_message_in_place_of_delta() -> None:
     assert calls(reply) == [("a", "f", {"x": 1})]
 
 
+def at_the_end(message: dict[str, Any], **choice: Any) -> bytes:
+    """A whole completion, as MiniMax sends it after the deltas."""
+    choices = [{"index": 0, "message": message, **choice}]
+    return event({"id": "c1", "object": "chat.completion", "choices": choices}) + DONE
+
+
+@pytest.mark.parametrize(
+    ("content", "shown", "warned"),
+    [
+        ("Hello", "Hello", []),
+        ("Hello!", "Hello!", ["text_mismatch"]),
+        ("Bye", "Hello", ["text_mismatch"]),
+        ("", "Hello", []),
+        (None, "Hello", []),
+        ([{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}], "Hello", []),
+    ],
+)
+def test_f3_message_after_the_deltas(content: Any, shown: str, warned: list[str]) -> None:
+    """What has been said is not said again; its end is added where it was missing, and what differs is told."""
+    body = text("Hel") + text("lo") + fin("stop") + at_the_end({"content": content, "reasoning_content": ""})
+    reply = assert_any_cut(body)
+    assert (reply.text, reply.reasoning, reply.finish_reason) == (shown, "", "stop")
+    assert [warning.code for warning in reply.warnings if warning.code != "late_content"] == warned
+
+
+def test_f3_message_after_calls_and_reasoning() -> None:
+    """Calls are the same by their ids, one that was not streamed is added, and reasoning comes once, markup or not."""
+    made = [
+        {"id": "a", "function": {"name": "f", "arguments": '{"x":1}'}},
+        {"id": "b", "function": {"name": "f", "arguments": "{}"}},
+    ]
+    body = text("<think>Hm.") + text("</think>Hi") + call(entry(0, "a", "f", '{"x"'), entry(0, None, None, ":1}"))
+    message = {"content": "<think>Hm.</think>Hi", "tool_calls": made}
+    reply = assert_any_cut(body + at_the_end(message, finish_reason="tool_calls"), dialect="think")
+    assert (reply.reasoning, reply.text) == ("Hm.", "Hi")
+    assert calls(reply) == [("a", "f", {"x": 1}), ("b", "f", {})]
+    assert reply.warnings == []
+
+
+def test_f3_pieces_that_are_called_messages() -> None:
+    """A server that names its deltas so is read, too: they are no wholes as long as nothing says that they end it."""
+    said = [event({"id": "c1", "choices": [{"index": 0, "message": {"content": piece}}]}) for piece in ("Hel", "lo")]
+    assert assert_any_cut(b"".join(said) + fin("stop") + DONE).text == "Hello"
+
+
 def test_f3_message_beside_delta() -> None:
     """The message beside a delta repeats it, or all before it, and is not added (Writer, Perplexity)."""
     body = b""

@@ -156,6 +156,7 @@ def test_what_is_beside_the_text() -> None:
         {"annotations": [{"type": "url_citation", "url_citation": {"url": "u", "title": "t"}}]},
         {"annotations": [{"type": "other"}]},
         {"audio": {"id": "audio_1"}},
+        "stop",
     ]
 
 
@@ -185,16 +186,22 @@ def test_details_of_reasoning_do_not_repeat_it() -> None:
         (Finish("length", "max_tokens"), False, "auto", "length"),
         (Finish("content_filter", "sensitive"), False, "auto", "content_filter"),
         (Finish("unknown", "steered"), False, "auto", "steered"),
-        (None, False, "auto", None),
+        (None, False, "auto", "stop"),
+        (None, True, "auto", "tool_calls"),
+        (None, True, NamedTool("f"), "stop"),
+        (Finish("unknown", ""), True, "auto", "tool_calls"),
     ],
 )
-def test_the_finish_reason(finish: Finish | None, calls: bool, choice: Any, word: str | None) -> None:
-    """OpenAI's word for it, streamed or not; a word that nobody knows is handed on, and none is invented."""
+def test_the_finish_reason(finish: Finish | None, calls: bool, choice: Any, word: str) -> None:
+    """OpenAI's word for it, streamed or not; a word that nobody knows is handed on.
+
+    Clients take an answer without any for one that broke off: what ended in order has one.
+    """
     said: list[Delta] = [Text("Hi"), *([Call(0, "a", "f", "{}")] if calls else []), *([finish] if finish else [])]
     found = payloads(emit("chat", said, tool_choice=choice, include_usage=False))
-    assert [choice["finish_reason"] for chunk in found for choice in chunk["choices"] if choice["finish_reason"]] == (
-        [word] if word else []
-    )
+    assert [choice["finish_reason"] for chunk in found for choice in chunk["choices"] if choice["finish_reason"]] == [
+        word
+    ]
     made = [ToolCall("a", "f", {}, "{}")] if calls else []
     reply = Reply("Hi", tool_calls=made, **_reasons(finish))
     body = completion(reply, id="c", model="m", tool_choice=choice)
@@ -313,6 +320,16 @@ def test_what_was_not_sorted_is_refused(wire: str, delta: Delta) -> None:
     """A caller that forgot the engine is told so, and does not write nonsense."""
     with pytest.raises(TypeError, match="emitters take what the engine has sorted"):
         emitter(wire).feed(delta)
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+def test_a_name_in_pieces_is_refused(wire: str) -> None:
+    """What was written of a name can't be taken back: the engine joins it first. The same name again says nothing."""
+    made = emitter(wire)
+    body = made.feed_all([Call(0, "a", "get_", ""), Call(0, name="get_", arguments="{}")])
+    with pytest.raises(TypeError, match="emitters take what the engine has sorted"):
+        made.feed(Call(0, name="weather"))
+    assert body.count(b'"get_"') == 1
 
 
 def test_ids_of_the_answer() -> None:

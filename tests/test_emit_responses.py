@@ -136,6 +136,17 @@ def test_text_after_a_call_is_a_message_of_its_own() -> None:
         ([Text("Hi"), Text("\n\n"), Call(0, "a", "f", "{}", whole=True)], ["message", "function_call"], "Hi\n\n"),
         ([Text("\n")], ["message"], "\n"),
         ([Reasoning("Hm."), Text("\n")], ["reasoning", "message"], "\n"),
+        (
+            [Text("Hi"), Call(0, "a", "f", "{}", whole=True), Text("\n")],
+            ["message", "function_call", "message"],
+            "Hi\n",
+        ),
+        (
+            [Text("Hi"), Reasoning("Hm."), Text("\n"), Call(0, "a", "f", "{}", whole=True)],
+            ["message", "reasoning", "function_call", "message"],
+            "Hi\n",
+        ),
+        ([Text("\n"), Call(0, "a", "f", "{}", whole=True), Text("\n")], ["function_call"], ""),
     ],
 )
 def test_white_space_is_no_message(said: list[Delta], kinds: list[str], text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from hmac import compare_digest
 from pathlib import Path
 from typing import Any
 
@@ -463,6 +464,22 @@ async def test_keys() -> None:
         assert "authorization" not in client.upstream.requests[0].headers  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("given", ["first", "second", "firsu", "", "a much longer one than any of them"])
+async def test_keys_are_compared_in_constant_time(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are, each as a whole, also when the first one fits: the time that it takes tells nothing."""
+    compared: list[tuple[bytes, bytes]] = []
+
+    def noted(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return compare_digest(one, other)
+
+    monkeypatch.setattr("streamfold.gateway.app.compare_digest", noted)
+    async with behind(HELLO, keys=["first", "second"]) as client:
+        answer = await client.get("/v1/models", headers={"authorization": f"Bearer {given}"})
+    assert answer.status_code == (200 if given in ("first", "second") else 401)
+    assert compared == [(given.encode(), b"first"), (given.encode(), b"second")]
+
+
 async def test_pages_of_other_hosts() -> None:
     """Without keys a web page must not be able to use what listens on the machine of whoever opens it."""
     async with behind(HELLO, HELLO) as client:
@@ -587,6 +604,16 @@ def test_settings_of_the_file(tmp_path: Path) -> None:
         port=10, providers=["main"], models={"gpt-4o": "main"}, api_key_env=["KEYS"], keepalive=5
     )
     assert settings(written(tmp_path, "")) == Settings()
+
+
+def test_this_machine_alone_by_default(tmp_path: Path) -> None:
+    """Nobody else reaches a server that was not told to listen elsewhere; on the way there it asks for a key."""
+    config = written(tmp_path, "")
+    assert settings(config).host == "127.0.0.1"
+    for host in ("0.0.0.0", "::", "192.0.2.1", "my-machine.example"):
+        with pytest.raises(ConfigError, match="it asks for no key"):
+            settings(config, host=host)
+    assert [settings(config, host=host).host for host in ("localhost", "::1")] == ["localhost", "::1"]
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ import openai
 import pytest
 
 from folding import DONE, call, entry, fin, text
-from gateways import CHAT, PATHS, Connection, asking, served, served_before
+from gateways import CHAT, PATHS, Connection, asking, serve_command, served, served_before
 from mirror import WIRES, payloads, read
-from servers import END, STREAM, framed
+from servers import END, STREAM, framed, serving
 from streamfold import Provider
 from streamfold.gateway import gateway
 from streamfold.recording import Recording
@@ -176,8 +176,6 @@ async def test_the_server_is_stopped(wire: str, in_time: bool) -> None:
         await go_on.wait()
         await connection.send(framed(text("lo"), fin("stop"), DONE), END)
 
-    from servers import serving
-
     async with serving(script) as upstream, upstream.provider() as main:
         async with served(gateway({"main": main}), timeout_graceful_shutdown=5 if in_time else 1) as (client, server):
             received = b""
@@ -255,6 +253,105 @@ async def test_many_at_once() -> None:
         assert app.running == 0
 
 
+@BOTH
+async def test_a_client_that_does_not_read_holds_the_provider_back(wire: str) -> None:
+    """What it does not take is not fetched: an answer is never kept whole in memory on the way."""
+    held_back = anyio.Event()
+    piece, most = framed(text("a" * 2**16)), 2**10  # 64 MiB, many times what sockets and servers take by themselves
+    sent = 0
+
+    async def script(connection: Connection) -> None:
+        nonlocal sent
+        await connection.request()
+        await connection.send(STREAM)
+        for sent in range(most):  # noqa: B007 - it is looked at from outside
+            with anyio.move_on_after(1) as patience:
+                await connection.send(piece)
+            if patience.cancelled_caught:
+                break
+        held_back.set()
+        await connection.gone()
+
+    async with served_before(script) as (client, upstream, _):
+        async with stream(client, wire) as answer:
+            assert answer.status_code == 200
+            with anyio.fail_after(60):
+                await held_back.wait()
+        await upstream.all_closed()
+        assert sent < most - 1
+
+
+@pytest.fixture
+def many_sockets() -> Iterator[None]:
+    """Both ends of both connections of every client are in this process."""
+    resource = pytest.importorskip("resource", reason="Windows counts sockets in another way")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2048 if hard == resource.RLIM_INFINITY else min(2048, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_200_clients_of_which_50_leave(many_sockets: None, caplog: pytest.LogCaptureFixture) -> None:
+    """No connection to the provider stays open, the others get their whole answers, and the log complains of nobody."""
+    caplog.set_level("INFO")
+    go_on = anyio.Event()
+    begun, found = 0, dict[str, str]()
+
+    async def script(connection: Connection) -> None:
+        asked = json.loads(await connection.request())["messages"][0]["content"]
+        await connection.send(STREAM, framed(text(f"{asked} ")))
+        async with anyio.create_task_group() as waiting:
+
+            async def leave() -> None:
+                with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                    await connection.gone()
+                waiting.cancel_scope.cancel()
+
+            waiting.start_soon(leave)
+            await go_on.wait()
+            await connection.send(framed(text("and goodbye"), fin("stop"), DONE), END)
+            waiting.cancel_scope.cancel()
+
+    async with served_before(script) as (client, upstream, app):
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        async with httpx.AsyncClient(base_url=client.base_url, timeout=60, limits=limits, trust_env=False) as many:
+
+            async def ask(number: int) -> None:
+                nonlocal begun
+                wire, question = WIRES[number % 2], f"hello {number}"
+                received = b""
+                body = asking(PATHS[wire], question, stream=True)
+                async with many.stream("POST", PATHS[wire], json=body) as answer:
+                    async for data in answer.aiter_raw():
+                        begun += not received
+                        received += data
+                        if number % 8 in (0, 3) and question.encode() in received:
+                            return  # and the connection is closed
+                found[question] = read(wire, received).text
+
+            with anyio.fail_after(60):
+                async with anyio.create_task_group() as tasks:
+                    for number in range(200):
+                        tasks.start_soon(ask, number)
+                    while begun < 200 or upstream.open > 150 or app.running > 150:
+                        await anyio.sleep(0.005)
+                    assert (upstream.connections, upstream.open, app.running) == (200, 150, 150)
+                    go_on.set()
+        await upstream.all_closed()
+        assert app.running == 0
+    assert found == {
+        f"hello {number}": f"hello {number} and goodbye" for number in range(200) if number % 8 not in (0, 3)
+    }
+    ended = Counter(record.getMessage().split(": ")[1].split(" after")[0] for record in gateway_log(caplog))
+    assert ended == {"done": 150, "client gone": 50}
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def gateway_log(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.name == "streamfold.gateway"]
+
+
 async def test_the_command(tmp_path: Path) -> None:
     """`streamfold serve` serves the file's providers on loopback until it is told to stop."""
     recording = Recording.load(FOLDER / "deepseek/reasoner")
@@ -263,40 +360,81 @@ async def test_the_command(tmp_path: Path) -> None:
         file.write_text(
             f'[providers.main]\nbase_url = "{base_url}"\nmodel = "reasoner"\n[gateway]\napi_key_env = "GATEWAY_KEY"\n'
         )
-        command = [
-            sys.executable,
-            "-c",
-            "from streamfold.cli import main; main()",
-            "serve",
-            "-c",
-            str(file),
-            "--port",
-            "0",
-        ]
-        environment = {**os.environ, "GATEWAY_KEY": "k1"}
-        process = await anyio.open_process(command, env=environment, stderr=subprocess.STDOUT)
-        said = b""
-        try:
-            with anyio.fail_after(30):
-                assert process.stdout is not None
-                while b"http://127.0.0.1:" not in said:
-                    said += await process.stdout.receive()
-            port = int(said.partition(b"http://127.0.0.1:")[2].split()[0])
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        async with serve_command(file, GATEWAY_KEY="k1") as (address, said, _):
+            async with httpx.AsyncClient(base_url=address) as client:
                 assert (await client.post(CHAT, json=asking(CHAT))).status_code == 401
                 answer = await client.post(CHAT, json=asking(CHAT, stream=True), headers={"authorization": "Bearer k1"})
             assert read("chat", answer.content).text == recording.expect["text"]
-        finally:
-            process.send_signal(signal.SIGTERM if os.name == "posix" else signal.SIGINT)
-            with anyio.fail_after(20):
-                while True:
-                    try:
-                        said += await process.stdout.receive()  # type: ignore[union-attr]
-                    except anyio.EndOfStream:
-                        break
-                await process.wait()
     assert b"k1" not in said
     assert b"main: done after" in said
+
+
+async def test_a_signal_to_stop_lets_running_answers_finish(tmp_path: Path) -> None:
+    """The command takes no new request after it, and ends when the last answer has."""
+    go_on = anyio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(STREAM, framed(text("Hel")))
+        await go_on.wait()
+        await connection.send(framed(text("lo"), fin("stop"), DONE), END)
+
+    async with serving(script) as upstream:
+        file = tmp_path / "streamfold.toml"
+        file.write_text(f'[providers.main]\nbase_url = "{upstream.base_url}"\nmodel = "m"\n[gateway]\nshutdown = 20\n')
+        async with serve_command(file) as (address, said, stop), httpx.AsyncClient(base_url=address) as client:
+            received = b""
+            async with stream(client, "chat") as answer:
+                async for data in answer.aiter_raw():
+                    received += data
+                    if b'"Hel"' in received and not go_on.is_set():
+                        stop()
+                        with anyio.fail_after(10):
+                            while await is_listening(address):
+                                await anyio.sleep(0.01)
+                        go_on.set()
+    assert read("chat", received).text == "Hello"
+    assert b"main: done after" in said
+
+
+async def is_listening(address: str) -> bool:
+    try:
+        async with await anyio.connect_tcp("127.0.0.1", int(address.rpartition(":")[2])):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "provider",
+    ['profile = "kimi-vllm"\nmodel = "moonshotai/Kimi-K2-Instruct"', 'model = "kimi"\ndialect = "kimi"'],
+    ids=["profile", "dialect"],
+)
+async def test_kimi_k2_without_a_tool_parser_gets_tool_calls_by_configuration_alone(
+    tmp_path: Path, provider: str
+) -> None:
+    """The server leaves the markup in the text; a chat client before `streamfold serve` gets text and `tool_calls`."""
+    recording = Recording.load(FOLDER / "dialects/kimi")
+    assert b"<|tool_call_begin|>" in recording.body
+    assert b'"tool_calls"' not in recording.body
+    made = [(call["id"], call["name"], call["arguments"]) for call in recording.expect["calls"]]
+    tools: Any = [{"type": "function", "function": {"name": name}} for name in ("get_weather", "get_time")]
+    asked: dict[str, Any] = {"model": "k2", "messages": [{"role": "user", "content": "?"}], "tools": tools}
+    async with serve_replay([recording] * 2, match="any") as base_url:
+        file = tmp_path / "streamfold.toml"
+        file.write_text(f'[providers.k2]\nbase_url = "{base_url}"\n{provider}\n')
+        async with (
+            serve_command(file) as (address, _, _),
+            openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as sdk,
+        ):
+            streaming: Any = sdk.chat.completions.stream(**asked)
+            async with streaming as events:
+                streamed = (await events.get_final_completion()).choices[0]
+            whole = (await sdk.chat.completions.create(**asked)).choices[0]
+    for choice in (streamed, whole):
+        calls = choice.message.tool_calls or []
+        assert [(call.id, call.function.name, call.function.arguments) for call in calls] == made
+        assert (choice.message.content, choice.finish_reason) == ("Let me see.", "tool_calls")
 
 
 @BOTH

@@ -92,6 +92,10 @@ class Fold:
         """The visible text so far."""
         return self._text.text
 
+    def said(self, kind: type[Text | Reasoning | Refusal]) -> str:
+        """The text of a kind so far."""
+        return (self._text if kind is Text else self._reasoning if kind is Reasoning else self._refusal).text
+
     @property
     def has_finish_reason(self) -> bool:
         return self._finish is not None

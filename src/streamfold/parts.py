@@ -1,8 +1,9 @@
 """What a server says twice: the whole of a text after its pieces, and events that come again.
 
 On the Responses wire every text comes as pieces, again as a whole when its part is done, again when its item is done,
-and once more at the end of the answer; and some servers leave out any of these. The first to come is shown; what comes
-later must agree with it, adds what was missing, or is a warning, because what was shown can't be taken back.
+and once more at the end of the answer; and some servers leave out any of these. In Chat Completions the whole of the
+message may follow its deltas. The first to come is shown; what comes later must agree with it, adds what was missing,
+or is a warning, because what was shown can't be taken back.
 """
 
 from __future__ import annotations
@@ -82,6 +83,11 @@ class Parts:
             late = Warn("text_mismatch", "the end of a text came only with its whole")
             return [late, *self._show(new, shown, answer)]
         return [Warn("text_mismatch", f"the pieces of a text and its whole differ: {_difference(before, whole)}")]
+
+    def catch_up(self, kind: type[PartedDelta], text: str) -> None:
+        """All of a kind that has come so far. Pieces that name no part are shown without being fed."""
+        answer = self._all.setdefault(kind, _Shown())
+        answer.pieces = [text]
 
     def _show(self, delta: PartedDelta, shown: _Shown, answer: _Shown) -> list[Delta]:
         shown.pieces.append(delta.text)

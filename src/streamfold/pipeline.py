@@ -27,6 +27,7 @@ class Pipeline:
         self._dialect = dialect
         self._read = read
         self._parts = Parts()
+        self._raw: dict[type[Delta], list[str]] = {}  # what a dialect was fed
         self._numbers = Resumption()
         self._finish: Finish | None = None  # kept until the dialect has given what came before it
 
@@ -54,8 +55,7 @@ class Pipeline:
             elif isinstance(delta, (Text, Reasoning, Refusal)) and not (
                 (delta.part is None and not delta.whole) or self._parts.goes_on(delta)
             ):
-                for new in self._parts.feed(delta):
-                    self._filter(new, chunks)
+                self._sort(delta, chunks)
             elif self._dialect is not None or kind is Done or kind is Failure:
                 self._filter(delta, chunks)
             elif (chunk := fold.feed(delta)) is not None:
@@ -71,6 +71,14 @@ class Pipeline:
         """The answer ends with an error: only the text that was held back is still worth something."""
         self._fold_all((held for held in self._held_back() if isinstance(held, Text | Reasoning)), chunks)
 
+    def _sort(self, delta: Text | Reasoning | Refusal, chunks: list[StreamChunk]) -> None:
+        kind = type(delta)
+        if delta.whole and delta.part is None:
+            raw = self._raw.get(kind, ())
+            self._parts.catch_up(kind, self._fold.said(kind) if self._dialect is None else "".join(raw))
+        for new in self._parts.feed(delta):
+            self._filter(new, chunks)
+
     def _filter(self, delta: Delta, chunks: list[StreamChunk]) -> None:
         if isinstance(delta, Finish) and self._dialect is not None:
             self._finish = delta
@@ -83,6 +91,8 @@ class Pipeline:
         if isinstance(delta, (Done, Failure)):
             self.end(chunks)
         if self._dialect is not None:
+            if isinstance(delta, (Text, Reasoning, Refusal)):
+                self._raw.setdefault(type(delta), []).append(delta.text)
             self._fold_all(self._dialect.feed(delta), chunks)
         elif (chunk := self._fold.feed(delta)) is not None:
             chunks.append(chunk)

@@ -1,7 +1,8 @@
 """What the writers of answers share: deltas in, server-sent events out. The mirror of `decode`, one event per fact.
 
-An emitter takes what the pipeline and `calls.py` have been over: pieces of text, and calls whose index is their number.
-It is told of an end and of a failure like of everything else, so that an answer never just stops.
+An emitter takes what the pipeline and `calls.py` have been over: pieces of text, and calls whose index is their number
+and whose name is in one piece. It is told of an end and of a failure like of everything else, so that an answer never
+just stops.
 
 `answers.py` makes such deltas of chunks and replies; the emitters are in `chat/emit.py` and `responses/emit.py`.
 """
@@ -25,10 +26,12 @@ __all__ = ["Emitter", "WrittenCall", "comment", "error_body", "event", "json_tex
 # Line ends to some readers of event streams (`str.splitlines`), and halves of surrogate pairs, which no encoding takes.
 _ESCAPED = re.compile("[\u0085\u2028\u2029\ud800-\udfff]")
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
 
 def json_text(value: Any) -> str:
     """A JSON text on one line, whoever splits lines. Raises ValueError for NaN and Infinity, which JSON has not."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = _encode(value)
     return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -108,7 +111,7 @@ class Emitter(ABC):
         """The events that this delta makes; none after a failure.
 
         Usage, warnings and the finish reason are kept for the end, because more may follow them. Raises TypeError for
-        what the engine has to sort first: calls without a number, texts that repeat others.
+        what the engine has to sort first: calls without a number, names in pieces, texts that repeat others.
         """
         if self.ended:
             return b""
@@ -184,6 +187,8 @@ class Emitter(ABC):
         call = self._calls.setdefault(number, WrittenCall(len(self._calls)))
         if call.closed:
             return
+        if part.name and call.name and part.name != call.name:  # what was written of a name can't be taken back
+            _unsorted(part)
         if not call.opened:
             call.id, call.name = call.id or part.id or "", call.name or part.name or ""
             call.item, call.extra = call.item or part.item, {**(call.extra or {}), **(part.extra or {})} or None

@@ -11,7 +11,8 @@ A family (Kimi, Hermes, ...) is a table of the markers that may begin something,
 follows. Between two structures the lane is plain: most text is looked at once, for the first character of a marker.
 
 White space directly behind a structure, or at the start of the message, waits for what comes next: in front of text it
-is text; in front of structure, and at the end, it is nothing. Everything else comes out as it was written.
+is text; in front of structure, and at the end, it is nothing. A message of white space alone is text, in every
+dialect. Everything else comes out as it was written.
 
 Reasoning is opened only at the head of the message, or by the prompt (`start_in_reasoning`). The first closer of its
 own kind ends it. A closer in text is removed if none has ended reasoning yet (the prompt had opened it, or a call has

@@ -11,6 +11,7 @@ from ...errors import error_info
 from ...jsontext import join_surrogates, parse_event
 from ...types import FinishReason
 from ..values import ERROR_KEYS, count, index, is_done, keep, word
+from .message import as_whole
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -88,11 +89,11 @@ class EventReader:
                     Warn("extra_choice", f"choice {number} was sent and is ignored: one stream carries one answer")
                 )
                 continue
-            # Perplexity and Writer repeat in `message` what is in `delta`; a server that only pretends to stream sends
-            # `message` alone. Azure's content filter sends `delta: null` or no delta at all beside a finish reason.
+            # Perplexity and Writer repeat in `message` what is in `delta`. Azure's content filter sends no delta, or
+            # null, beside a finish reason.
             delta = get("delta")
             if delta is None:
-                delta = get("message")
+                delta = self._whole_message(choice, chunk, out)
             if type(delta) is dict:
                 content = delta.get("content")
                 if _MORE.isdisjoint(delta) and (not content or type(content) is str):  # as nearly every event
@@ -112,6 +113,21 @@ class EventReader:
             usage, failure = self._groq(chunk, usage, failure)
         if usage or finish or failure:
             self._end(usage, finish, failure, out)
+
+    def _whole_message(self, choice: dict[str, Any], chunk: dict[str, Any], out: list[Delta]) -> Any:
+        """What a choice without a delta has in its place: a message, read here if it is all of the answer, or nothing.
+
+        MiniMax ends with one after the deltas (fixtures/minimax/message_at_the_end), a server that only pretends to
+        stream sends nothing else (fixtures/chunks/message_for_delta), and one that names its pieces so is read, too.
+        """
+        message = choice.get("message")
+        at_end = choice.get("finish_reason") or chunk.get("object") == "chat.completion"
+        if not at_end or not isinstance(message, dict):
+            return message
+        said: list[Delta] = []
+        self._delta(message, said)
+        out += as_whole(said)
+        return None
 
     def _no_chunk(self, payload: Any, out: list[Delta], *, failed: bool) -> None:
         if isinstance(payload, str) and is_done(payload):

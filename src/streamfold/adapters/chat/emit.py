@@ -19,8 +19,8 @@ class ChatEmitter(Emitter):
     """Writes the chunks of one streamed completion.
 
     The role comes once, with the first delta. A call opens with index, id, type, name and its first arguments in one
-    entry; later entries have its index and arguments alone. One finish reason, then the usage if it was asked for, then
-    `[DONE]`; after an error none of these.
+    entry; later entries have its index and arguments alone. One finish reason, always, then the usage if it was asked
+    for, then `[DONE]`; after an error none of these.
 
     Args:
         include_usage: `stream_options.include_usage` of the request.
@@ -77,9 +77,7 @@ class ChatEmitter(Emitter):
         self._out.append(event(payload))
 
     def _end(self) -> None:
-        reason = _finish_reason(self._finish, self.tool_choice, calls=self.has_calls)
-        if reason or not self._begun:
-            self._delta({}, reason)
+        self._delta({}, _finish_reason(self._finish, self.tool_choice, calls=self.has_calls))
         if self.include_usage and self._usage is not None:
             self._chunk([], written_usage(self._usage))
         self._write_warnings()
@@ -142,10 +140,16 @@ def written_usage(usage: Usage) -> dict[str, Any]:
     return raw
 
 
-def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool) -> str | None:
-    """The word for the end: the server's own where we do not know it, and none where it had none."""
-    if finish is None or finish.reason == "unknown":
-        return (finish.raw if finish else None) or None
+def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool) -> str:
+    """The word for the end: the server's own where we do not know it.
+
+    Where it had none there is one all the same: some clients (openai for Node, AI SDK) take an answer without a finish
+    reason for one that broke off. That the server sent none is in the warnings.
+    """
+    if finish is None or (finish.reason == "unknown" and not finish.raw):
+        finish = Finish("stop", "")
+    if finish.reason == "unknown":
+        return finish.raw
     if finish.reason == "tool_calls" and (not calls or isinstance(tool_choice, NamedTool)):
         return "stop"  # a call that the request named is no choice of the model's: OpenAI ends it so, streamed or not
     if finish.reason == "stop" and calls and not isinstance(tool_choice, NamedTool):

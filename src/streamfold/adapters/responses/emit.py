@@ -40,8 +40,9 @@ class _OpenItem:
 class ResponsesEmitter(Emitter):
     """Writes the events of one streamed response.
 
-    White space is no message: it waits for the text that it belongs to. Where none comes and there are calls, it is
-    left out, because an item of nothing but a line end is shown as an empty message by every client.
+    White space is no message: it waits for the text that it belongs to. Where there is no text at all, and there are
+    calls, it is left out, because every client shows an item of nothing but a line end as an empty message. Behind
+    text that was written it is kept, if need be in an item of its own: the text is the same on both wires.
 
     Args:
         request: the body that asked, of which the response repeats the options.
@@ -60,6 +61,7 @@ class ResponsesEmitter(Emitter):
         self._current: _OpenItem | None = None
         self._call_items: dict[int, tuple[int, dict[str, Any]]] = {}
         self._blank = ""
+        self._has_text = False  # and not only white space
 
     # --- texts --------------------------------------------------------------------------------------------------------
 
@@ -68,7 +70,13 @@ class ResponsesEmitter(Emitter):
             self._blank += delta.text
             return
         text, self._blank = self._blank + delta.text, ""
+        self._has_text = self._has_text or not text.isspace()
         self._piece(TEXT, text, delta.part)
+
+    def _write_blank(self) -> None:
+        """White space that no text has followed."""
+        if self._blank and (self._has_text or not self.has_calls):
+            self._piece(TEXT, self._blank, None)
 
     def _refusal(self, delta: Refusal) -> None:
         self._piece(REFUSAL, delta.text, delta.part)
@@ -187,8 +195,7 @@ class ResponsesEmitter(Emitter):
         current.item["encrypted_content"] = item["encrypted_content"]
 
     def _end(self) -> None:
-        if self._blank and not self.has_calls:
-            self._piece(TEXT, self._blank, None)
+        self._write_blank()
         finish = self._finish
         cut = finish is not None and finish.reason in ("length", "content_filter")
         self._close_all("incomplete" if cut else "completed")
@@ -200,6 +207,7 @@ class ResponsesEmitter(Emitter):
             self._last("completed")
 
     def _fail(self, failure: Failure) -> None:
+        self._write_blank()
         self._close_all("incomplete")
         self._write_warnings()
         self._last("failed", error=response_error(failure.info))

@@ -60,7 +60,10 @@ def read_items(items: list[Any]) -> Iterator[MessageLike]:
             raise ConfigError(f"{where} must be an object, not {kind_of(item)}")
         kind = item.get("type", "message")
         if kind == "item_reference":
-            raise ConfigError(f"{where} refers to an item by its id, and nothing is kept here: send the item itself")
+            raise ConfigError(
+                f"{where} refers to an item by its id, and nothing is kept here: send the item itself, as clients do"
+                " with store: false"
+            )
         if _is_the_models(item, kind):
             _add(turn, {**item, "type": kind}, where)
             continue

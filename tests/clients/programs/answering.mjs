@@ -1,0 +1,26 @@
+// What the programs for Node share: see answering.py.
+import { createInterface } from "node:readline";
+
+export const RESULT = "18 degrees";
+
+export async function answerAll(versions, ask) {
+  console.log(JSON.stringify(versions));
+  for await (const line of createInterface({ input: process.stdin })) {
+    const heard = { text: "", pieces: 0, reasoning: "", calls: [], finish: null, error: null };
+    const say = (piece) => {
+      heard.text += piece;
+      heard.pieces += 1;
+    };
+    try {
+      await ask(JSON.parse(line), heard, say);
+    } catch (error) {
+      // The class that was thrown, and the status where the HTTP client has put it.
+      heard.error = {
+        type: error?.constructor?.name ?? typeof error,
+        status: error?.status ?? error?.statusCode ?? null,
+        message: String(error?.message ?? JSON.stringify(error)),
+      };
+    }
+    console.log(JSON.stringify(heard));
+  }
+}

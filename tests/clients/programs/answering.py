@@ -1,0 +1,61 @@
+"""What the programs share: commands come as JSON lines, and each is answered with one line that says what was read.
+
+    {"base_url": ..., "key": ..., "wire": "chat", "model": ..., "prompt": ..., "tools": [...], "options": {...},
+     "loop": false}
+    {"text": ..., "pieces": n, "reasoning": ..., "calls": [[id, name, arguments]], "finish": ..., "error": null}
+
+With `loop`, calls are answered with RESULT, and the model is asked once more: the text is that of both answers. An
+error is its class, its status if it has one, and its words. What was read before it is in the answer too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["RESULT", "Heard", "answer_all"]
+
+RESULT = "18 degrees"
+
+
+class Heard:
+    """What a client has read of an answer so far."""
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.reasoning: list[str] = []
+        self.calls: list[list[Any]] = []
+        self.finish: str | None = None
+
+    def told(self, error: dict[str, Any] | None) -> dict[str, Any]:
+        return {
+            "text": "".join(self.text),
+            "pieces": len(self.text),
+            "reasoning": "".join(self.reasoning),
+            "calls": self.calls,
+            "finish": self.finish,
+            "error": error,
+        }
+
+
+def answer_all(ask: Callable[[dict[str, Any], Heard], None], versions: dict[str, str]) -> None:
+    """Answers commands until there are no more."""
+    out = os.fdopen(os.dup(1), "w")  # what a library prints must not get between the answers
+    sys.stdout = sys.stderr
+    out.write(json.dumps(versions) + "\n")
+    out.flush()
+    for line in sys.stdin:
+        heard, error = Heard(), None
+        try:
+            ask(json.loads(line), heard)
+        except Exception as exc:  # whatever a client raises is its answer
+            error = {
+                "type": type(exc).__name__,
+                "status": getattr(exc, "status_code", None),
+                "message": str(exc),
+            }
+        out.write(json.dumps(heard.told(error)) + "\n")
+        out.flush()

@@ -1,0 +1,53 @@
+// Vercel's AI SDK; which of its providers speaks is the argument: `openai`, or `compatible` for Chat Completions alone.
+import { createRequire } from "node:module";
+import { createOpenAI } from "@ai-sdk/openai";
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { jsonSchema, stepCountIs, streamText, tool } from "ai";
+import { answerAll, RESULT } from "./answering.mjs";
+
+globalThis.AI_SDK_LOG_WARNINGS = false;
+const which = process.argv[2];
+const names = ["ai", which === "openai" ? "@ai-sdk/openai" : "@ai-sdk/openai-compatible"];
+const require = createRequire(import.meta.url);
+const versions = Object.fromEntries(names.map((name) => [name, require(`${name}/package.json`).version]));
+
+function model(command) {
+  const settings = { baseURL: command.base_url, apiKey: command.key };
+  if (which === "compatible") {
+    return createOpenAICompatible({ name: "gateway", includeUsage: true, ...settings })(command.model);
+  }
+  const provider = createOpenAI(settings);
+  return command.wire === "chat" ? provider.chat(command.model) : provider.responses(command.model);
+}
+
+await answerAll(versions, async (command, heard, say) => {
+  const tools = Object.fromEntries(
+    command.tools.map(({ function: { name, description, parameters } }) => [
+      name,
+      tool({
+        description,
+        inputSchema: jsonSchema(parameters),
+        ...(command.loop ? { execute: async () => RESULT } : {}),
+      }),
+    ]),
+  );
+  const result = streamText({
+    model: model(command),
+    prompt: command.prompt,
+    maxRetries: 0,
+    onError: () => {},
+    // Else it sends back no items but their ids, and the gateway, which keeps nothing, refuses them.
+    ...(command.loop ? { providerOptions: { openai: { store: false } } } : {}),
+    stopWhen: stepCountIs(command.loop ? 2 : 1),
+    ...(command.tools.length ? { tools } : {}),
+    ...(command.options.tool_choice ? { toolChoice: command.options.tool_choice } : {}),
+    ...(command.options.max_tokens ? { maxOutputTokens: command.options.max_tokens } : {}),
+  });
+  for await (const part of result.fullStream) {
+    if (part.type === "text-delta") say(part.text);
+    else if (part.type === "reasoning-delta") heard.reasoning += part.text;
+    else if (part.type === "tool-call") heard.calls.push([part.toolCallId, part.toolName, JSON.stringify(part.input)]);
+    else if (part.type === "finish") heard.finish = part.finishReason;
+    else if (part.type === "error") throw part.error;
+  }
+});
