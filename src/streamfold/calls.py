@@ -209,7 +209,7 @@ class Calls:
         """The call whose head came under another index than this fragment, if it is a further piece of one."""
         waiting = [call for call in self._opened if call.size < 8 and call.text.strip() in ("", "{}")]
         if part.name:  # the name again, with the arguments that the head did not have
-            named = [call for call in waiting if call.id and call.name == part.name]
+            named = [call for call in waiting if call.id and call.name == part.name and not call.text.strip()]
             return (named[-1], "named") if named and part.arguments and not part.id else (None, "new_index")
         if not part.arguments:
             return None, "new_index"
