@@ -412,6 +412,17 @@ def test_b15_each_call_is_parsed_once(monkeypatch: pytest.MonkeyPatch):
     assert parsed == [first, second]
 
 
+def test_b15_a_name_with_every_fragment_costs_no_parsing(monkeypatch: pytest.MonkeyPatch):
+    """Fragments that each look like the first one of a call are told from it by brackets, without parsing all again."""
+    parsed: list[str] = []
+    monkeypatch.setattr("streamfold.calls.parse_object", lambda text: parsed.append(text) or json.loads(text))
+    inner = ["{}"] * 500
+    pieces = (call(entry(0, name="f", arguments=piece)) for piece in ['{"code":"', *inner, '"}'])
+    reply = fold(b"", [call(entry(0, "call_a")), *pieces, END])
+    assert reply.tool_calls == [ToolCall("call_a", "f", {"code": "{}" * 500}, '{"code":"%s"}' % ("{}" * 500))]
+    assert parsed == []
+
+
 def test_b_arguments_of_parallel_calls_do_not_meet():
     """Every repair stays with its own call."""
     reply = assert_any_cut(

@@ -489,6 +489,32 @@ def test_a14_function_null_between_two_fragments(function: Any):
     assert codes(reply) == []
 
 
+def test_entries_that_nest_nothing():
+    """Name and arguments may stand in the entry itself; a call without them would be lost, or run as `f({})`."""
+    reply = assert_any_cut(
+        call({"index": 0, "id": "call_a", "name": "f", "arguments": '{"x":'})
+        + call({"index": 0, "function": None, "arguments": "1}"})
+        + call({"index": 1, "id": "call_b", "function": "g", "name": "g", "arguments": {"y": 2}})
+        + END
+    )
+    assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
+    assert codes(reply) == ["repaired_arguments"]
+
+
+@pytest.mark.parametrize("last", [{"id": "call_b"}, {}])
+def test_a11_late_id_behind_a_call_of_the_same_tool_without_arguments(last: dict[str, str]):
+    """A call whose id is late, or never comes, is not taken for the arguments of one before it that has its `{}`."""
+    reply = assert_any_cut(
+        call(entry(0, "call_a", "f", "{}"))
+        + call(entry(1, name="f", arguments='{"x"'))
+        + call({"index": 1, "function": {"arguments": ":1}"}, **last})
+        + END
+    )
+    assert [(made.name, made.arguments) for made in reply.tool_calls] == [("f", {}), ("f", {"x": 1})]
+    assert reply.tool_calls[0].id == "call_a"
+    assert codes(reply) == ([] if last else ["missing_id"])
+
+
 def test_a14_null_entries():
     """A null among the entries says nothing, and neither does a null instead of them."""
     reply = assert_any_cut(

@@ -34,6 +34,7 @@ from streamfold import (
     StreamDecoder,
     StreamError,
     StreamfoldError,
+    Tool,
     ToolCall,
     UpstreamError,
     Usage,
@@ -276,6 +277,14 @@ def test_c11_late_content():
     assert codes(reply) == ["late_content", "late_content"]
 
 
+def test_c11_late_content_with_a_dialect():
+    """Text and calls behind a finish reason are told also where a dialect reads the text."""
+    body = text("Hi") + fin("stop") + text(" there") + CALL + chunk({"content": ""}) + DONE
+    reply = assert_any_cut(body, dialect="hermes", tools=[Tool("f", "", {})])
+    assert (reply.text, reply.tool_calls) == ("Hi there", [MADE])
+    assert codes(reply) == ["late_content", "late_content"]
+
+
 def test_c11_anything_after_done():
     """What comes after `[DONE]` is ignored, be it text, calls, an error or no JSON at all."""
     after = text("!") + CALL + event({"error": {"message": "late"}}) + b"data: {\n\n" + DONE
@@ -430,6 +439,54 @@ def test_c14_abort():
     error = fold_error(text("Hi") + CALL + fin("abort") + DONE)
     assert type(error) is UpstreamError
     assert "abort" in error.message
+    assert error.partial is not None
+    assert error.partial.text == "Hi"
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("max_output_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("refusal", "content_filter"),
+        ("RECITATION", "content_filter"),
+        ("content-filter", "content_filter"),
+        ("content_filter: PROHIBITED_CONTENT", "content_filter"),
+    ],
+)
+def test_c14_more_words_that_drop_calls(word: str, reason: str):
+    """A word of another engine for a cut or a filter drops the calls too, with hyphens or with more behind a colon."""
+    reply = assert_any_cut(text("Hi") + CALL + fin(word) + DONE)
+    assert reply.tool_calls == []
+    assert (reply.finish_reason, reply.raw_finish_reason) == (reason, word)
+    assert codes(reply) == ["calls_dropped"]
+
+
+@pytest.mark.parametrize("word", ["null", "None", " "])
+def test_c14_no_reason_as_text(word: str):
+    """A word that says there is no finish reason yet ends nothing: a cut answer stays one, a finished one keeps its."""
+    error = fold_error(chunk({"content": "Hi"}, word) + CALL + fin(word))
+    assert type(error) is IncompleteStreamError
+    reply = assert_any_cut(chunk({"content": "Hi"}, word) + CALL + fin("tool_calls") + fin(word) + DONE)
+    assert reply.tool_calls == [MADE]
+    assert (reply.finish_reason, reply.raw_finish_reason) == ("tool_calls", "tool_calls")
+    assert codes(reply) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "retryable"),
+    [
+        ("function_call_filter: MALFORMED_FUNCTION_CALL", True),
+        ("malformed_function_call", True),
+        ("function_call_filter: UNEXPECTED_TOOL_CALL", False),
+        ("cancelled", False),
+    ],
+)
+def test_c14_calls_that_the_server_threw_away(word: str, retryable: bool):
+    """A finish reason by which the server disowns the answer is a failure, whatever calls it let through before."""
+    error = fold_error(text("Hi") + CALL + fin(word) + DONE)
+    assert type(error) is UpstreamError
+    assert (error.type, error.retryable) == (word, retryable)
     assert error.partial is not None
     assert error.partial.text == "Hi"
 

@@ -260,6 +260,20 @@ def test_e5_finish_reason_error_alone(reason: str, retryable: bool) -> None:
     assert partial_text(error) == "Hel"
 
 
+def test_success_in_words_is_no_error() -> None:
+    """A code of 0 beside a message is success, also in an event without choices (iFlytek's Spark)."""
+    reply = assert_any_cut(
+        event({"code": 0, "message": "Success", "choices": [{"index": 0, "delta": {"content": "Hi"}}]})
+        + fin("stop")
+        + event({"code": 0, "message": "Success", "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1}})
+        + DONE
+    )
+    assert (reply.text, reply.finish_reason, codes(reply)) == ("Hi", "stop", [])
+    assert reply.usage is not None
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (3, 1)
+    assert upstream(text("Hi") + event({"code": 10013, "message": "audited"})).message == "audited"
+
+
 def test_e5_error_in_x_groq() -> None:
     """Groq reports a failure inside `x_groq`."""
     assert upstream(text("Hel") + chunk({}, x_groq={"id": "r1", "error": "over capacity"})).message == "over capacity"

@@ -9,7 +9,7 @@ import select
 import socket
 import ssl
 import zlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -295,6 +295,27 @@ async def test_clocks(script, phase: str) -> None:
             await provider.chat("Hello", timeouts=Timeouts(**{phase: 0.1}))
         assert caught.value.phase == phase
         await server.all_closed()
+
+
+async def test_the_total_clock_runs_while_the_reader_is_slow() -> None:
+    """An answer that is all there already is not read beyond its total time, although nothing is waited for."""
+
+    async def body() -> AsyncIterator[bytes]:
+        for word in ("one", "two", "three"):
+            yield text(word)
+        yield fin("stop") + DONE
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=body()))
+    spec = {"base_url": "http://test/v1", "model": "m", "timeouts": {"total": 0.05}}
+    async with httpx.AsyncClient(transport=transport) as client:
+        stream = Provider.from_config(spec, http_client=client).chat_stream("Hello")
+        assert (await anext(stream)).delta == "one"
+        await anyio.sleep(0.06)
+        with pytest.raises(APITimeoutError) as caught:
+            [chunk async for chunk in stream]
+    assert (caught.value.phase, caught.value.retryable) == ("total", False)
+    assert caught.value.partial is not None
+    assert caught.value.partial.text == "one"
 
 
 async def test_clocks_as_a_mapping() -> None:

@@ -23,16 +23,18 @@ What finds no call opens one. Where the letter of a rule would leave a call with
 
 Id and name are set once; `""` and null set nothing. Arguments are appended and not looked at: a text that parses can
 still be the beginning of a longer one. They are parsed once, when the stream has ended in order (`fold.py`). The one
-exception are the rare fragments whose place nothing else tells, see `_is_complete`.
+exception are the rare fragments whose place nothing else tells, see `OpenCall.is_complete`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 from .deltas import Call
+from .dialects.brackets import Brackets
 from .errors import ProtocolError
 from .jsontext import parse_object
 from .types import Limits
@@ -87,11 +89,31 @@ class OpenCall:
     size: int = 0
     markup: bool = False
     extra: dict[str, Any] | None = None
+    _brackets: Brackets = field(default_factory=Brackets, init=False, repr=False)
+    _followed: int = field(default=0, init=False, repr=False)  # pieces that the brackets have been followed through
+    _closed: bool | None = field(default=None, init=False, repr=False)  # False: there is more behind the last bracket
 
     @property
     def text(self) -> str:
         """The arguments so far."""
         return "".join(self.pieces)
+
+    def is_complete(self) -> bool:
+        """Whether the arguments are one whole object. Asked only where the place of a fragment depends on it.
+
+        They are parsed only if the brackets say that they may be one, so that asking often is no more work.
+        """
+        if not (self.pieces and self.pieces[-1].rstrip().endswith("}") and self.pieces[0].lstrip().startswith("{")):
+            return False
+        for piece in islice(self.pieces, self._followed, None):
+            end = self._brackets.feed(piece) if self._closed is None else 0
+            if end >= 0:
+                self._closed = self._closed is not False and not piece[end:].strip()
+        self._followed = len(self.pieces)
+        try:
+            return self._closed is True and isinstance(parse_object(self.text), dict)
+        except ValueError:
+            return False
 
 
 class Calls:
@@ -175,7 +197,7 @@ class Calls:
         if same_id and (here or part.index is None or same_id.index is None or not _is_head(part)):
             return (same_id, "id") if self._continues(same_id, part) else (None, "id_taken")
         if here:  # an id that changes in the middle of a call (poolsideai/pool#9)
-            changed = not part.name and part.arguments and here.name and not _is_complete(here)
+            changed = not part.name and part.arguments and here.name and not here.is_complete()
             return (here, "changed_id") if changed else (None, "index_taken")
         if not self._opened:
             return None, "first"
@@ -187,13 +209,13 @@ class Calls:
         """The call whose head came under another index than this fragment, if it is a further piece of one."""
         waiting = [call for call in self._opened if call.size < 8 and call.text.strip() in ("", "{}")]
         if part.name:  # the name again, with the arguments that the head did not have
-            named = [call for call in waiting if call.id and call.name == part.name]
+            named = [call for call in waiting if call.id and call.name == part.name and not call.text.strip()]
             return (named[-1], "named") if named and part.arguments and not part.id else (None, "new_index")
         if not part.arguments:
             return None, "new_index"
         if index < len(self._opened) and self._opened[index] in waiting:
             return self._opened[index], "turn"
-        tail_of = next((call for call in reversed(self._opened) if not _is_complete(call)), None)
+        tail_of = next((call for call in reversed(self._opened) if not call.is_complete()), None)
         return (tail_of, "unfinished") if tail_of else (None, "nothing_waits")
 
     def _continues(self, call: OpenCall, part: Call) -> bool:
@@ -204,7 +226,7 @@ class Calls:
             return True
         same_id_and_index = bool(part.id) and part.id == call.id and part.index is not None
         if part.name != call.name:
-            begun = _is_complete(call) if same_id_and_index else bool(call.pieces)
+            begun = call.is_complete() if same_id_and_index else bool(call.pieces)
             return not begun and self._is_piece_of_name(call.name, part.name)
         return same_id_and_index or not _opens_another(call, part)
 
@@ -219,7 +241,7 @@ class Calls:
             return not last.pieces and last.name not in self._tool_names and _begins_any(together, self._tool_names)
         if last.index is not None:  # the calls had indices: this repeats one of them
             return not _opens_another(last, part)
-        return bool(last.id or not _is_head(part)) and not _is_complete(last)
+        return bool(last.id or not _is_head(part)) and not last.is_complete()
 
     def _open(self, part: Call) -> OpenCall:
         if len(self._opened) >= self._limits.tool_calls:
@@ -283,20 +305,10 @@ def _opens_another(call: OpenCall, part: Call) -> bool:
 
     An object after an empty one, or the same once more, is a repetition (see `fold.py`).
     """
-    if not part.arguments.lstrip().startswith("{") or not _is_complete(call):
+    if not part.arguments.lstrip().startswith("{") or not call.is_complete():
         return False
     before = parse_object(call.text)
     try:
         return bool(before) and parse_object(part.arguments) != before
     except ValueError:  # the first piece of one
         return bool(before)
-
-
-def _is_complete(call: OpenCall) -> bool:
-    """Whether the arguments are one whole object. Asked only where the place of a fragment depends on it."""
-    if not (call.pieces and call.pieces[-1].rstrip().endswith("}") and call.pieces[0].lstrip().startswith("{")):
-        return False
-    try:
-        return isinstance(parse_object(call.text), dict)
-    except ValueError:
-        return False

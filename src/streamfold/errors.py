@@ -249,6 +249,8 @@ _TRANSIENT = {
     "timeout_error",
     "insufficient_system_resource",
     "network_error",
+    "malformed_function_call",
+    "function_call_filter: malformed_function_call",
 }
 _LONGEST_MESSAGE = 4000  # characters; all of it is in the error's body
 _DEEPEST_MESSAGE = 8  # objects inside objects

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from .deltas import Delta, Done, Failure, Finish, Meta, Reasoning, Refusal, Sequence, Text
+from .deltas import Call, Delta, Done, Failure, Finish, Meta, Reasoning, Refusal, Sequence, Text
 from .dialects import Dialect, describe_leak
 from .fold import Fold
 from .parts import Parts, Resumption
@@ -83,6 +83,11 @@ class Pipeline:
         if isinstance(delta, Finish) and self._dialect is not None:
             self._finish = delta
             return
+        if self._finish is not None:  # the fold will see it after what comes now
+            if isinstance(delta, Text) and delta.text:
+                self._fold.warn("late_content", "text came after the finish reason")
+            elif isinstance(delta, Call) and (delta.id or delta.name or delta.arguments):
+                self._fold.warn("late_content", "tool calls came after a finish reason")
         if isinstance(delta, (Done, Failure)):
             self.end(chunks)
         if self._dialect is not None:

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from math import inf
 from time import time
 from typing import TypeVar
 
@@ -118,6 +119,8 @@ class Exchange:
         """
         if self._next is None:
             return None
+        if self._clocks.ends != inf and self._waits.now() >= self._clocks.ends:  # what is there already needs no wait
+            raise self._clocks.error("total", request_id=self.request_id)
         if events != self._events:
             self._events = events
             if self._clocks.event_came():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...deltas import Call, Delta, Done, Extra, Failure, Finish, Meta, Reasoning, Refusal, Text, Usage, Warn
 from ...errors import error_info
-from ...jsontext import parse_event
+from ...jsontext import join_surrogates, parse_event
 from ...types import FinishReason
 from ..values import ERROR_KEYS, count, index, is_done, keep, word
 from .message import as_whole
@@ -153,7 +153,7 @@ class EventReader:
             out.append(self._usage(usage))
         if finish and not isinstance(finish, str):
             raise ValueError(f"a finish reason must be a word, not {finish!r}")
-        reason = _FINISH_REASONS.get(finish.lower(), "unknown") if finish else None
+        reason = _finish_reason(finish) if finish else None
         if reason == "error" and not failure:
             failure = Failure(
                 error_info({"message": f"the provider ended with finish reason {finish!r}", "type": finish})
@@ -161,14 +161,15 @@ class EventReader:
         if failure:  # an error beats the finish reason that came with it
             out.append(failure)
         elif reason and reason != "error":
-            out.append(Finish(reason, finish))
+            out.append(Finish(reason, join_surrogates(finish)))
 
     def _failure(self, chunk: dict[str, Any]) -> Failure | None:
         if error := chunk.get("error"):
             return Failure(error_info(error if isinstance(error, Mapping) else chunk), chunk)
         if chunk.get("object") == "error":  # older vLLM: the chunk is the error
             return Failure(error_info(chunk), chunk)
-        if not chunk.get("choices") and any(chunk.get(key) for key in ERROR_KEYS):
+        told = not chunk.get("choices") and any(chunk.get(key) for key in ERROR_KEYS)
+        if told and chunk.get("code") not in (0, "0"):  # iFlytek: {"code": 0, "message": "Success"}
             return Failure(error_info(chunk), chunk)
         base = chunk.get("base_resp")  # MiniMax: a status of its own beside the choices, 0 when all is well
         if isinstance(base, dict) and base.get("status_code"):
@@ -218,11 +219,11 @@ class EventReader:
     def _call(self, entry: dict[str, Any], out: list[Delta]) -> None:
         get = entry.get
         if get("type") == "custom":  # free text for a tool of another kind: not a function, nothing to parse
-            out.append(Extra("custom_tool_calls", entry))
+            out.append(Extra("custom_tool_calls", keep(entry)))
             return
         function = get("function")
-        if type(function) is not dict:  # `"function": null` between two fragments
-            function = {}
+        if type(function) is not dict:  # null between two fragments; Workers AI and Ollama's own API nest nothing
+            function = entry
         arguments = function.get("arguments")
         if type(arguments) is not str and arguments is not None:
             out.append(Warn("repaired_arguments", "the arguments came as an object instead of its text"))
@@ -251,9 +252,10 @@ class EventReader:
 
 
 # Beside OpenAI's own words: https://openrouter.ai/docs/api-reference/overview (error), https://docs.z.ai (sensitive,
-# network_error), https://api-docs.deepseek.com (insufficient_system_resource), Mistral (model_length), vLLM and SGLang
-# (abort), and the words of engines that leak through compatible fronts, some in capitals. A word that nobody knows is
-# "unknown"; it is never taken for "stop".
+# network_error, model_context_window_exceeded), https://api-docs.deepseek.com (insufficient_system_resource), Mistral
+# (model_length), vLLM and SGLang (abort), Anthropic (end_turn, refusal), Gemini (safety to spii; and by the last three
+# that it threw a call away, coder/coder#28470), and the words of engines that leak through compatible fronts, some in
+# capitals, some with hyphens. A word that nobody knows is "unknown"; it is never taken for "stop".
 _FINISH_REASONS: dict[str, FinishReason | Literal["error"]] = {
     "stop": "stop",
     "eos": "stop",
@@ -261,19 +263,40 @@ _FINISH_REASONS: dict[str, FinishReason | Literal["error"]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_calls": "tool_calls",
+    "tool_call": "tool_calls",
     "tool_use": "tool_calls",
     "function_call": "tool_calls",
     "length": "length",
     "max_tokens": "length",
+    "max_output_tokens": "length",
+    "max_completion_tokens": "length",
     "model_length": "length",
+    "model_context_window_exceeded": "length",
     "content_filter": "content_filter",
     "sensitive": "content_filter",
+    "refusal": "content_filter",
     "safety": "content_filter",
+    "recitation": "content_filter",
+    "blocklist": "content_filter",
+    "prohibited_content": "content_filter",
+    "spii": "content_filter",
     "error": "error",
     "abort": "error",
     "network_error": "error",
     "insufficient_system_resource": "error",
+    "cancelled": "error",
+    "canceled": "error",
+    "function_call_filter": "error",
+    "malformed_function_call": "error",
+    "unexpected_tool_call": "error",
 }
+
+
+def _finish_reason(said: str) -> FinishReason | Literal["error"] | None:
+    """What a word for the end means; None if it says that there is none yet, as DashScope's own API does by "null"."""
+    word, _, _ = said.lower().partition(":")  # Gemini says more behind it: "function_call_filter: MALFORMED_..."
+    word = word.strip().replace("-", "_")
+    return _FINISH_REASONS.get(word, "unknown") if word not in ("", "null", "none") else None
 
 
 def _parts(content: Any, out: list[Delta]) -> None:
