@@ -167,10 +167,12 @@ def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
 
 def _arguments(payload: dict[str, Any], member: str, out: list[Delta]) -> Call:
     get = payload.get
+    call_id = get("call_id")  # not OpenAI's: DeepSeek instead of the item's id (lidge-jun/opencodex#1361)
+    name = get("name")  # OpenRouter and transformers, when the arguments are done
     return Call(
         index(get("output_index")),
-        word(get("call_id")),  # not OpenAI's: DeepSeek instead of the item's id (lidge-jun/opencodex#1361)
-        word(get("name")),  # OpenRouter and transformers, when the arguments are done
+        None if call_id is None else word(call_id),
+        None if name is None else word(name),
         arguments_text(get(member), out),
         member == "arguments",
         None,
