@@ -93,7 +93,7 @@ def fuzz(session: nox.Session) -> None:
 def servers(session: nox.Session) -> None:
     """Real servers and reverse proxies on loopback, as many as can be had here; their names are printed at the end."""
     session.install("-e", ".[dev]", "xllamacpp", "gguf")
-    folder, env = Path(session.create_tmp()), {}
+    folder, env = Path(session.create_tmp()).resolve(), {}  # programs are started in folders of their own
     # LiteLLM wants other versions of what we have, so it lives alone.
     litellm = folder / "litellm" / ("Scripts" if sys.platform == "win32" else "bin")
     session.run("python", "-m", "venv", str(litellm.parent))
