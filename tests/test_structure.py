@@ -19,8 +19,8 @@ PACKAGE = Path(streamfold.__file__).parent
 FLOORS = {
     # values and texts
     **dict.fromkeys(["errors", "types", "deltas", "messages", "content", "media", "chatdicts", "capabilities"], 0),
-    **dict.fromkeys(["tools", "functions", "validation", "request", "jsontext", "tomltext", "references"], 0),
-    **dict.fromkeys(["redaction", "wording", "version"], 0),
+    **dict.fromkeys(["tools", "functions", "validation", "request", "jsontext", "brackets", "tomltext"], 0),
+    **dict.fromkeys(["references", "redaction", "wording", "version"], 0),
     # bytes to chunks, and requests to JSON
     **dict.fromkeys(["sse", "body", "adapters", "dialects", "parts", "calls", "arguments", "fold", "pipeline"], 1),
     **dict.fromkeys(["decoder", "partial", "schema", "needs", "history", "turns", "hooks", "faults", "inspection"], 1),

@@ -33,8 +33,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
+from .brackets import Brackets
 from .deltas import Call
-from .dialects.brackets import Brackets
 from .errors import ProtocolError
 from .jsontext import parse_object
 from .types import Limits

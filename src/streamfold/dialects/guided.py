@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..brackets import Brackets
 from ..jsontext import parse_object
 from ..tools import NamedTool
-from .brackets import Brackets
 from .entries import read_entries, read_entry
 from .reader import Family, Reader, Verdict
 from .scanner import Reading, markers

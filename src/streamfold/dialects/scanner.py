@@ -20,8 +20,8 @@ from typing import TypeAlias, TypeVar
 
 from pydantic_core import from_json
 
+from ..brackets import Brackets
 from ..jsontext import parse_object
-from .brackets import Brackets
 
 __all__ = ["NOT_SPACE", "Markers", "Reading", "Scanner", "drop", "is_json", "markers"]
 
