@@ -16,9 +16,9 @@ import openai
 import pytest
 
 from folding import DONE, call, entry, fin, text
-from gateways import CHAT, PATHS, Connection, asking, serve_command, served, served_before
+from gateways import CHAT, PATHS, asking, serve_command, served, served_before
 from mirror import WIRES, payloads, read
-from servers import END, STREAM, framed, serving
+from servers import END, STREAM, Connection, Script, framed, serving
 from streamfold import Provider
 from streamfold.gateway import gateway
 from streamfold.recording import Recording
@@ -40,16 +40,23 @@ def stream(client: httpx.AsyncClient, wire: str, **members: Any) -> Any:
     return client.stream("POST", PATHS[wire], json=asking(PATHS[wire], stream=True, **members))
 
 
-@BOTH
-async def test_chunks_pass_as_they_come(wire: str) -> None:
-    """A client has the first text while the provider still holds back the second."""
-    go_on = anyio.Event()
+def in_two(go_on: anyio.Event) -> Script:
+    """A provider that says "Hel", and "lo" when it may."""
 
     async def script(connection: Connection) -> None:
         await connection.request()
         await connection.send(STREAM, framed(text("Hel")))
         await go_on.wait()
         await connection.send(framed(text("lo"), fin("stop"), DONE), END)
+
+    return script
+
+
+@BOTH
+async def test_chunks_pass_as_they_come(wire: str) -> None:
+    """A client has the first text while the provider still holds back the second."""
+    go_on = anyio.Event()
+    script = in_two(go_on)
 
     async with served_before(script) as (client, _, app):
         received = b""
@@ -372,12 +379,7 @@ async def test_the_command(tmp_path: Path) -> None:
 async def test_a_signal_to_stop_lets_running_answers_finish(tmp_path: Path) -> None:
     """The command takes no new request after it, and ends when the last answer has."""
     go_on = anyio.Event()
-
-    async def script(connection: Connection) -> None:
-        await connection.request()
-        await connection.send(STREAM, framed(text("Hel")))
-        await go_on.wait()
-        await connection.send(framed(text("lo"), fin("stop"), DONE), END)
+    script = in_two(go_on)
 
     async with serving(script) as upstream:
         file = tmp_path / "streamfold.toml"
