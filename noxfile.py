@@ -78,15 +78,21 @@ def wheel(session: nox.Session) -> None:
 def transports(session: nox.Session) -> None:
     """The tests that use the network, all of them over aiohttp; the other sessions run a part of them so."""
     session.install("-e", ".[dev]")
-    names = ("provider", "retries", "fallback", "cuts", "leaks", "load", "proxies", "secrets")
-    session.run("pytest", "--transport", "aiohttp", *(f"tests/test_{name}.py" for name in names), *session.posargs)
+    names = (
+        "client/test_provider",
+        "client/test_fallback",
+        *(f"net/test_{name}" for name in ("retries", "cuts", "leaks", "load", "proxies", "secrets")),
+    )
+    session.run("pytest", "--transport", "aiohttp", *(f"tests/{name}.py" for name in names), *session.posargs)
 
 
 @nox.session(python=VERSIONS[0])
 def fuzz(session: nox.Session) -> None:
     """Damaged recordings by the ten thousand; the other sessions try five hundred."""
     session.install("-e", ".[dev]")
-    session.run("pytest", "tests/test_fuzz.py", "-k", "damaged", *session.posargs, env={"STREAMFOLD_FUZZ": "20000"})
+    session.run(
+        "pytest", "tests/engine/test_fuzz.py", "-k", "damaged", *session.posargs, env={"STREAMFOLD_FUZZ": "20000"}
+    )
 
 
 @nox.session(python=VERSIONS[0])

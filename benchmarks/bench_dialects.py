@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable
 from time import process_time
 
-from streamfold.deltas import Call, Text
-from streamfold.dialects import DialectContext, find_dialect
-from streamfold.tools import Tool
+from streamfold.engine.dialects import DialectContext, find_dialect
+from streamfold.values.deltas import Call, Text
+from streamfold.values.tools import Tool
 
 SIZES = (10_000, 100_000, 400_000)
 PIECES = (1, 20)

@@ -21,11 +21,11 @@ from payloads import PAYLOADS, TOOLS, Payload, payload
 
 from streamfold import Provider, StreamDecoder
 from streamfold.adapters import find_adapter
-from streamfold.dialects import Dialect, DialectContext, find_dialect
-from streamfold.fold import Fold
-from streamfold.pipeline import Pipeline
-from streamfold.sse import SSEDecoder
-from streamfold.tools import read_tool
+from streamfold.engine.dialects import Dialect, DialectContext, find_dialect
+from streamfold.engine.fold import Fold
+from streamfold.engine.pipeline import Pipeline
+from streamfold.engine.sse import SSEDecoder
+from streamfold.values.tools import read_tool
 
 SIZE = 400  # events
 ROUNDS = 60

@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """The marker."""
     config.addinivalue_line(
-        "markers", "streamfold_faults(*faults): values of streamfold.faults that happen to what `replay` plays"
+        "markers", "streamfold_faults(*faults): values of streamfold.testing.faults that happen to what `replay` plays"
     )
 
 

@@ -17,13 +17,13 @@ from openai.types.responses import ResponseStreamEvent
 
 from folding import fold_chunks
 from streamfold import Reply, StreamChunk, StreamDecoder, Usage
-from streamfold.adapters.answers import chunk_deltas, end_deltas, reply_deltas
 from streamfold.adapters.chat.emit import ChatEmitter
-from streamfold.adapters.emission import Emitter
+from streamfold.adapters.emitting.answers import chunk_deltas, end_deltas, reply_deltas
+from streamfold.adapters.emitting.emitter import Emitter
 from streamfold.adapters.responses.emit import ResponsesEmitter
-from streamfold.calls import Calls
-from streamfold.deltas import Call, Delta, Done, Failure, Finish, Summary
-from streamfold.jsontext import join_surrogates
+from streamfold.engine.calls import Calls
+from streamfold.values.deltas import Call, Delta, Done, Failure, Finish, Summary
+from streamfold.values.jsontext import join_surrogates
 
 WIRES = ("chat", "responses")
 

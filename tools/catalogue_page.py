@@ -1,6 +1,6 @@
 """Writes `providers/README.md` from the provider files and from the docstrings of what they may say.
 
-`nox -s catalogue` runs it; `tests/test_catalogue.py` fails when the page is older than what it is made from.
+`nox -s catalogue` runs it; `tests/config/test_catalogue.py` fails when the page is older than what it is made from.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pydantic import SecretStr
 from streamfold.adapters.chat import ChatQuirks
 from streamfold.adapters.kimi import KimiQuirks
 from streamfold.adapters.responses import ResponsesQuirks
-from streamfold.capabilities import Capabilities
-from streamfold.catalogue import catalogue, catalogue_folder, catalogue_values
-from streamfold.profiles import Profile
+from streamfold.config.catalogue import catalogue_folder, catalogue_values, provider_files
+from streamfold.config.profile import Profile
+from streamfold.requests.capabilities import Capabilities
 
 __all__ = ["described", "page"]
 
@@ -75,7 +75,7 @@ def described(kind: type) -> dict[str, str]:
 
 def _endpoints() -> str:
     rows = [["name", "adapter", "base URL", "key", "documentation", "checked", "quirks"]]
-    for name in catalogue():
+    for name in provider_files():
         values = catalogue_values(name)
         keys = " or ".join(f"`{variable}`" for variable in values.get("api_key_env", ())) or "none"
         header = f", in `{values['key_header']}`" if "key_header" in values else ""

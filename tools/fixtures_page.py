@@ -1,6 +1,6 @@
 """Writes `fixtures/README.md` from the descriptions of the fixtures.
 
-`nox -s fixtures` runs it; `tests/test_fixtures.py` fails when the page is older than what it is made from.
+`nox -s fixtures` runs it; `tests/engine/test_fixtures.py` fails when the page is older than what it is made from.
 """
 
 from __future__ import annotations

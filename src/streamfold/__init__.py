@@ -9,56 +9,62 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .capabilities import Capabilities
-from .content import AudioPart, FilePart, ImagePart, TextPart, audio, file, image
-from .decoder import StreamDecoder
-from .errors import (
+from .engine import StreamDecoder
+from .requests import Capabilities
+from .values import (
+    AllowedTools,
     APIConnectionError,
     APIError,
     APIStatusError,
     APITimeoutError,
+    Attempt,
+    AudioPart,
     AuthenticationError,
     BadRequestError,
     ConfigError,
     EmptyResponseError,
+    FilePart,
+    FinishReason,
+    ImagePart,
     IncompleteStreamError,
     InvalidReplyError,
     InvalidToolArgumentsError,
+    Limits,
+    Message,
+    NamedTool,
     NotFoundError,
     PermissionDeniedError,
     ProtocolError,
+    ProtocolWarning,
     QuotaExceededError,
     RateLimitError,
+    Reply,
     ServerError,
+    StreamChunk,
     StreamError,
     StreamfoldError,
-    TurnLimitError,
-    UpstreamError,
-)
-from .functions import tool
-from .hooks import Asked, Hooks
-from .messages import Message, assistant, system, tool_result, user
-from .tools import AllowedTools, NamedTool, Tool, ToolChoice
-from .types import (
-    Attempt,
-    FinishReason,
-    Limits,
-    ProtocolWarning,
-    Reply,
-    StreamChunk,
+    TextPart,
     Timeouts,
     Timing,
+    Tool,
     ToolCall,
+    ToolChoice,
+    TurnLimitError,
+    UpstreamError,
     Usage,
+    __version__,
+    assistant,
+    audio,
+    file,
+    image,
+    system,
+    tool,
+    tool_result,
+    user,
 )
-from .version import __version__
 
 if TYPE_CHECKING:
-    from .fallback import Fallback
-    from .loop import ToolRun, in_thread, run_tools
-    from .partial import Partial
-    from .provider import Provider
-    from .stream import ChatStream
+    from .client import Asked, ChatStream, Fallback, Hooks, Partial, Provider, ToolRun, in_thread, run_tools
 
 __all__ = [
     "APIConnectionError",
@@ -124,29 +130,16 @@ __all__ = [
 ]
 
 
+_LAZY = ("Asked", "ChatStream", "Fallback", "Hooks", "Partial", "Provider", "ToolRun", "in_thread", "run_tools")
+
+
 def __getattr__(name: str) -> Any:
     # The pure core is imported at once; what needs the network is imported with the first use of it.
-    if name == "Provider":
-        from .provider import Provider
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import client
 
-        return Provider
-    if name == "ChatStream":
-        from .stream import ChatStream
-
-        return ChatStream
-    if name == "Fallback":
-        from .fallback import Fallback
-
-        return Fallback
-    if name == "Partial":
-        from .partial import Partial
-
-        return Partial
-    if name in ("ToolRun", "in_thread", "run_tools"):
-        from . import loop
-
-        return getattr(loop, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(client, name)
 
 
 def __dir__() -> list[str]:

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from folding import DONE, call, chunk, entry, event, fin, text
-from streamfold.inspection import inspect_stream, render_page
 from streamfold.recording import Recording
+from streamfold.testing.inspection import inspect_stream, render_page
 
 REQUIRED = bool(os.environ.get("STREAMFOLD_BROWSER"))
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

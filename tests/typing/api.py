@@ -41,7 +41,6 @@ from streamfold import (
     tool_result,
     user,
 )
-from streamfold.faults import status
 from streamfold.testing import (
     NotedProvider,
     ReplayFixture,
@@ -60,6 +59,7 @@ from streamfold.testing import (
     think,
     usage,
 )
+from streamfold.testing.faults import status
 
 
 class Weather(BaseModel):

@@ -9,13 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..content import AudioPart, FilePart, ImagePart
-from ..messages import Message, MessageLike
-from ..types import ProtocolWarning
+from ..values import AudioPart, FilePart, ImagePart, Message, MessageLike, ProtocolWarning
 
 if TYPE_CHECKING:
-    from ..request import Request
-    from .chat.quirks import ChatQuirks
+    from ..requests import Request
+    from .chat import ChatQuirks
 
 __all__ = ["Losses", "losses_of_chat", "unsent_of_parts"]
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..arguments import read_arguments
-from ..content import FilePart, ImagePart
-from ..errors import ConfigError
-from ..media import read_data_url
-from ..request import ResponseFormat
-from ..tools import NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
-from ..types import ToolCall
-from .fields import Fields, kind_of
+from ..requests import Fields, ResponseFormat, kind_of
+from ..values import (
+    ConfigError,
+    FilePart,
+    ImagePart,
+    NamedTool,
+    ReadToolChoice,
+    Tool,
+    ToolCall,
+    read_arguments,
+    read_data_url,
+    read_tool,
+    read_tool_choice,
+)
 
 __all__ = [
     "audio_type",

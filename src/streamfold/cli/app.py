@@ -15,17 +15,12 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from ..catalogue import catalogue
-from ..clients import make_client
-from ..config import read_config
-from ..errors import ConfigError
-from ..messages import system, user
-from ..provider import Provider
-from ..recording import Draft, Recording, failure_in, find_recording, recording_client
-from ..references import shown_url
-from ..replay_server import serve_replay
-from ..sources import key_state
-from ..version import __version__
+from ..client import Provider
+from ..config import key_state, provider_files, read_config
+from ..net import make_client
+from ..testing import serve_replay
+from ..testing.recording import Draft, Recording, failure_in, find_recording, recording_client
+from ..values import ConfigError, __version__, shown_url, system, user
 from . import capabilities, replays
 from . import config as config_commands
 from .errors import told_errors
@@ -133,7 +128,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serves the providers to clients that speak Chat Completions or the Responses API."""
-    from ..gateway.serve import run
+    from ..gateway import run
 
     with told_errors():
         run(file, host=host, port=port, providers=provider or None)
@@ -153,7 +148,7 @@ def providers(
         return
     with told_errors():
         read = read_config(config)
-        profiles = [read.profile(name) for name in dict.fromkeys([*read.names, *catalogue()])]
+        profiles = [read.profile(name) for name in dict.fromkeys([*read.names, *provider_files()])]
     rows = [
         {
             "name": profile.name,

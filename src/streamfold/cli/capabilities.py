@@ -8,9 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..capabilities import CAPABILITIES
-from ..config import Config
-from ..sources import capability_values
+from ..config import Config, capability_values
+from ..requests import CAPABILITIES
 
 __all__ = ["show"]
 

@@ -9,10 +9,8 @@ from typing import Annotated
 
 import typer
 
-from ..config import Config, places, read_config
-from ..errors import ConfigError
-from ..sources import Value, effective_values
-from ..tomltext import spelled
+from ..config import Config, Value, effective_values, places, read_config, spelled
+from ..values import ConfigError
 from .errors import told_errors
 
 app = typer.Typer(help="The configuration: what it comes to, what is wrong with it, where it is.", no_args_is_help=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console
 
-from ..errors import APIError, ConfigError, StreamError, StreamfoldError
+from ..values import APIError, ConfigError, StreamError, StreamfoldError
 
 __all__ = ["told_errors"]
 

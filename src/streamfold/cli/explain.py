@@ -11,9 +11,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..inspection import Comparison, Event, Inspection, Step, steps
-from ..inspection.compare import FirstDifference
-from ..inspection.words import called, stream_words, usage_words
+from ..testing.inspection import (
+    Comparison,
+    Event,
+    FirstDifference,
+    Inspection,
+    Step,
+    called,
+    steps,
+    stream_words,
+    usage_words,
+)
 
 __all__ = ["print_comparison", "print_inspection"]
 

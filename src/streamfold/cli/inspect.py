@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ..errors import ConfigError
-from ..inspection import (
+from ..testing.inspection import (
     Comparison,
     Inspection,
     compare,
@@ -21,7 +20,8 @@ from ..inspection import (
     render_page,
     to_dict,
 )
-from ..recording import Recording, open_recording
+from ..testing.recording import Recording, open_recording
+from ..values import ConfigError
 from .errors import told_errors
 from .explain import print_comparison, print_inspection
 

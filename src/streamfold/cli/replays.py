@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from ..decoder import StreamDecoder
-from ..errors import ConfigError
-from ..faults import read_fault
-from ..recording import Speed, load_source, open_recording, paced
-from ..replay_server import serve_replay as serve_recordings
+from ..engine import StreamDecoder
+from ..testing import serve_replay as serve_recordings
+from ..testing.faults import read_fault
+from ..testing.recording import Speed, load_source, open_recording, paced
+from ..values import ConfigError
 from .errors import told_errors
 from .show import screen_for
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ..types import Reply, StreamChunk, ToolCall
+from ..values import Reply, StreamChunk, ToolCall
 
 __all__ = ["Json", "Plain", "Screen", "screen_for", "show"]
 

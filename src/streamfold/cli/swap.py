@@ -14,8 +14,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ..config import read_config
-from ..errors import ConfigError
-from ..swapcheck import Finding, Outcome, check_swap, read_conversation
+from ..testing.swapcheck import Finding, Outcome, check_swap, read_conversation
+from ..values import ConfigError
 from . import config as config_commands
 from .errors import told_errors
 

@@ -11,21 +11,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError
+from ..values import ConfigError
 
 if TYPE_CHECKING:
     from .app import Gateway, gateway
+    from .serve import run
 
-__all__ = ["Gateway", "gateway"]
+__all__ = ["Gateway", "gateway", "run"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from . import app
+        from . import app, serve
     except ImportError as exc:
         if (exc.name or "").partition(".")[0] != "starlette":
             raise
         raise ConfigError("the gateway needs its extra: pip install 'streamfold[gateway]'") from exc
-    return getattr(app, name)
+    return serve.run if name == "run" else getattr(app, name)

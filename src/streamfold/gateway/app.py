@@ -18,9 +18,8 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ..errors import ConfigError
-from ..jsontext import parse_object
-from ..provider import Provider
+from ..client import Provider
+from ..values import ConfigError, parse_object
 from .exchange import Exchange, Receive, send_refusal
 from .failures import Refusal, refused
 from .models import Models, UnknownModel

@@ -10,12 +10,9 @@ from typing import Any
 
 import anyio
 
-from ..adapters.answers import chunk_deltas, end_deltas, error_delta
-from ..adapters.emission import Emitter, json_text
-from ..deltas import Failure
-from ..errors import APIError, ConfigError
-from ..request import Options, Request
-from ..types import ProtocolWarning, Reply
+from ..adapters.emitting import Emitter, chunk_deltas, end_deltas, error_delta, json_text
+from ..requests import Options, Request
+from ..values import APIError, ConfigError, Failure, ProtocolWarning, Reply
 from .failures import Refusal, of_error, refused
 from .models import Answers
 from .sink import ClientGone, EventSink, Send, encoded, guarded

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..adapters.answers import error_delta
-from ..adapters.emission import error_body, json_text
-from ..errors import APIError, APIStatusError, APITimeoutError, ErrorInfo, UpstreamError
+from ..adapters.emitting import error_body, error_delta, json_text
+from ..values import APIError, APIStatusError, APITimeoutError, ErrorInfo, UpstreamError
 
 __all__ = ["Refusal", "of_error", "refused"]
 

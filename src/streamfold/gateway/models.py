@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..client import Provider
 from ..config import read_config
-from ..errors import ConfigError
-from ..provider import Provider
+from ..values import ConfigError
 
 if TYPE_CHECKING:
-    from ..stream import ChatStream
+    from ..client import ChatStream
 
 __all__ = ["Answers", "Models", "UnknownModel"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..config import Config, read_config
-from ..errors import ConfigError
+from ..values import ConfigError
 from .origins import is_loopback
 
 __all__ = ["Settings", "run", "settings"]

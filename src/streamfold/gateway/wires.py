@@ -7,17 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..adapters.answers import reply_deltas
-from ..adapters.chat.emit import ChatEmitter, completion
-from ..adapters.chat.parse import parse_request as parse_chat
-from ..adapters.chat.parse import wants_usage
-from ..adapters.emission import Emitter
-from ..adapters.requested import wants_stream
-from ..adapters.responses.emit import ResponsesEmitter
-from ..adapters.responses.parse import parse_request as parse_responses
-from ..deltas import Meta
-from ..request import Request
-from ..types import ProtocolWarning, Reply
+from ..adapters import wants_stream
+from ..adapters.chat import ChatEmitter, completion, wants_usage
+from ..adapters.chat import parse_request as parse_chat
+from ..adapters.emitting import Emitter, reply_deltas
+from ..adapters.responses import ResponsesEmitter
+from ..adapters.responses import parse_request as parse_responses
+from ..requests import Request
+from ..values import Meta, ProtocolWarning, Reply
 
 __all__ = ["Asked", "ChatWire", "ResponsesWire", "Wire"]
 

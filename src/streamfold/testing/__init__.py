@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .cuts import assert_any_cut, assert_any_text_cut, assert_recording
     from .fixtures import ReplayFixture, ScriptedFixture
     from .noted import NotedProvider, ScriptError
+    from .replay_server import serve_replay
     from .replayed import ReplayProvider
     from .requests import SentRequest
     from .script import Answer, Step, call, fail, finish, pause, refuse, say, think, usage
@@ -36,6 +37,7 @@ __all__ = [
     "pause",
     "refuse",
     "say",
+    "serve_replay",
     "think",
     "usage",
 ]
@@ -45,6 +47,7 @@ _HOMES = {
     **dict.fromkeys(["ReplayFixture", "ScriptedFixture"], "fixtures"),
     **dict.fromkeys(["NotedProvider", "ScriptError"], "noted"),
     "ReplayProvider": "replayed",
+    "serve_replay": "replay_server",
     "SentRequest": "requests",
     **dict.fromkeys(["ScriptedProvider", "Turn"], "scripted"),
     **dict.fromkeys(

@@ -15,12 +15,11 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from ..adapters import Adapter
-from ..decoder import StreamDecoder
-from ..dialects import Dialect
-from ..errors import ConfigError, StreamError
-from ..recording import Recording, open_recording
-from ..types import Reply, StreamChunk
+from ..engine import StreamDecoder
+from ..engine.dialects import Dialect
+from ..values import ConfigError, Reply, StreamChunk, StreamError
 from .outcomes import Outcome, broken_promises, differences, expected_differences, facts
+from .recording import Recording, open_recording
 from .script import Said
 from .wires import write_events, writer_for
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from .. import errors
-from ..errors import APIError, APIStatusError, APITimeoutError, ConfigError, StreamError, StreamfoldError, UpstreamError
+from ..values import (
+    APIError,
+    APIStatusError,
+    APITimeoutError,
+    ConfigError,
+    StreamError,
+    StreamfoldError,
+    UpstreamError,
+    errors,
+)
 
 __all__ = ["Fail", "read_failure"]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from ..errors import ConfigError
-from ..faults import Fault
-from ..recording import Match, Recording, Speed, find_recording, load_source
+from ..values import ConfigError
+from .faults import Fault
 from .noted import NotedProvider, ScriptError
 from .recorded import RecordProvider
+from .recording import Match, Recording, Speed, find_recording, load_source
 from .replayed import ReplayProvider
 from .scripted import ScriptedProvider, Turn
 

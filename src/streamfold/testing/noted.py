@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Self
 
-from ..errors import ConfigError
-from ..hooks import Hooks
-from ..inprocess import client_noted_by
-from ..profiles import Profile
-from ..provider import Provider
-from ..request import Request
+from ..client import Hooks, Provider
+from ..config import Profile
+from ..requests import Request
+from ..values import ConfigError
+from .inprocess import client_noted_by
 from .requests import SentRequest
 
 __all__ = ["NotedProvider", "ScriptError"]

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeAlias
 
-from ..errors import StreamError, UpstreamError
-from ..recording.expected import in_words
-from ..types import Reply, StreamChunk, ToolCall, Usage
+from ..values import Reply, StreamChunk, StreamError, ToolCall, UpstreamError, Usage
+from .recording.expected import in_words
 
 __all__ = ["Outcome", "broken_promises", "differences", "expected_differences", "facts"]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ..config import effective_profile
-from ..inprocess import recording_transport
-from ..recording import Draft
+from .inprocess import recording_transport
 from .noted import NotedProvider
+from .recording import Draft
 
 __all__ = ["RecordProvider"]
 

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..faults import Fault
-from ..hooks import Hooks
-from ..recording import Match, Recording, ReplayTransport, Speed, load_source
+from ..client import Hooks
+from .faults import Fault
 from .noted import NotedProvider
+from .recording import Match, Recording, ReplayTransport, Speed, load_source
 from .standin import stand_in
 
 __all__ = ["ReplayProvider"]

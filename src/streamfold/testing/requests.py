@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from ..content import TextPart
-from ..messages import Message, MessageLike
-from ..request import Options, Request
-from ..tools import ReadToolChoice, Tool
+from ..requests import Options, Request
+from ..values import Message, MessageLike, ReadToolChoice, TextPart, Tool
 
 __all__ = ["SentRequest"]
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..errors import ConfigError, StreamfoldError
-from ..types import Usage
+from ..values import ConfigError, StreamfoldError, Usage
 from .failures import Fail, read_failure
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
-from ..errors import ConfigError
-from ..hooks import Hooks
-from ..inprocess import NoConnection, client_answered_by
-from ..recording import Cut, Recording
-from ..request import Request
+from ..client import Hooks
+from ..requests import Request
+from ..values import ConfigError
 from .failures import Fail
+from .inprocess import NoConnection, client_answered_by
 from .noted import NotedProvider, ScriptError
+from .recording import Cut, Recording
 from .requests import SentRequest
 from .script import Answer, Pause, Step, read_answer
 from .standin import stand_in

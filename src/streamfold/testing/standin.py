@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..config import effective_profile
-from ..profiles import Profile
+from ..config import Profile, effective_profile
 
 __all__ = ["stand_in"]
 

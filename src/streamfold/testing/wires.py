@@ -11,8 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from ..errors import ConfigError
-from ..types import Usage
+from ..values import ConfigError, Usage
 from .failures import Fail
 from .script import Finish, Pause, Said, Step, ToolCallStep
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from httpx_sse import ServerSentEvent
 
-from streamfold.deltas import Call, Delta, Done, Failure, Finish, Text
-from streamfold.dialects import DialectContext
-from streamfold.errors import error_info
-from streamfold.request import Request
-from streamfold.types import ProtocolWarning
+from streamfold.engine.dialects import DialectContext
+from streamfold.requests.request import Request
+from streamfold.values.deltas import Call, Delta, Done, Failure, Finish, Text
+from streamfold.values.errors import error_info
+from streamfold.values.replies import ProtocolWarning
 
 __all__ = ["AcmeAdapter", "AcmeDialect"]
 

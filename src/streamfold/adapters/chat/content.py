@@ -9,11 +9,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...content import AudioPart, ContentPart, FilePart, ImagePart, MediaPart, TextPart
-from ...errors import ConfigError
-from ...media import audio_format, to_base64
-from ...messages import Message, MessageLike, result_content
-from ...types import ProtocolWarning
+from ...values import (
+    AudioPart,
+    ConfigError,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Message,
+    MessageLike,
+    ProtocolWarning,
+    TextPart,
+    audio_format,
+    result_content,
+    to_base64,
+)
 
 __all__ = ["chat_part", "only_users_hold_media", "results_without_media"]
 

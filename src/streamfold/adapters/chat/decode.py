@@ -6,11 +6,30 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...deltas import Call, Delta, Done, Extra, Failure, Finish, Meta, Reasoning, Refusal, Text, Usage, Warn
-from ...errors import error_info
-from ...jsontext import join_surrogates, parse_event
-from ...types import FinishReason
-from ..values import ERROR_KEYS, count, index, is_done, keep, word
+from ...values import (
+    ERROR_KEYS,
+    Call,
+    Delta,
+    Done,
+    Extra,
+    Failure,
+    Finish,
+    FinishReason,
+    Meta,
+    Reasoning,
+    Refusal,
+    Text,
+    Usage,
+    Warn,
+    count,
+    error_info,
+    index,
+    is_done,
+    join_surrogates,
+    keep,
+    parse_event,
+    word,
+)
 from .message import as_whole
 
 if TYPE_CHECKING:

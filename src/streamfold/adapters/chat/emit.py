@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...deltas import Failure, Finish, Reasoning, Refusal, Text, Usage
-from ...tools import NamedTool, ReadToolChoice
-from ...types import Reply, ToolCall
-from ..emission import Emitter, WrittenCall, error_body, event
+from ...values import Failure, Finish, NamedTool, ReadToolChoice, Reasoning, Refusal, Reply, Text, ToolCall, Usage
+from ..emitting.emitter import Emitter, WrittenCall, error_body, event
 
 __all__ = ["ChatEmitter", "completion"]
 

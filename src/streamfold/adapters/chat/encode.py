@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ConfigError
-from ...messages import Content, Message, MessageLike, result_content
-from ...request import read_response_format
-from ...tools import AllowedTools, NamedTool, ReadToolChoice, Tool
+from ...requests import read_response_format
+from ...values import (
+    AllowedTools,
+    ConfigError,
+    Content,
+    Message,
+    MessageLike,
+    NamedTool,
+    ReadToolChoice,
+    Tool,
+    result_content,
+)
 from .content import chat_part, only_users_hold_media
 from .history import joined_details, with_short_ids
 from .quirks import ChatQuirks
 from .thinking import effort_members
 
 if TYPE_CHECKING:
-    from ...request import Request
+    from ...requests import Request
 
 __all__ = ["RequestWriter"]
 

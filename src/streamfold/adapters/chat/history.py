@@ -8,8 +8,7 @@ from hashlib import sha256
 from string import ascii_letters, digits
 from typing import Any
 
-from ...messages import Message, MessageLike
-from ...types import ProtocolWarning
+from ...values import Message, MessageLike, ProtocolWarning
 
 __all__ = ["ids_changed", "joined_details", "with_short_ids"]
 

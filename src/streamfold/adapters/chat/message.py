@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ...deltas import Call, Delta, Extra, Reasoning, Refusal, Summary, Text
+from ...values import Call, Delta, Extra, Reasoning, Refusal, Summary, Text
 
 __all__ = ["as_whole"]
 

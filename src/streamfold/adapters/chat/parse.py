@@ -9,14 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from ...chatdicts import check_message
-from ...content import AudioPart, TextPart
-from ...errors import ConfigError
-from ...media import from_base64
-from ...messages import Message, MessageLike, Role
-from ...request import Options, Request
-from ...types import ToolCall
-from ..fields import Fields, kind_of
+from ...requests import Fields, Options, Request, check_message, kind_of
+from ...values import AudioPart, ConfigError, Message, MessageLike, Role, TextPart, ToolCall, from_base64
 from ..requested import (
     audio_type,
     file_part,

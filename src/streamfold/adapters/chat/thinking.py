@@ -6,14 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...needs import is_forced
-from ...tools import AllowedTools
-from ...types import ProtocolWarning
-from ..prepare import drop_force
+from ...requests import drop_force, is_forced
+from ...values import AllowedTools, ProtocolWarning
 from .quirks import ChatQuirks
 
 if TYPE_CHECKING:
-    from ...request import Request
+    from ...requests import Request
 
 __all__ = [
     "effort_members",

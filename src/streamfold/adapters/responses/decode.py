@@ -9,10 +9,27 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...deltas import Call, Delta, Done, Extra, Failure, Part, Reasoning, Refusal, Sequence, Text
-from ...errors import ErrorInfo, error_info
-from ...jsontext import parse_event, parse_object
-from ..values import ERROR_KEYS, index, is_done, keep, word
+from ...values import (
+    ERROR_KEYS,
+    Call,
+    Delta,
+    Done,
+    ErrorInfo,
+    Extra,
+    Failure,
+    Part,
+    Reasoning,
+    Refusal,
+    Sequence,
+    Text,
+    error_info,
+    index,
+    is_done,
+    keep,
+    parse_event,
+    parse_object,
+    word,
+)
 from .output import (
     UNFINISHED,
     arguments_text,

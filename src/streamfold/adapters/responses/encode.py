@@ -11,14 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ConfigError
-from ...messages import MessageLike
-from ...request import read_response_format
-from ...tools import AllowedTools, NamedTool, ReadToolChoice, Tool
+from ...requests import read_response_format
+from ...values import AllowedTools, ConfigError, MessageLike, NamedTool, ReadToolChoice, Tool
 from .items import is_item, message_items, read_message
 
 if TYPE_CHECKING:
-    from ...request import Options, Request
+    from ...requests import Options, Request
 
 __all__ = ["RequestWriter", "ResponsesQuirks"]
 

@@ -7,10 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...content import AudioPart, FilePart, ImagePart, TextPart
-from ...errors import ConfigError
-from ...messages import Message, MessageLike, result_content
-from ...types import ToolCall
+from ...values import (
+    AudioPart,
+    ConfigError,
+    FilePart,
+    ImagePart,
+    Message,
+    MessageLike,
+    TextPart,
+    ToolCall,
+    result_content,
+)
 from .output import CALL_EXTRAS
 
 __all__ = ["as_it_came", "is_item", "message_items", "read_message"]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ...deltas import (
+from ...values import (
     Call,
     Delta,
     Done,
+    ErrorInfo,
     Extra,
     Failure,
     Finish,
+    FinishReason,
     Meta,
     Part,
     Reasoning,
@@ -20,10 +22,11 @@ from ...deltas import (
     Text,
     Usage,
     Warn,
+    count,
+    error_info,
+    keep,
+    word,
 )
-from ...errors import ErrorInfo, error_info
-from ...types import FinishReason
-from ..values import count, keep, word
 
 __all__ = [
     "CALL_EXTRAS",

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import ConfigError
-from ...messages import MessageLike, system, user
-from ...request import Options, Request, ResponseFormat
-from ..fields import Fields, kind_of
+from ...requests import Fields, Options, Request, ResponseFormat, kind_of
+from ...values import ConfigError, MessageLike, system, user
 from ..requested import read_choice, read_format, read_tools, refuse_several
 from .turns import read_items
 

@@ -10,12 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...chatdicts import check_message
-from ...content import TextPart
-from ...errors import ConfigError
-from ...messages import Message, MessageLike
-from ...types import ToolCall
-from ..fields import Fields, kind_of
+from ...requests import Fields, check_message, kind_of
+from ...values import ConfigError, Message, MessageLike, TextPart, ToolCall
 from ..requested import file_part, image_part, read_call
 from .output import CALL_EXTRAS, said_text
 

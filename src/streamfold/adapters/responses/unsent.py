@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...messages import Message
+from ...values import Message
 from ..losses import Losses, unsent_of_parts
 from .items import as_it_came, is_item
 from .output import CALL_EXTRAS
 
 if TYPE_CHECKING:
-    from ...request import Request
+    from ...requests import Request
 
 __all__ = ["losses_of_responses"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...deltas import Usage
-from ...errors import ErrorInfo
+from ...values import ErrorInfo, Usage
 
 __all__ = ["REFUSAL", "SUMMARY", "TEXT", "PartKind", "flat_annotation", "response_error", "written_usage"]
 

@@ -1,0 +1,108 @@
+"""Chunks, replies and errors as the deltas that an emitter writes: an answer that was folded, told again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...values import (
+    APIError,
+    APIStatusError,
+    APITimeoutError,
+    Call,
+    Delta,
+    ErrorInfo,
+    Extra,
+    Failure,
+    Finish,
+    Meta,
+    Reasoning,
+    Refusal,
+    Reply,
+    StreamChunk,
+    Text,
+    ToolCall,
+    UpstreamError,
+    Warn,
+)
+
+__all__ = ["chunk_deltas", "end_deltas", "error_delta", "reply_deltas"]
+
+
+def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
+    """What a chunk shows. What the last one hands out beside it is in the reply: see `end_deltas`."""
+    if chunk.reasoning:
+        yield Reasoning(chunk.reasoning)
+    if chunk.delta:
+        yield Text(chunk.delta)
+
+
+def end_deltas(reply: Reply) -> Iterator[Delta]:
+    """What is known only at the end of an answer: calls, whole, and all that has no chunk of its own."""
+    if reply.reasoned and not reply.reasoning:
+        yield Reasoning("")
+    if reply.refusal:
+        yield Refusal(reply.refusal)
+    items = _items(reply)
+    for item in items:
+        if item.get("type") == "reasoning" and item.get("encrypted_content"):
+            yield Extra("output", item)
+    for name, values in reply.extras.items():
+        if name != "output":
+            for value in values:
+                yield Extra(name, value)
+    for number, call in enumerate(reply.tool_calls):
+        yield _whole(number, call, items)
+    if reply.usage is not None:
+        yield reply.usage
+    for warning in reply.warnings:
+        yield Warn(warning.code, warning.detail)
+    if reply.finish_reason != "unknown" or reply.raw_finish_reason:
+        yield Finish(reply.finish_reason, reply.raw_finish_reason or "")
+
+
+def reply_deltas(reply: Reply) -> Iterator[Delta]:
+    """A whole answer."""
+    yield Meta(reply.id, reply.model)
+    yield from chunk_deltas(StreamChunk(reply.text, reasoning=reply.reasoning))
+    yield from end_deltas(reply)
+
+
+def error_delta(error: APIError) -> Failure:
+    """An error as the server that we are to our own client reports it: the message, and the words that classify it."""
+    return Failure(_info(error))
+
+
+def _info(error: APIError) -> ErrorInfo:
+    told = ErrorInfo(error.message)
+    match error:
+        case UpstreamError(type=kind, code=code, status_code=status):
+            return ErrorInfo(error.message, kind, code, status)  # just as it was
+        case APIStatusError(code=code, status_code=status):
+            told = ErrorInfo(error.message, None, code, status)
+        case APITimeoutError():
+            told = ErrorInfo(error.message, "timeout_error")
+    if told.retryable == error.retryable and (told.type or told.code):
+        return told
+    # A client that knows the words can tell from them whether to ask again.
+    return ErrorInfo(error.message, "server_error" if error.retryable else "upstream_error", told.code, told.status)
+
+
+def _whole(number: int, call: ToolCall, items: list[dict[str, Any]]) -> Call:
+    item = next((item for item in items if item.get("call_id") == call.id and item.get("type") == "function_call"), {})
+    item_id = item.get("id")
+    # Clients parse this text, and no text at all does not parse (QwenLM/qwen-code#6249).
+    arguments = call.raw_arguments if call.raw_arguments.strip() else "{}"
+    return Call(
+        number,
+        call.id,
+        call.name,
+        arguments,
+        True,
+        call.extra,
+        item_id if isinstance(item_id, str) and item_id else None,
+    )
+
+
+def _items(reply: Reply) -> list[dict[str, Any]]:
+    return [item for item in reply.extras.get("output", []) if isinstance(item, dict)]

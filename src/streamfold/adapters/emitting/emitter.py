@@ -1,0 +1,263 @@
+"""What the writers of answers share: deltas in, server-sent events out. The mirror of `decode`, one event per fact.
+
+An emitter takes what the pipeline and `calls.py` have been over: pieces of text, and calls whose index is their number
+and whose name is in one piece. It is told of an end and of a failure like of everything else, so that an answer never
+just stops.
+
+`answers.py` makes such deltas of chunks and replies; the emitters are in `chat/emit.py` and `responses/emit.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from ...values import (
+    Call,
+    Delta,
+    ErrorInfo,
+    Extra,
+    Failure,
+    Finish,
+    Meta,
+    ReadToolChoice,
+    Reasoning,
+    Refusal,
+    Text,
+    Usage,
+    Warn,
+    WarningCode,
+)
+
+__all__ = ["Emitter", "WrittenCall", "comment", "error_body", "event", "json_text"]
+
+# Line ends to some readers of event streams (`str.splitlines`), and halves of surrogate pairs, which no encoding takes.
+_ESCAPED = re.compile("[\u0085\u2028\u2029\ud800-\udfff]")
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+def json_text(value: Any) -> str:
+    """A JSON text on one line, whoever splits lines. Raises ValueError for NaN and Infinity, which JSON has not."""
+    text = _encode(value)
+    return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def event(payload: Any, name: str | None = None) -> bytes:
+    """One server-sent event with this JSON payload."""
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {json_text(payload)}\n\n".encode()
+
+
+def comment(text: str) -> bytes:
+    """A comment: what no reader of events is shown, and whoever looks at the bytes is."""
+    line = " ".join(text.split())
+    return f": {_ESCAPED.sub(' ', line)}\n\n".encode()
+
+
+def error_body(info: ErrorInfo) -> dict[str, Any]:
+    """An error object: the body of an answer with an error status, on both wires, and an event of Chat Completions."""
+    error: dict[str, Any] = {"message": info.message, "type": info.type, "param": None, "code": info.code}
+    return {"error": error if info.status is None else {**error, "status": info.status}}
+
+
+@dataclass(slots=True, eq=False)
+class WrittenCall:
+    """A call that is being written.
+
+    Attributes:
+        number: its place among the calls, from 0.
+        item: the id of its item where it came from, if it had one.
+        pieces: the pieces of the arguments so far.
+        written: how many of the pieces have been written; none before id and name are known.
+        opened: whether its id and name have been written.
+        closed: nothing of it is to come.
+    """
+
+    number: int
+    id: str = ""
+    name: str = ""
+    item: str | None = None
+    extra: dict[str, Any] | None = None
+    pieces: list[str] = field(default_factory=list)
+    written: int = 0
+    opened: bool = False
+    closed: bool = False
+
+    @property
+    def arguments(self) -> str:
+        """The arguments so far."""
+        return "".join(self.pieces)
+
+
+class Emitter(ABC):
+    """Writes the events of one answer.
+
+    Ids, names and arguments of calls are written as they are. A call is opened as soon as its id and name are known; a
+    `whole` one is complete, any other may go on until the end of the answer.
+
+    Args:
+        id, model, created: what the answer says of itself. A `Meta` that is fed first says it better.
+        tool_choice: of the request. After "none" calls are not written, whoever made them.
+    """
+
+    def __init__(self, *, id: str, model: str, created: int = 0, tool_choice: ReadToolChoice = "auto") -> None:  # noqa: A002
+        self.id = id
+        self.model = model
+        self.created = created
+        self.tool_choice = tool_choice
+        self.ended = False
+        self._usage: Usage | None = None
+        self._finish: Finish | None = None
+        self._warnings: dict[str, None] = {}
+        self._calls: dict[int, WrittenCall] = {}
+        self._extras: dict[str, int] = {}
+        self._out: list[bytes] = []
+        self._begun = False
+
+    def feed(self, delta: Delta) -> bytes:
+        """The events that this delta makes; none after a failure.
+
+        Usage, warnings and the finish reason are kept for the end, because more may follow them. Raises TypeError for
+        what the engine has to sort first: calls without a number, names in pieces, texts that repeat others.
+        """
+        if self.ended:
+            return b""
+        match delta:
+            case Text(whole=True) | Reasoning(whole=True) | Refusal(whole=True) | Call(index=None):
+                _unsorted(delta)
+            case Text(text):
+                if text:
+                    self._text(delta)
+            case Reasoning():
+                self._reasoning(delta)
+            case Refusal(text):
+                if text:
+                    self._refusal(delta)
+            case Call():
+                if self.tool_choice != "none":
+                    self._call(delta)
+            case Extra(name, value, whole):
+                values = value[self._extras.get(name, 0) :] if whole else [value]  # of a list those that are new
+                self._extras[name] = self._extras.get(name, 0) + len(values)
+                for one in values:
+                    self._extra(name, one)
+            case Usage():
+                self._usage = delta
+            case Finish():
+                self._finish = delta
+            case Warn(code, detail):
+                self._warn(code, detail)
+            case Meta():
+                self._meta(delta)
+            case Failure():
+                self._fail(delta)
+                self.ended = True
+        return self._written()
+
+    def feed_all(self, deltas: Iterable[Delta]) -> bytes:
+        """The events that these deltas make."""
+        return b"".join([self.feed(delta) for delta in deltas])
+
+    def finish(self) -> bytes:
+        """The end of the answer, with what was kept for it; nothing after a failure, and nothing twice."""
+        if self.ended:
+            return b""
+        self.ended = True
+        for call in self._calls.values():
+            self._open_at_last(call)
+        self._end()
+        return self._written()
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether a call has been written."""
+        return any(call.opened for call in self._calls.values())
+
+    def _written(self) -> bytes:
+        written, self._out = self._out, []
+        return b"".join(written)
+
+    def _meta(self, meta: Meta) -> None:
+        if not self._begun:
+            self.id, self.model = meta.id or self.id, meta.model or self.model
+            if isinstance(meta.created, int | float):
+                self.created = int(meta.created)
+
+    def _warn(self, code: WarningCode, detail: str) -> None:
+        self._warnings.setdefault(f"streamfold warning {code}: {detail}")
+
+    def _write_warnings(self) -> None:
+        self._out += [comment(warning) for warning in self._warnings]
+
+    def _call(self, part: Call) -> None:
+        number = 0 if part.index is None else part.index
+        call = self._calls.setdefault(number, WrittenCall(len(self._calls)))
+        if call.closed:
+            return
+        if part.name and call.name and part.name != call.name:  # what was written of a name can't be taken back
+            _unsorted(part)
+        if not call.opened:
+            call.id, call.name = call.id or part.id or "", call.name or part.name or ""
+            call.item, call.extra = call.item or part.item, {**(call.extra or {}), **(part.extra or {})} or None
+        piece = part.arguments
+        if part.whole:
+            # More than the pieces, or the same: what was written can't be taken back.
+            before = call.arguments
+            piece = piece[len(before) :] if piece.startswith(before) else ""
+        call.pieces.append(piece)
+        if call.id and call.name:
+            self._write_call(call)
+        if part.whole and part.arguments and call.opened:  # "" is how the Responses API begins
+            call.closed = True
+            self._close_call(call)
+
+    def _open_at_last(self, call: WrittenCall) -> None:
+        """Writes a call whose id never came. One without a name can't be run, and is not written."""
+        if not call.opened and call.name:
+            call.id = call.id or f"call_{self.stem}_{call.number}"
+            self._write_call(call)
+
+    def _write_call(self, call: WrittenCall) -> None:
+        piece = "".join(call.pieces[call.written :])
+        call.written = len(call.pieces)
+        first, call.opened = not call.opened, True
+        self._call_piece(call, piece, first=first)
+
+    @property
+    def stem(self) -> str:
+        """What ids are made from, where the answer's own parts have none."""
+        return re.sub(r"^[a-z]+[-_]|[^A-Za-z0-9]", "", self.id)[-40:] or "0"
+
+    @abstractmethod
+    def _text(self, delta: Text) -> None: ...
+
+    @abstractmethod
+    def _reasoning(self, delta: Reasoning) -> None: ...
+
+    @abstractmethod
+    def _refusal(self, delta: Refusal) -> None: ...
+
+    @abstractmethod
+    def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+        """Writes a piece of the arguments, which may be empty; the first one with id and name."""
+
+    def _close_call(self, call: WrittenCall) -> None:  # noqa: B027 - only one wire has something to say to it
+        """The call is complete."""
+
+    @abstractmethod
+    def _extra(self, name: str, value: Any) -> None: ...
+
+    @abstractmethod
+    def _end(self) -> None: ...
+
+    @abstractmethod
+    def _fail(self, failure: Failure) -> None: ...
+
+
+def _unsorted(delta: Delta) -> NoReturn:
+    raise TypeError(f"emitters take what the engine has sorted, not {delta!r}")

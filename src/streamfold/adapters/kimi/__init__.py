@@ -1,0 +1,3 @@
+"""Kimi: Chat Completions with Moonshot's rules for requests."""
+
+from .adapter import *

@@ -1,0 +1,277 @@
+"""Kimi: Chat Completions with Moonshot's own rules for requests. Answers are read as every chat answer is.
+
+https://platform.moonshot.ai/docs is the hosted API. An engine such as vLLM or SGLang that serves the same models shares
+the rules of the model (the history, the thinking switch) and not those of the hosted API: quirk `hosted = false`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...requests import HistoryRules, Rules, drop_force
+from ...requests.schema import moonshot, moonshot_problems
+from ...values import AudioPart, ConfigError, FilePart, Message, MessageLike, NamedTool, ProtocolWarning, Tool
+from ..chat import ChatAdapter, ChatQuirks
+from ..chat.history import ids_changed
+from ..chat.thinking import only_these, without_thinking
+
+if TYPE_CHECKING:
+    from ...requests import Request
+
+__all__ = ["KimiAdapter", "KimiQuirks"]
+
+
+@dataclass(frozen=True, slots=True)
+class KimiQuirks(ChatQuirks):
+    """What differs between Kimi endpoints.
+
+    Attributes:
+        hosted: Moonshot's own API, with its limits on names, schemas and sampling; else an engine of somebody's own.
+        max_tokens_field: the hosted API calls the old name deprecated, the engines know only that one.
+        reasoning_field: Kimi wants its reasoning back.
+        result_images: Kimi takes the images of results in the results, as MoonshotAI/kimi-cli sends them.
+    """
+
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
+    reasoning_field: Literal["reasoning_content", "reasoning"] | None = "reasoning_content"
+    result_images: bool = True
+    hosted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What a model can be told.
+
+    Attributes:
+        thinking: whether it thinks never, always, or as the request says.
+        pinned: the hosted API fixes its sampling and refuses any other value.
+        effort: it takes `reasoning_effort`; the others have only a switch.
+    """
+
+    thinking: Literal["never", "switch", "always"]
+    pinned: bool = True
+    effort: bool = False
+
+
+# By the beginning of the model's name, the first that fits; https://platform.moonshot.ai/docs/models
+_MODELS: tuple[tuple[str, _Model], ...] = (
+    ("kimi-k3", _Model("always", effort=True)),
+    ("kimi-k2.7-code", _Model("always")),
+    ("kimi-k2-thinking", _Model("always", pinned=False)),
+    ("kimi-k2.", _Model("switch")),
+    ("kimi-k2", _Model("never", pinned=False)),
+    ("kimi-dev", _Model("never", pinned=False)),
+    ("moonshot-v1", _Model("never", pinned=False)),
+    ("", _Model("switch")),  # kimi-for-coding, kimi-latest and what comes: as the newest ones
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{2,63}")
+
+
+class KimiAdapter(ChatAdapter):
+    """Requests and events of Kimi's Chat Completions."""
+
+    name = "kimi"
+    Quirks = KimiQuirks
+    takes_partial = True
+
+    def __init__(self, quirks: KimiQuirks | None = None) -> None:
+        super().__init__(quirks or KimiQuirks())
+        self.hosted = True if quirks is None else quirks.hosted
+
+    # --- what the request asks for, and what can be had --------------------------------------------------------------
+
+    def history_rules(self, request: Request) -> HistoryRules:
+        """What Kimi demands of a conversation: ids are numbered anew in any case, and the rest is stricter."""
+        # "role 'developer' is not allowed" (earendil-works/pi#8109)
+        roles = HistoryRules().roles - {"developer", "function"} if self.hosted else HistoryRules().roles
+        thinks = self.hosted and self._thinks(request)
+        return HistoryRules(roles, unique_ids=None, empty_turn="refused", wants_reasoning=thinks)
+
+    def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """The request as the endpoint takes it, and what was changed. Raises ConfigError for what it would refuse."""
+        if self.hosted:
+            self._check_tools(request.tools)
+            self._check_options(request)
+        request, changes = super().prepare(request)
+        request, dropped = self._pinned_sampling(request)
+        return request, [*changes, *dropped, *self._ungraded(request), *ids_changed(request.messages, _renumbered)]
+
+    def _rules(self) -> Rules:
+        rules = super()._rules()
+        if not self.hosted:
+            return rules
+        # `strict` is on by default there, and holds the model to Moonshot's flavour, not to OpenAI's.
+        passes = (*rules.passes, moonshot)
+        return replace(
+            rules, tool_name=_NAME, strict_tools=False, strict_output=False, passes=passes, problems=moonshot_problems
+        )
+
+    def _check_tools(self, tools: tuple[Tool, ...]) -> None:
+        if len(tools) > 128:
+            raise ConfigError(f"Kimi takes at most 128 tools, not {len(tools)}")
+
+    def _check_options(self, request: Request) -> None:
+        options = request.options
+        if options.temperature is not None and not 0 <= options.temperature <= 1:
+            raise ConfigError(f"Kimi's temperature is between 0 and 1, not {options.temperature}")
+        last = request.messages[-1]
+        partial = last.partial if isinstance(last, Message) else last.get("partial")
+        if partial and options.response_format == "json":
+            raise ConfigError('Kimi refuses partial mode with response_format="json": leave one of them out')
+        stops = [options.stop] if isinstance(options.stop, str) else options.stop or []
+        if len(stops) > 5 or any(len(stop.encode()) > 32 for stop in stops):
+            raise ConfigError(f"Kimi takes at most 5 stop strings of at most 32 bytes each, not {stops!r}")
+
+    def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """The hosted API refuses `required` and named choices while the model thinks."""
+        choice = request.tool_choice
+        if choice in ("auto", "none") or not self.hosted or not self._thinks(request):
+            return request, []
+        model = _model(request.model)
+        if model.effort:  # K3 takes `required`, and no named choice: required, with only that tool to choose
+            return only_these(request, (choice.name,), "required") if isinstance(choice, NamedTool) else (request, [])
+        if request.options.force_by_disabling_thinking and model.thinking == "switch":
+            return without_thinking(request)
+        warnings: list[ProtocolWarning] = []
+        return drop_force(request, "thinks, and takes no forced tool choice meanwhile", warnings), warnings
+
+    def _pinned_sampling(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """K2.5 and later: the hosted API fixes temperature and top_p, and answers any other value with a 400."""
+        options = request.options
+        asked = [name for name in ("temperature", "top_p") if getattr(options, name) is not None]
+        if not asked or not self.hosted or not _model(request.model).pinned:
+            return request, []
+        detail = f"{request.model} has its sampling fixed by the server: {' and '.join(asked)} was not sent"
+        options = replace(options, temperature=None, top_p=None)
+        return replace(request, options=options), [ProtocolWarning("option_dropped", detail)]
+
+    def _ungraded(self, request: Request) -> list[ProtocolWarning]:
+        """Models before K3 think or do not, and know no grades of it."""
+        effort, model = request.options.reasoning_effort, _model(request.model)
+        if effort in (None, "none") or model.effort or model.thinking == "never":
+            return []
+        detail = f"{request.model} knows no grades of thinking: for reasoning_effort={effort!r}, it was switched on"
+        return [ProtocolWarning("option_changed", detail)]
+
+    def _thinks(self, request: Request) -> bool:
+        thinking = _model(request.model).thinking
+        if thinking != "switch":
+            return thinking == "always"
+        body = request.options.extra_body
+        own = body.get("thinking") or body.get("chat_template_kwargs")
+        if isinstance(own, Mapping):
+            return own.get("type") != "disabled" and own.get("thinking") is not False
+        return request.options.reasoning_effort != "none"
+
+    # --- how it is written --------------------------------------------------------------------------------------------
+
+    def encode(self, request: Request) -> dict[str, Any]:
+        """The JSON body for a streamed answer. Raises ConfigError for what this wire can't carry."""
+        effort = request.options.reasoning_effort
+        body = super().encode(replace(request, options=replace(request.options, reasoning_effort=None)))
+        body["messages"] = list(_renumbered(body["messages"]))
+        if self.hosted and self._thinks(request):
+            _mark_reasoning(body["messages"])
+        if effort is not None:
+            body.update(self._thinking(request.model, effort))
+        body.update(request.options.extra_body)  # once more: it wins over ours
+        return body
+
+    def _thinking(self, name: str, effort: str) -> dict[str, Any]:
+        """How hard to think: K3 has grades, the models before it a switch, the earliest neither."""
+        model = _model(name)
+        if model.thinking == "never":
+            raise ConfigError(f"{name} does not think: reasoning_effort can't be sent")
+        if model.effort and effort != "none":
+            return {"reasoning_effort": effort}
+        if effort == "none" and model.thinking == "always":
+            raise ConfigError(f"{name} always thinks: reasoning_effort can't be 'none'")
+        if not self.hosted:  # the switch of the chat template, for vLLM, SGLang and KTransformers
+            return {"chat_template_kwargs": {"thinking": effort != "none"}}
+        return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
+
+    def _message(self, message: MessageLike, where: str, request: Request) -> dict[str, Any]:
+        out = super()._message(message, where, request)
+        if isinstance(message, Message) and message.partial and message.role == "assistant":
+            out["partial"] = True  # the answer goes on after this text, and does not repeat it
+        content = out.get("content")
+        if out.get("role") == "assistant":
+            if isinstance(content, list):  # an empty text among the parts is refused: "text content is empty"
+                content = [part for part in content if not (part.get("type") == "text" and not part.get("text"))]
+                out["content"] = content or None
+            if not out.get("content") and not out.get("tool_calls") and not out.get("partial"):
+                raise ConfigError(
+                    f"{where} has neither text nor tool calls, which Kimi refuses of an assistant: leave it out"
+                )
+            if not out.get("content"):
+                out["content"] = None
+        return out
+
+    def _part(self, part: Any, where: str) -> dict[str, Any]:
+        if isinstance(part, FilePart | AudioPart):
+            kind = "a file" if isinstance(part, FilePart) else "audio"
+            raise ConfigError(f"{where} is {kind}, which Kimi does not take in a message: it takes text and images")
+        out = super()._part(part, where)
+        image = out.get("image_url")
+        url = str(image.get("url") if isinstance(image, Mapping) else image or "")
+        if self.hosted and url.lower().startswith(("http://", "https://")):
+            # "unsupported image url" (OpenHands/software-agent-sdk#3155); it never fetches anything.
+            raise ConfigError(
+                f"{where} is an image by URL, which Kimi does not fetch: pass the bytes, or the ms:// URL of an upload"
+            )
+        return out
+
+    def _tool(self, tool: Tool) -> dict[str, Any]:
+        if tool.kind == "builtin_function":  # `$web_search`: run by the server, declared by its name alone
+            return {"type": tool.kind, "function": {"name": tool.name}}
+        return super()._tool(tool)
+
+
+def _model(name: str) -> _Model:
+    base = name.lower().rpartition("/")[2]  # engines and resellers put the vendor before it
+    return next(model for begin, model in _MODELS if base.startswith(begin))
+
+
+def _renumbered(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The conversation with the ids that the model itself would have given to its calls.
+
+    The chat template prints ids as they are, and the model copies their style into its next call: in a foreign style
+    the name of the function is lost (vllm-project/vllm#32146, sgl-project/sglang#21377). So the n-th call of the
+    conversation is `functions.NAME:n`, and a result goes with the call of its id in the nearest turn before it. The
+    hosted API does the same by itself; engines do not.
+    """
+    number = 0
+    renamed: list[tuple[str, str]] = []
+    for message in messages:
+        calls = message.get("tool_calls")
+        if message.get("role") == "assistant" and isinstance(calls, list):
+            made, renamed = [], []
+            for call in calls:
+                name = call.get("function", {}).get("name", "")
+                renamed.append((call.get("id", ""), f"functions.{name}:{number}"))
+                made.append({**call, "id": renamed[-1][1]})
+                number += 1
+            yield {**message, "tool_calls": made}
+        elif message.get("role") == "assistant":
+            renamed = []
+            yield message
+        elif message.get("role") == "tool":
+            fits = next((pair for pair in renamed if pair[0] == message.get("tool_call_id")), None)
+            if fits is not None and sum(old == fits[0] for old, _ in renamed) > 1:
+                renamed.remove(fits)  # the same id twice in one turn: results come in the calls' order
+            yield {**message, "tool_call_id": fits[1]} if fits else message
+        else:
+            yield message
+
+
+def _mark_reasoning(messages: list[dict[str, Any]]) -> None:
+    """While it thinks, the hosted API refuses a turn with calls and no `reasoning_content`: one from another provider.
+
+    "thinking is enabled but reasoning_content is missing in assistant tool call message" (MoonshotAI/kimi-cli#2141).
+    """
+    for message in messages:
+        if message.get("role") == "assistant" and message.get("tool_calls"):
+            message.setdefault("reasoning_content", "")

@@ -1,0 +1,9 @@
+"""What is called: providers, streams, fallbacks and the tool loop."""
+
+from .fallback import *
+from .hooks import *
+from .partial import *
+from .prepare import *
+from .provider import *
+from .stream import *
+from .tool_loop import *

@@ -1,0 +1,102 @@
+"""Bodies that are no event stream although one was asked for: a whole JSON answer, a web page, text, an error."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..values import IncompleteStreamError, Limits, ProtocolError, parse_event, parse_partial
+from .sse import SSEDecoder
+
+__all__ = ["HEAD", "PlainBody", "error_body", "not_a_stream", "shown"]
+
+HEAD = 512  # bytes that are enough to show what a body is
+
+
+class PlainBody:
+    """Collects a body that is no event stream.
+
+    Args:
+        kind: "json", which may be a whole answer, or "markup", which is none.
+    """
+
+    def __init__(self, kind: str, limits: Limits) -> None:
+        self.kind = kind
+        self._limit = limits.event_bytes
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    @property
+    def raw(self) -> bytes:
+        return b"".join(self._pieces)
+
+    @property
+    def text(self) -> str:
+        return self.raw.decode("utf-8", "replace")
+
+    @property
+    def is_utf8(self) -> bool:
+        return self.text.encode("utf-8", "replace") == self.raw
+
+    def feed(self, data: bytes) -> None:
+        """Adds a piece. Raises ProtocolError as soon as it is clear that no answer will come of it."""
+        self._pieces.append(data)
+        self._size += len(data)
+        if self.kind == "markup":
+            if self._size >= HEAD:
+                raise not_a_stream(self.raw, "a web page")
+        elif self._size > self._limit:
+            raise ProtocolError(f"the body is larger than {self._limit} bytes (limits.event_bytes)")
+
+    def finish(self, interrupted: str | None) -> Any:
+        """The JSON value of the whole body.
+
+        Raises:
+            IncompleteStreamError: it was cut off.
+            ProtocolError: it is not JSON, or more than one value.
+        """
+        if self.kind == "markup":
+            raise not_a_stream(self.raw, "a web page")
+        text = self.text
+        try:
+            return parse_event(text)
+        except ValueError as exc:
+            if interrupted or parse_partial(text):
+                how = interrupted or "the body ended"
+                raise IncompleteStreamError(f"{how} in the middle of a JSON answer", retryable=True) from exc
+            lines = "\n{" in text
+            what = "newline-delimited JSON instead of server-sent events" if lines else "JSON that can't be read"
+            raise ProtocolError(f"the answer is {what}: {shown(text)}", body=text[:HEAD]) from exc
+
+
+def error_body(text: str) -> Any:
+    """What the body of an error status says: its JSON value, the title of a web page, else the beginning of the text.
+
+    An event has its payload: LiteLLM answers with one where a stream was asked for (1.106, 2026).
+    """
+    if text.startswith("<"):  # a proxy's page: its title says what a person would read
+        title = re.search(r"<title[^>]*>([^<]*)", text, re.IGNORECASE)
+        return title.group(1).strip() if title else ""
+    if text.startswith(("data:", "event:")):
+        decoder = SSEDecoder()
+        event = next(iter(decoder.feed(text.encode())), None) or decoder.finish()
+        text = event.data if event is not None else text
+    try:
+        return parse_event(text)
+    except ValueError:
+        return text[:500]
+
+
+def not_a_stream(head: bytes, what: str) -> ProtocolError:
+    """The error for a body that is something else; `head` is its beginning."""
+    start = head[:HEAD].decode("utf-8", "replace")
+    return ProtocolError(
+        f"the answer is {what} instead of server-sent events; is the base URL right? It begins: {shown(start)}",
+        body=start,
+    )
+
+
+def shown(text: str) -> str:
+    """The beginning of a text, for a message."""
+    text = " ".join(text.split())
+    return repr(text if len(text) <= 200 else text[:200] + "...")

@@ -1,0 +1,254 @@
+"""The whole path without I/O: bytes in, chunks out. A provider is a thin asynchronous loop round this."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..adapters import Adapter, find_adapter
+from ..values import (
+    Limits,
+    Meta,
+    ProtocolError,
+    Reply,
+    Sequence,
+    StreamChunk,
+    StreamError,
+    StreamfoldError,
+    ToolLike,
+    as_tools,
+    read_tool_choice,
+)
+from .body import HEAD, PlainBody, not_a_stream, shown
+from .dialects import Dialect, DialectContext, find_dialect
+from .fold import Fold
+from .pipeline import Pipeline
+from .sse import SSEDecoder, body_kind, skip_blank
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+
+__all__ = ["StreamDecoder"]
+
+_TRANSCRIPT = 20  # events
+
+
+class StreamDecoder:
+    """Turns the body of one answer into chunks.
+
+    Args:
+        adapter: the wire format, by name or as a value.
+        dialect: how the model writes calls inside its text, if it does; none is ever guessed.
+        tools: the tools that the request declared.
+        tool_choice: the tool choice of the request; after `"none"` no call is handed out.
+        start_in_reasoning: the output begins inside reasoning (the prompt opened it); for dialects.
+        limits: what is accepted before it is called a ProtocolError.
+        names: tools that are called otherwise on the wire: the names to hand out by those that come.
+        answer_tool: the tool whose arguments are the text of the answer, where that was asked for as a call.
+
+    Attributes:
+        events: how many events have come that said something; a ping does not.
+        fold_type: what folds the deltas. `inspection` has one that also tells what it was given.
+
+    >>> decoder = StreamDecoder("chat")
+    >>> chunks = decoder.feed(b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\\n\\n')
+    >>> [chunk.delta for chunk in chunks], decoder.close()[-1].finish_reason
+    (['Hi'], 'stop')
+    """
+
+    fold_type: ClassVar[type[Fold]] = Fold
+
+    def __init__(
+        self,
+        adapter: str | Adapter,
+        *,
+        dialect: str | Dialect | None = None,
+        tools: Iterable[ToolLike] = (),
+        tool_choice: Any = "auto",
+        start_in_reasoning: bool = False,
+        limits: Limits | None = None,
+        names: Mapping[str, str] | None = None,
+        answer_tool: str | None = None,
+    ) -> None:
+        self._adapter = find_adapter(adapter)() if isinstance(adapter, str) else adapter
+        self._limits = limits or Limits()
+        read_tools = as_tools(tools)
+        choice = read_tool_choice(tool_choice, read_tools)
+        read: set[str] = set()
+        if isinstance(dialect, str):
+            context = DialectContext(read_tools, choice, start_in_reasoning)
+            read = {"think", *dialect.split("+")} if context.calls_allowed else {"think"}
+            dialect = find_dialect(dialect, context)
+        self._fold = self.fold_type(
+            tool_names=[tool.name for tool in read_tools],
+            tool_choice=choice,
+            limits=self._limits,
+            names=names or {},
+            answer_tool=answer_tool,
+        )
+        self._pipeline = Pipeline(self._fold, dialect, read=read)
+        self._sse: SSEDecoder | None = None
+        self._plain: PlainBody | None = None
+        self._head = b""  # the first bytes, kept to say what the body was
+        self._transcript: deque[str] = deque(maxlen=_TRANSCRIPT)
+        self.events = 0
+        self._error: StreamError | None = None
+        self._closed = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the finished chunk has been handed out."""
+        return self._fold.finished
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing that may still come can matter: the answer is finished, or an error waits to be raised."""
+        return self._fold.finished or self._error is not None
+
+    @property
+    def reply(self) -> Reply:
+        """The whole answer. Raises StreamfoldError before the finished chunk."""
+        return self._fold.reply
+
+    def feed(self, data: bytes) -> list[StreamChunk]:
+        """The chunks that `data` completes, however the body was cut.
+
+        What came before an error is returned; the error is raised by the next call (`done` is true until then).
+
+        Raises:
+            StreamError: one of its kinds, with the partial answer.
+        """
+        if self._error is not None:
+            self._raise_pending()
+        if self._closed:
+            raise StreamfoldError("feed() after close(): a decoder reads one answer")
+        chunks: list[StreamChunk] = []
+        if not self._fold.finished:
+            try:
+                self._feed(data, chunks)
+            except StreamError as error:
+                self._error = error
+                self._pipeline.give_up(chunks)
+        return chunks
+
+    def close(self, *, interrupted: str | None = None) -> list[StreamChunk]:
+        """The input has ended: the chunks that are left, the finished one last.
+
+        Args:
+            interrupted: how the input broke off, if it did. An answer that was finished stays one, with a warning.
+
+        Raises:
+            IncompleteStreamError: the answer was not finished.
+            StreamError: another of its kinds.
+        """
+        self._raise_pending()
+        chunks: list[StreamChunk] = []
+        if self._closed or self._fold.finished:
+            self._closed = True
+            return chunks
+        self._closed = True
+        try:
+            self._finish(interrupted, chunks)
+        except StreamError as error:
+            self._error = error
+            self._raise_pending()
+        return chunks
+
+    def _feed(self, data: bytes, chunks: list[StreamChunk]) -> None:
+        if self._sse is None and self._plain is None:
+            data = self._begin(data)
+        elif len(self._head) < HEAD:
+            self._head += data[: HEAD - len(self._head)]
+        if self._plain is not None:
+            self._plain.feed(data)
+        elif self._sse is not None:
+            sse, fold, decode, take = self._sse, self._fold, self._adapter.decode, self._pipeline.feed
+            for event in sse.feed(data):
+                self._transcript.append(event.data)
+                if sse.invalid_utf8:
+                    self._warn_of_utf8()
+                try:
+                    deltas = decode(event)
+                    if type(deltas) is not list:
+                        deltas = list(deltas)
+                except ValueError as exc:
+                    self._unreadable(event, exc)
+                    continue
+                if len(deltas) > 1 or (deltas and type(deltas[0]) is not Sequence):
+                    self.events += 1
+                take(deltas, event.data, chunks)
+                if fold.finished:
+                    return
+
+    def _begin(self, data: bytes) -> bytes:
+        """Finds out what the body is; the bytes to begin with."""
+        data = skip_blank(self._head + data)  # white space, as some servers send to keep a connection open
+        self._head = data[:HEAD]
+        kind = body_kind(data)
+        if kind == "events":
+            self._sse = SSEDecoder(self._limits)
+        elif kind is not None:
+            self._plain = PlainBody(kind, self._limits)
+        return data
+
+    def _unreadable(self, event: ServerSentEvent, why: ValueError) -> None:
+        """An event that can't be read: an error, unless it is not needed any more."""
+        if not self._pipeline.has_finish_reason:
+            body = event.data[: self._limits.error_body_bytes]
+            raise ProtocolError(f"an event can't be read ({why}): {shown(event.data)}", body=body) from why
+        self._fold.warn("malformed_event", f"after the finish reason: {shown(event.data)}")
+
+    def _finish(self, interrupted: str | None, chunks: list[StreamChunk]) -> None:
+        if self._plain is not None:
+            self._whole_body(self._plain, interrupted, chunks)
+        elif self._sse is not None:
+            if event := self._sse.finish():
+                self._last_event(event, chunks)
+            if not self._transcript and self._sse.foreign:
+                raise not_a_stream(self._head, "plain text")
+        if not self._fold.finished:
+            self._pipeline.end(chunks)
+            if (chunk := self._fold.finish(interrupted)) is not None:
+                chunks.append(chunk)
+
+    def _last_event(self, event: ServerSentEvent, chunks: list[StreamChunk]) -> None:
+        """The event before the end of the body, without its blank line. Only a payload that is whole is one."""
+        if self._sse is not None and self._sse.invalid_utf8:
+            self._warn_of_utf8()
+        self._transcript.append(event.data)
+        data = event.data
+        try:
+            deltas = list(self._adapter.decode(event))
+        except ValueError:
+            self._fold.feed(Meta())  # the server has begun to speak, so that the answer is incomplete and not empty
+            self._fold.warn("truncated_event", f"the last event was cut off: {shown(data)}")
+            data = data.rpartition("\n")[0]  # without blank lines between them, all but the last are whole
+            deltas = []
+            with suppress(ValueError):
+                deltas = list(self._adapter.decode(type(event)(event.event, data)))
+        self._pipeline.feed(deltas, data, chunks)
+
+    def _whole_body(self, plain: PlainBody, interrupted: str | None, chunks: list[StreamChunk]) -> None:
+        text = plain.text
+        if plain.kind == "json":
+            self._transcript.append(text)
+        body = plain.finish(interrupted)
+        try:
+            deltas = list(self._adapter.decode_body(body))
+        except ValueError as exc:
+            raise ProtocolError(f"the answer can't be read ({exc}): {shown(text)}", body=text[:HEAD]) from exc
+        if not plain.is_utf8:
+            self._warn_of_utf8()
+        self._pipeline.feed(deltas, text, chunks)
+
+    def _warn_of_utf8(self) -> None:
+        self._fold.warn("invalid_utf8", "bytes that are not UTF-8 were replaced by U+FFFD")
+
+    def _raise_pending(self) -> None:
+        if self._error is not None:
+            self._error.partial = self._error.partial or self._fold.partial()
+            self._error.transcript = tuple(self._transcript)
+            raise self._error

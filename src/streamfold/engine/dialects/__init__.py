@@ -1,0 +1,147 @@
+"""Tool calls and reasoning that a model writes inside its text: filters from deltas to deltas.
+
+A server that knows its model parses them itself. One that does not, or not this model, hands them on as text; so the
+user says which dialect an endpoint speaks. It is never guessed: several share their markers.
+
+    kimi, deepseek            special tokens                        tokens.py
+    hermes                    JSON in <tool_call>                   hermes.py
+    qwen3coder, glm           tags and values                       tagged.py
+    llama3, mistral           JSON or Python, at the head or marked llama3.py, mistral.py
+    required, named           guided output: no markup, just JSON   guided.py
+    think                     reasoning only (the others, but for llama3, read it too)
+
+All of them are tables and short grammars over one reader (`reader.py`) and one scanner (`scanner.py`). Several are
+joined by `+`. Other packages add theirs by an entry point in the group `streamfold.engine.dialects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from ...values import AllowedTools, ConfigError, NamedTool, ReadToolChoice, Tool, nearest
+from .leaks import describe_leak, leaked_markup
+
+if TYPE_CHECKING:
+    from ...values import Delta
+
+__all__ = ["Dialect", "DialectContext", "describe_leak", "find_dialect", "leaked_markup"]
+
+# Imported when asked for.
+_BUILT_IN = {
+    "deepseek": "tokens:DeepSeek",
+    "glm": "tagged:GLM",
+    "hermes": "hermes:Hermes",
+    "kimi": "tokens:Kimi",
+    "llama3": "llama3:Llama3",
+    "mistral": "mistral:Mistral",
+    "named": "guided:Guided",
+    "qwen3coder": "tagged:Qwen3Coder",
+    "required": "guided:Guided",
+    "think": "reader:Family",
+}
+_GUIDED_WHEN_FORCED = ("kimi", "hermes")
+
+
+@dataclass(frozen=True, slots=True)
+class DialectContext:
+    """What a dialect has to know of the request.
+
+    Attributes:
+        tools: the tools that were declared. Without any, no calls are read.
+        tool_choice: after "none" no calls are read: their markers are ordinary text. Reasoning is read all the same.
+        start_in_reasoning: the output begins inside reasoning, because the prompt has opened it.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ReadToolChoice = "auto"
+    start_in_reasoning: bool = False
+
+    @property
+    def calls_allowed(self) -> bool:
+        """Whether the model may make calls."""
+        return bool(self.tools) and self.tool_choice != "none"
+
+    @property
+    def call_demanded(self) -> bool:
+        """Whether the model must make one."""
+        match self.tool_choice:
+            case "required" | NamedTool() | AllowedTools(mode="required"):
+                return True
+        return False
+
+
+@runtime_checkable
+class Dialect(Protocol):
+    """A filter for the deltas of one answer."""
+
+    def feed(self, delta: Delta) -> Iterable[Delta]:
+        """What can be said after this delta; text that may still become markup is held back."""
+        ...
+
+    def finish(self) -> Iterable[Delta]:
+        """What was held back, the calls, and warnings. To be asked once, when all of the answer has come."""
+        ...
+
+
+def find_dialect(name: str, context: DialectContext) -> Dialect:
+    """A fresh dialect by its name, or by several joined by `+`. Raises ConfigError with the names there are."""
+    families: list[str] = []
+    others: list[Dialect] = []
+    for part in dict.fromkeys(part.strip() for part in name.split("+")):
+        if part in _BUILT_IN:
+            families.append(part)
+        else:
+            others.append(_third_party(part, context))
+    if not families:
+        return others[0] if len(others) == 1 else _Chain(others)
+    return _Chain([_markup(families, context), *others]) if others else _markup(families, context)
+
+
+def _markup(names: Sequence[str], context: DialectContext) -> Dialect:
+    from .markup import Markup
+
+    if context.call_demanded and any(name in _GUIDED_WHEN_FORCED for name in names):
+        names = [*names, "required"]
+    families = []
+    for target in dict.fromkeys(_BUILT_IN[name] for name in names):
+        module, _, attribute = target.partition(":")
+        families.append(getattr(import_module(f"{__name__}.{module}"), attribute)(context))
+    return Markup(families, context)
+
+
+def _third_party(name: str, context: DialectContext) -> Dialect:
+    from importlib.metadata import entry_points  # slow to import, and mostly not needed
+
+    found = {entry.name: entry for entry in entry_points(group="streamfold.dialects")}
+    if name in found:
+        made: Dialect = found[name].load()(context)
+        return made
+    known = sorted({*_BUILT_IN, *found})
+    raise ConfigError(
+        f"unknown dialect {name!r}{nearest(name, known)}: there are {', '.join(known)}, or several joined by '+'"
+    )
+
+
+class _Chain:
+    """Several dialects, each reading what the one before it has left."""
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self._dialects = dialects
+
+    def feed(self, delta: Delta) -> Iterable[Delta]:
+        return _through(self._dialects, [delta])
+
+    def finish(self) -> Iterable[Delta]:
+        out: list[Delta] = []
+        for number, dialect in enumerate(self._dialects, 1):
+            out += _through(self._dialects[number:], dialect.finish())
+        return out
+
+
+def _through(dialects: Sequence[Dialect], deltas: Iterable[Delta]) -> list[Delta]:
+    for dialect in dialects:
+        deltas = [out for delta in deltas for out in dialect.feed(delta)]
+    return list(deltas)

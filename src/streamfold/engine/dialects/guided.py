@@ -1,0 +1,59 @@
+"""Guided output: what servers make a model write when a call is demanded (`required`, or one tool by its name).
+
+There is no markup. The answer is an array of calls, or, for a named tool, just its arguments. So it counts at the head
+of the message only, and all of it is held until it closes: before that nothing tells it from an answer in JSON.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...values import NamedTool, parse_object
+from ..brackets import Brackets
+from .entries import read_entries, read_entry
+from .reader import Family, Reader, Verdict
+from .scanner import Reading, markers
+
+if TYPE_CHECKING:
+    from . import DialectContext
+
+__all__ = ["Guided"]
+
+KEYS = ("parameters", "arguments")
+
+
+class Guided(Family):
+    """Both forms; which one, the first bracket and the tool choice say."""
+
+    heads = ("[", "{")
+
+    def __init__(self, context: DialectContext) -> None:
+        super().__init__(context)
+        choice = context.tool_choice
+        self._named = choice.name if isinstance(choice, NamedTool) else None
+
+    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+        if marker == "[" or not self._named:
+            return (yield from read_entries(text, KEYS, marker))
+        # The arguments of the named tool. What comes behind them belongs to them, and makes them invalid.
+        pieces = [marker]
+        yield from text.until(markers(), pieces.append)
+        value = "".join(pieces)
+        brackets = Brackets()
+        brackets.skip(value)
+        if brackets.open:
+            return text.unfinished("the arguments of the named tool")
+        return text.call(self._named, _unwrapped(value, self._named))
+
+
+def _unwrapped(text: str, name: str) -> str:
+    """The arguments in `{"name": NAME, "parameters": {...}}`, which some servers write for a named tool too."""
+    try:
+        value = parse_object(text)
+        entry = read_entry(text, KEYS)
+    except ValueError:
+        return text
+    inner = [value[key] for key in KEYS if key in value]
+    if not entry or entry.name != name or len(value) != 2 or not inner or not isinstance(inner[0], dict):
+        return text
+    return entry.arguments or ""

@@ -1,0 +1,52 @@
+"""Families as a dialect: the filter that splits the deltas of one answer into text, reasoning and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ...values import Call, Delta, Reasoning, Summary, Text, Warn
+from .reader import Family, Reader
+
+if TYPE_CHECKING:
+    from . import DialectContext
+
+__all__ = ["Markup"]
+
+
+class Markup:
+    """The dialect of one or several families: a filter for the deltas of one answer."""
+
+    def __init__(self, families: Sequence[Family], context: DialectContext) -> None:
+        on, inside = context.calls_allowed, context.start_in_reasoning
+        reasoning = inside or any(family.thinks for family in families)
+        self._text = Reader(families, calls=on, reasoning=reasoning, inside=inside)
+        # Older servers leave a call that Kimi makes while it thinks in `reasoning_content`. The rest is reasoning.
+        aloud = [family for family in families if family.interrupts]
+        self._thoughts = Reader(aloud, Reasoning, calls=True) if on and aloud else None
+        self._structured = False
+
+    def feed(self, delta: Delta) -> Iterable[Delta]:
+        """What can be said after this delta; text that may still become markup is held back."""
+        if isinstance(delta, Text) and delta.text:
+            return self._text.feed(delta.text)
+        if isinstance(delta, Reasoning) and delta.text and self._thoughts:
+            return self._thoughts.feed(delta.text)
+        calls = delta.calls if isinstance(delta, Summary) else [delta] if isinstance(delta, Call) else ()
+        if any(call.id or call.name or call.arguments for call in calls):
+            self._structured = True
+        return (delta,)
+
+    def finish(self) -> Iterable[Delta]:
+        """What was held back, what was odd, and the calls."""
+        lanes = [self._thoughts, self._text] if self._thoughts else [self._text]
+        out = [delta for lane in lanes for delta in lane.finish()]
+        out += [warning for lane in lanes for warning in lane.warnings]
+        calls = [call for lane in lanes for call in lane.calls]
+        if calls and self._structured:
+            names = ", ".join(call.name or "" for call in calls)
+            out.append(Warn("markup_dropped", f"the server sent calls of its own, so these are left out: {names}"))
+            return out
+        for number, call in enumerate(calls):
+            call.index, call.markup = number, True
+        return [*out, *calls]

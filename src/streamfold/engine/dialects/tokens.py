@@ -1,0 +1,142 @@
+"""Kimi K2 and DeepSeek: calls between special tokens, in a section of their own.
+
+    section   calls one after another; anything else in it is noise, and is dropped
+    header    up to the token in front of the arguments: the name, for Kimi with a number behind it
+    arguments up to a token that ends them (`Scanner.body`)
+
+The tokens that end something are removed where they stand in text. The section may be missing round a single call.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from ...values import parse_object
+from .reader import Family, Reader, Verdict
+from .scanner import NOT_SPACE, Reading, drop, is_json, markers
+
+__all__ = ["DeepSeek", "Kimi"]
+
+
+class _Tokens(Family):
+    """A family with tokens of its own."""
+
+    section_begin: ClassVar[tuple[str, ...]]
+    section_end: ClassVar[tuple[str, ...]]
+    call_begin: ClassVar[str]
+    call_end: ClassVar[str]
+    arguments_begin: ClassVar[str]
+    fenced_header: ClassVar[str | None] = None  # the header in front of a name and arguments in a Markdown fence
+
+    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+        text.event()
+        alone, ended = marker == self.call_begin, False
+        tokens = (*self.section_begin, *self.section_end, self.call_begin, self.call_end, self.arguments_begin)
+        while marker not in self.section_end:
+            if marker == self.call_begin:
+                marker = yield from self._call(text)
+                ended = True
+                if not marker or (alone and marker != self.call_begin):
+                    break
+            else:
+                marker = yield from text.until(markers(*tokens), drop)
+                if not marker:
+                    return Verdict.TAKEN if ended and not text.cut else text.unfinished("a section of tool calls")
+        text.event()
+        return Verdict.TAKEN
+
+    def name(self, header: str) -> tuple[str, str | None]:
+        """The name of the tool, "" if there is none to be found, and the id."""
+        raise NotImplementedError  # each family's own rule
+
+    def _call(self, text: Reader) -> Reading[str]:
+        """Reads a call behind its first token; the token that ended it, "" at the end of the input."""
+        pieces: list[str] = []
+        ends = (*self.section_end, self.call_begin, self.call_end)
+        marker = yield from text.until(markers(*ends, self.arguments_begin), pieces.append)
+        header, arguments, fence = "".join(pieces).strip(), "", ""
+        whole = marker == self.call_end
+        if marker == self.arguments_begin:
+            fence = (yield from _fenced_name(text)) if header == self.fenced_header else ""
+            arguments, marker = yield from text.body(markers(*ends, "```") if fence else markers(*ends))
+            # The end of the input is as good as a token if nothing can be missing. The next call is not.
+            whole = _is_object(arguments) if not marker else marker != self.call_begin or is_json(arguments)
+        if not marker and not whole:
+            text.unfinished("a tool call")
+            return ""
+        name, call_id = (fence, None) if fence else self.name(header)
+        if whole and name:
+            text.call(name, arguments, call_id)
+        else:
+            text.dropped(f"{'an unfinished call' if name else 'a call without a usable name'}: {header[:80]!r}")
+        return marker
+
+
+class Kimi(_Tokens):
+    """Kimi K2 to K2.7. The header is `functions.NAME:NUMBER`, and is the call's id as well."""
+
+    # The spelling in the singular is vLLM's and some fine-tunes'.
+    section_begin = ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>")
+    section_end = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
+    call_begin = "<|tool_call_begin|>"
+    call_end = "<|tool_call_end|>"
+    arguments_begin = "<|tool_call_argument_begin|>"
+
+    openers = interrupts = (*section_begin, call_begin)
+    boundaries = section_begin
+    strays = (*section_end, call_end, arguments_begin)
+
+    def name(self, header: str) -> tuple[str, str | None]:
+        base, colon, number = header.rpartition(":")
+        if base and colon and number.isdecimal():
+            names = [base.removeprefix("functions."), base, base.rpartition(".")[2]]
+            return next((name for name in names if name in self.tools), names[0]), header
+        # The model has lost the name: it copies the ids of an odd history. A guess could run a tool it did not choose.
+        for name in (header.removeprefix("functions."), header):
+            if name in self.tools:
+                return name, None
+        if header.startswith("functions.") or len(self.tools) != 1:
+            return "", None
+        return next(iter(self.tools)), None
+
+
+class DeepSeek(_Tokens):
+    """DeepSeek V3, R1 and V3.1. V3 and R1 write `function`, then the name, then the arguments in a Markdown fence."""
+
+    section_begin = ("<｜tool▁calls▁begin｜>",)
+    section_end = ("<｜tool▁calls▁end｜>",)
+    call_begin = "<｜tool▁call▁begin｜>"
+    call_end = "<｜tool▁call▁end｜>"
+    arguments_begin = "<｜tool▁sep｜>"
+    fenced_header = "function"
+
+    openers = (*section_begin, call_begin)
+    strays = (*section_end, call_end, arguments_begin)
+
+    def name(self, header: str) -> tuple[str, str | None]:
+        return header, None
+
+
+def _fenced_name(text: Reader) -> Reading[str]:
+    """The name in front of a fence; "", and nothing is read, if there is none: V3.1, and a tool called "function"."""
+    pieces: list[str] = []
+    name: list[str] = []
+    yield from text.span(NOT_SPACE, pieces.append)
+    yield from text.span(_NO_NAME, name.append)
+    pieces += name
+    yield from text.span(NOT_SPACE, pieces.append)
+    fence = yield from text.expect(markers("```json"))
+    if not fence or not name:
+        text.unread("".join(pieces) + fence)
+    return "".join(name).strip() if fence else ""
+
+
+_NO_NAME = re.compile(r"[\n`{<]")
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(parse_object(text), dict)
+    except ValueError:
+        return False

@@ -1,0 +1,10 @@
+"""From what was asked to what an endpoint takes: checks, repairs and rewrites, each with its warning."""
+
+from .capabilities import *
+from .chatdicts import *
+from .fields import *
+from .history import *
+from .needs import *
+from .request import *
+from .rewrite import *
+from .turns import *

@@ -1,0 +1,137 @@
+"""What a request needs of a model, and what to say when it is known that the model can't.
+
+Asked before anything is sent. What an adapter can do without (a forced choice is dropped, a schema is asked for in
+words) is its own business, in `adapters/prepare.py`; what is left is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..values import AllowedTools, AudioPart, FilePart, ImagePart, Message, MessageLike, NamedTool
+from .capabilities import Capabilities
+from .request import Request, ResponseFormat
+
+__all__ = ["Need", "describe_missing", "is_forced", "missing", "needs_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A capability that a request needs, and the place in the request that needs it."""
+
+    capability: str
+    place: str
+
+
+# The parts of both OpenAI wires, and what Kimi and vLLM have beside them.
+_PART_TYPES = {
+    "image_url": "images",
+    "input_image": "images",
+    "file": "files",
+    "input_file": "files",
+    "input_audio": "audio",
+    "audio_url": "audio",
+}
+_PARTS: dict[type, str] = {ImagePart: "images", FilePart: "files", AudioPart: "audio"}
+
+# What a model can't, and what to do about it.
+_WORDS = {
+    "tools": ("call tools", "leave the tools out"),
+    "forced_choice": ("be made to call a tool", 'pass tool_choice="auto"'),
+    "images": ("see images", "leave it out"),
+    "structured_output": (
+        "hold its answer to a schema",
+        'set the quirk response_format to "json_object" (JSON mode and an instruction) or "tool"',
+    ),
+    "reasoning": ("reason", "leave reasoning_effort out"),
+    "parallel_calls": ("make several calls in a turn", "leave parallel_tool_calls out"),
+    "files": ("read files", "leave it out"),
+    "audio": ("hear audio", "leave it out"),
+}
+_MOST_PLACES = 3
+_MOST_MODELS = 4
+
+
+def needs_of(request: Request) -> tuple[Need, ...]:
+    """What the request needs, each with its place: `tools`, `tool_choice`, `messages[2].content[1]`, an option."""
+    return tuple(_needs(request))
+
+
+def missing(capabilities: Capabilities, request: Request) -> tuple[Need, ...]:
+    """What the request needs and the model can't. What is unknown is not among it."""
+    return tuple(need for need in needs_of(request) if capabilities.of(need.capability) == "no")
+
+
+def is_forced(request: Request) -> bool:
+    """Whether the model is to be made to call a tool."""
+    choice = request.tool_choice
+    return choice == "required" or isinstance(choice, NamedTool) or _mode(choice) == "required"
+
+
+def describe_missing(needs: Sequence[Need], model: str, others: Mapping[str, Iterable[str]]) -> str:
+    """What the model can't, where the request needs it, and what to do.
+
+    Args:
+        others: for a capability, some models of the same provider that have it.
+    """
+    places: dict[str, list[str]] = {}
+    for need in needs:
+        # An option is written as the argument that it is.
+        places.setdefault(need.capability, []).append(need.place if "[" in need.place else f"{need.place}=")
+    told = "; ".join(_described(name, at, model, list(others.get(name, ()))) for name, at in places.items())
+    after_all = ", ".join(f'{name} = "yes"' for name in places)
+    return f"{told}. If that is not so, write capabilities = {{ {after_all} }} for this provider"
+
+
+def _described(name: str, places: list[str], model: str, others: list[str]) -> str:
+    cannot, remedy = _WORDS[name]
+    more = [f"{len(places) - _MOST_PLACES} more"] if len(places) > _MOST_PLACES else []
+    *first, last = places[:_MOST_PLACES] + more
+    where = f"{', '.join(first)} and {last}" if first else last
+    known = f" ({', '.join(others[:_MOST_MODELS])})" if others else ""
+    return f"{model} can't {cannot}, which {where} need{'s' * (not first)}: {remedy}, or ask a model that can{known}"
+
+
+def _needs(request: Request) -> Iterator[Need]:
+    options = request.options
+    for at, message in enumerate(request.messages):
+        yield from _media(message, f"messages[{at}]")
+    if request.tools:
+        yield Need("tools", "tools")
+        if is_forced(request):
+            yield Need("forced_choice", "tool_choice")
+    if _wants_schema(options.response_format):
+        yield Need("structured_output", "response_format")
+    if options.reasoning_effort not in (None, "none"):
+        yield Need("reasoning", "reasoning_effort")
+    if options.parallel_tool_calls:
+        yield Need("parallel_calls", "parallel_tool_calls")
+
+
+def _mode(choice: object) -> str | None:
+    return choice.mode if isinstance(choice, AllowedTools) else None
+
+
+def _wants_schema(wanted: Any) -> bool:
+    # "json" is no schema: models that know no schemas have it too.
+    without = wanted is None or (isinstance(wanted, str) and wanted == "json")
+    return not (without or (isinstance(wanted, ResponseFormat) and wanted.schema is None))
+
+
+def _media(message: MessageLike, where: str) -> Iterator[Need]:
+    if isinstance(message, Message):
+        yield from _of_parts(message.content, f"{where}.content")
+        return
+    for name in ("content", "output"):  # the result of a call as an item of the Responses API has an output
+        yield from _of_parts(message.get(name), f"{where}.{name}")
+
+
+def _of_parts(parts: Any, where: str) -> Iterator[Need]:
+    if not isinstance(parts, list | tuple):
+        return
+    for at, part in enumerate(parts):
+        capability = _PART_TYPES.get(str(part.get("type"))) if isinstance(part, Mapping) else _PARTS.get(type(part))
+        if capability:
+            yield Need(capability, f"{where}[{at}]")

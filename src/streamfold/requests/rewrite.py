@@ -1,0 +1,280 @@
+"""What a request needs before any wire can write it: names and schemas as the endpoint takes them, each change said.
+
+An adapter gives its `Rules`, the request has the capabilities of its model; the steps are the same for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ..values import (
+    AllowedTools,
+    ConfigError,
+    Message,
+    MessageLike,
+    NamedTool,
+    ProtocolWarning,
+    ReadToolChoice,
+    Tool,
+    system,
+)
+from .needs import is_forced
+from .request import Request, ResponseFormat, read_response_format
+from .schema import Passed, drop_keywords, inline_refs, openai_strict, strict_problems
+
+if TYPE_CHECKING:
+    from ..values import WarningCode
+
+__all__ = ["Rules", "does_without", "drop_force", "prepare", "schema_passes"]
+
+Pass: TypeAlias = Callable[..., Passed]  # (schema, *, at=...)
+
+# https://platform.openai.com/docs/api-reference/chat/create: "a-z, A-Z, 0-9, or contain underscores and dashes, with a
+# maximum length of 64". Names with dots and slashes come from MCP servers.
+_OPENAI_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LONGEST_REPORT = 20  # changes of one schema
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What an endpoint takes.
+
+    Attributes:
+        tool_name: the whole of a name that it takes.
+        response_format: how an answer that fits a schema is asked for.
+        strict_tools: tools with `strict=True` go through the pass for OpenAI's strict mode.
+        strict_output: so do answers whose schema was made from a pydantic model.
+        passes: other passes for every schema.
+        problems: says why a schema would be refused even so.
+    """
+
+    tool_name: re.Pattern[str] = _OPENAI_NAME
+    response_format: Literal["json_schema", "json_object", "tool"] = "json_schema"
+    strict_tools: bool = False
+    strict_output: bool = False
+    passes: tuple[Pass, ...] = ()
+    problems: Callable[..., list[str]] | None = None
+
+
+def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[Pass, ...]:
+    """The passes that a server's quirks call for."""
+    passes: list[Pass] = [partial(inline_refs, why="the provider takes no $ref")] if inline else []
+    return (*passes, partial(drop_keywords, keywords=unsupported)) if unsupported else tuple(passes)
+
+
+def prepare(request: Request, rules: Rules) -> tuple[Request, list[ProtocolWarning]]:
+    """The request as the endpoint takes it, and what was changed. Raises ConfigError for what it would refuse."""
+    form = _form(request, rules)
+    request, warnings = _named(request, rules.tool_name)
+    tools = tuple(_tool(tool, rules, warnings) for tool in request.tools)
+    wanted = read_response_format(request.options.response_format)
+    if wanted is not None and wanted.schema is not None:
+        wanted = _format(wanted, replace(rules, response_format=form), warnings)
+    request = replace(request, tools=tools, options=replace(request.options, response_format=wanted))
+    if wanted is not None and wanted.schema is not None and form != "json_schema":
+        step = _by_instruction if form == "json_object" else _by_tool
+        request = step(request, wanted, warnings)
+    if request.capabilities.forced_choice == "no":
+        request = drop_force(request, "takes no forced tool choice", warnings)
+    return _without_moot_options(request, warnings), warnings
+
+
+# --- what the model can't ---------------------------------------------------------------------------------------------
+
+
+def does_without(request: Request, rules: Rules) -> frozenset[str]:
+    """The capabilities for which `prepare` has something in their place, if the model lacks them, and says so."""
+    form = _form(request, rules)
+    by_other_means = form == "json_object" or (form == "tool" and request.capabilities.tools != "no")
+    return frozenset({"forced_choice", "parallel_calls", *(["structured_output"] if by_other_means else [])})
+
+
+def drop_force(request: Request, why: str, warnings: list[ProtocolWarning]) -> Request:
+    """The request with the choice left to the model; `why` is said of the model."""
+    if not is_forced(request):
+        return request
+    choice = request.tool_choice
+    free: ReadToolChoice = AllowedTools(choice.names) if isinstance(choice, AllowedTools) else "auto"
+    warnings.append(ProtocolWarning("forced_choice_dropped", f"{request.model} {why}: auto was sent"))
+    return replace(request, tool_choice=free)
+
+
+def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object", "tool"]:
+    """How an answer that fits a schema is asked for: as the quirk says, unless this model knows no schemas."""
+    can = request.capabilities
+    if rules.response_format == "json_schema" and can.structured_output == "no":
+        # JSON mode may be refused as well; a call that can be forced is known to work.
+        return "tool" if can.tools == can.forced_choice == "yes" else "json_schema"
+    return rules.response_format
+
+
+def _without_moot_options(request: Request, warnings: list[ProtocolWarning]) -> Request:
+    """Without options that ask for what this model does in any case: it may refuse to be told."""
+    can, options = request.capabilities, request.options
+    if can.parallel_calls == "no" and options.parallel_tool_calls is not None:
+        detail = f"{request.model} makes one call at a time: parallel_tool_calls was not sent"
+        warnings.append(ProtocolWarning("option_dropped", detail))
+        options = replace(options, parallel_tool_calls=None)
+    if can.reasoning == "no" and options.reasoning_effort == "none":
+        warnings.append(ProtocolWarning("option_dropped", f"{request.model} does not reason: no effort was sent"))
+        options = replace(options, reasoning_effort=None)
+    return replace(request, options=options)
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def _tool(tool: Tool, rules: Rules, warnings: list[ProtocolWarning]) -> Tool:
+    if tool.kind != "function":
+        return tool
+    strict = bool(tool.strict and rules.strict_tools)
+    passes = (*rules.passes, openai_strict) if strict else rules.passes
+    schema, changes = _passed(tool.parameters, passes, "parameters")
+    problems = strict_problems(schema) if strict else []
+    problems = problems or (rules.problems(schema) if rules.problems else [])
+    if problems:
+        raise ConfigError(f"the schema of the tool {tool.name!r} would be refused: {'; '.join(problems)}")
+    _report(warnings, "schema_changed", f"the tool {tool.name}", changes)
+    return replace(tool, parameters=schema) if changes else tool
+
+
+def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ProtocolWarning]) -> ResponseFormat:
+    at = "response_format"
+    schema, changes = _passed(wanted.schema or {}, rules.passes, at)
+    if rules.problems and (problems := rules.problems(schema, at=at)):
+        raise ConfigError(f"the schema of response_format would be refused: {'; '.join(problems)}")
+    strict = wanted.strict
+    if wanted.model and rules.strict_output and rules.response_format == "json_schema":
+        closed, more = openai_strict(schema, at=at)
+        problems = strict_problems(closed, at=at)
+        strict = not problems
+        if strict:
+            schema, changes = closed, changes + more
+        else:  # the answer will most likely fit even so, and will be validated
+            changes = [*changes, f"{at}: strict mode is not asked for ({'; '.join(problems)})"]
+    _report(warnings, "schema_changed", wanted.name, changes)
+    return replace(wanted, schema=schema, strict=strict)
+
+
+def _passed(schema: Mapping[str, Any], passes: tuple[Pass, ...], at: str) -> Passed:
+    made, changes = dict(schema), list[str]()
+    for one in passes:
+        made, more = one(made, at=at)
+        changes += more
+    return made, changes
+
+
+def _report(warnings: list[ProtocolWarning], code: WarningCode, what: str, changes: list[str]) -> None:
+    if changes:
+        rest = [f"and {len(changes) - _LONGEST_REPORT} more"] if len(changes) > _LONGEST_REPORT else []
+        warnings.append(ProtocolWarning(code, f"{what}: {'; '.join(changes[:_LONGEST_REPORT] + rest)}"))
+
+
+# --- the form of the answer -------------------------------------------------------------------------------------------
+
+
+def _by_instruction(request: Request, wanted: ResponseFormat, warnings: list[ProtocolWarning]) -> Request:
+    """JSON mode, and the schema in words: for servers that know no more."""
+    schema = json.dumps(wanted.schema, ensure_ascii=False)
+    text = f"Answer with one JSON object that fits this JSON schema, and with nothing else:\n{schema}"
+    messages = list(request.messages)
+    first = messages[0]
+    role, content = (
+        (first.role, first.content) if isinstance(first, Message) else (first.get("role"), first.get("content"))
+    )
+    if role in ("system", "developer") and isinstance(content, str):  # some templates take one system message only
+        text = f"{content}\n\n{text}"
+        messages[0] = replace(first, content=text) if isinstance(first, Message) else {**first, "content": text}
+    else:
+        messages.insert(0, system(text))
+    _report(warnings, "response_format_changed", wanted.name, ["sent as JSON mode and an instruction with the schema"])
+    options = replace(request.options, response_format=ResponseFormat())
+    return replace(request, messages=tuple(messages), options=options)
+
+
+def _by_tool(request: Request, wanted: ResponseFormat, warnings: list[ProtocolWarning]) -> Request:
+    """A tool that the model must call, whose arguments are the answer; beside other tools it must call one of them."""
+    names = {tool.name for tool in request.tools}
+    name = next(name for name in (wanted.name, "final_answer", "final_answer_2") if name not in names)
+    answer = Tool(name, "Gives the final answer, in this form.", wanted.schema or {})
+    tools, choice = (*request.tools, answer), request.tool_choice
+    if choice == "none" or not request.tools:
+        tools, choice = (answer,), NamedTool(name)
+    elif choice in ("auto", "required"):
+        choice = "required"
+    elif isinstance(choice, AllowedTools):
+        choice = AllowedTools((*choice.names, name), "required")
+    _report(warnings, "response_format_changed", wanted.name, [f"sent as the tool {name}, which the model must call"])
+    options = replace(request.options, response_format=None)
+    return replace(request, tools=tools, tool_choice=choice, options=options, answer_tool=name)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def _named(request: Request, rule: re.Pattern[str]) -> tuple[Request, list[ProtocolWarning]]:
+    """Tools under names that the endpoint takes, everywhere in the request; `names` leads back."""
+    taken = {tool.name for tool in request.tools}
+    wire: dict[str, str] = {}
+    for tool in request.tools:
+        if tool.kind != "function" or tool.name in wire or rule.fullmatch(tool.name):
+            continue
+        wire[tool.name] = made = _wire_name(tool.name, rule, taken)
+        taken.add(made)
+    if not wire:
+        return request, []
+    request = replace(
+        request,
+        tools=tuple(replace(tool, name=wire.get(tool.name, tool.name)) for tool in request.tools),
+        tool_choice=_renamed_choice(request.tool_choice, wire),
+        messages=tuple(_renamed_message(message, wire) for message in request.messages),
+        names={**request.names, **{made: name for name, made in wire.items()}},
+    )
+    detail = ", ".join(f"{name!r} as {made!r}" for name, made in wire.items())
+    return request, [ProtocolWarning("tool_renamed", f"sent under names that the provider takes: {detail}")]
+
+
+def _wire_name(name: str, rule: re.Pattern[str], taken: set[str]) -> str:
+    made = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    mark = sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+    candidates = (made, f"tool_{made}", f"{made[:50]}_{mark}", f"tool_{made[:40]}_{mark}") if name else ()
+    for candidate in candidates:
+        if rule.fullmatch(candidate) and candidate not in taken:
+            return candidate
+    raise ConfigError(f"no tool can be called {name!r} with this provider: choose another name")
+
+
+def _renamed_choice(choice: ReadToolChoice, wire: Mapping[str, str]) -> ReadToolChoice:
+    match choice:
+        case NamedTool(name):
+            return NamedTool(wire.get(name, name))
+        case AllowedTools(names, mode):
+            return AllowedTools(tuple(wire.get(name, name) for name in names), mode)
+        case _:
+            return choice
+
+
+def _renamed_message(message: MessageLike, wire: Mapping[str, str]) -> MessageLike:
+    """The calls of earlier turns under the same names as the tools; a copy."""
+    if isinstance(message, Message):
+        calls = tuple(replace(call, name=wire.get(call.name, call.name)) for call in message.tool_calls)
+        return replace(message, tool_calls=calls) if calls != message.tool_calls else message
+    if message.get("type") == "function_call":  # an item of the Responses API
+        return {**message, "name": wire.get(message.get("name", ""), message.get("name"))}
+    written = message.get("tool_calls")
+    if not isinstance(written, list):
+        return message
+    return {**message, "tool_calls": [_renamed_call(call, wire) for call in written]}
+
+
+def _renamed_call(call: Any, wire: Mapping[str, str]) -> Any:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or function.get("name") not in wire:
+        return call
+    return {**call, "function": {**function, "name": wire[function["name"]]}}

@@ -1,0 +1,222 @@
+"""A body through the real decoder, watched at three places: the adapter, the sorter of calls, and the fold.
+
+Nothing is decided here. The body is given line by line, because any cut gives the same answer, and what comes to light
+with a line belongs to the event that the line ended.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from ...adapters import Adapter, find_adapter
+from ...engine import OpenCall, body_kind
+from ...engine.dialects import Dialect
+from ...values import Limits, Reply, StreamChunk, StreamError, ToolLike, WarningCode
+from .values import Caused, Event, EventKind, Failed, Inspection, TracedCall
+from .watchers import TracedAdapter, TracedDecoder
+from .words import unshown_words
+
+__all__ = ["inspect_stream"]
+
+
+def inspect_stream(
+    body: bytes,
+    *,
+    name: str = "",
+    adapter: str | Adapter = "chat",
+    dialect: str | Dialect | None = None,
+    tools: Iterable[ToolLike] = (),
+    tool_choice: Any = "auto",
+    start_in_reasoning: bool = False,
+    limits: Limits | None = None,
+    cuts: Sequence[tuple[int, float]] = (),
+    interrupted: str | None = None,
+    about: Mapping[str, str] | None = None,
+) -> Inspection:
+    """Explains the body of an answer.
+
+    Args:
+        adapter, dialect, tools, tool_choice, start_in_reasoning, limits: as a `StreamDecoder` takes them.
+        cuts: the pieces in which the network delivered the body: the bytes of each, and the seconds before it.
+        interrupted: how the connection broke off after the body, if it did.
+        name, about: what is known about the recording; they are handed on.
+
+    Raises:
+        ConfigError: there is no such adapter or dialect, or a tool can't be used. A stream that can't be read raises
+            nothing: the error is part of what is explained.
+    """
+    reader = TracedAdapter(find_adapter(adapter)() if isinstance(adapter, str) else adapter)
+    decoder = TracedDecoder(
+        reader,
+        dialect=dialect,
+        tools=tools,
+        tool_choice=tool_choice,
+        start_in_reasoning=start_in_reasoning,
+        limits=limits,
+    )
+    trace = _Trace(decoder, reader, _Clock(cuts), by_dialect=dialect is not None)
+    failed = trace.run(body, interrupted)
+    return Inspection(
+        name=name,
+        adapter=reader.name,
+        dialect=dialect if isinstance(dialect, str) or dialect is None else type(dialect).__name__,
+        size=len(body),
+        events=tuple(trace.events),
+        calls=tuple(_calls(decoder.traced.calls.opened, trace.events)),
+        warnings=tuple(trace.warnings.values()),
+        reply=(failed.partial if failed else decoder.reply) or Reply(),
+        failed=Failed(type(failed).__name__, failed.message, failed.retryable) if failed else None,
+        pieces=tuple(size for size, _ in cuts),
+        about=dict(about or {}),
+    )
+
+
+class _Clock:
+    """When the bytes of a body came.
+
+    Args:
+        cuts: the bytes of each piece from the network, and the seconds since the one before.
+    """
+
+    def __init__(self, cuts: Sequence[tuple[int, float]]) -> None:
+        self._ends = list(accumulate(size for size, _ in cuts))
+        self._times = list(accumulate(delay for _, delay in cuts))
+
+    def at(self, end: int) -> tuple[float | None, int | None]:
+        """The time of the last of the first `end` bytes, and the number of the piece that brought it."""
+        if not self._ends:
+            return None, None
+        piece = min(bisect_left(self._ends, end), len(self._ends) - 1)
+        return self._times[piece], piece + 1
+
+
+class _Trace:
+    """Gives a body to a decoder and makes events out of what the watchers saw."""
+
+    def __init__(self, decoder: TracedDecoder, reader: TracedAdapter, clock: _Clock, *, by_dialect: bool) -> None:
+        self.events: list[Event] = []
+        self.warnings: dict[tuple[WarningCode, str], Caused] = {}
+        self._decoder, self._reader, self._clock = decoder, reader, clock
+        self._by_dialect = by_dialect
+        self._number = 0
+        self._time = 0.0
+
+    def run(self, body: bytes, interrupted: str | None) -> StreamError | None:
+        """Reads the body; the error in which it ends, if it does."""
+        decoder, reader = self._decoder, self._reader
+        is_stream = not body or body_kind(body) == "events"
+        failed: StreamError | None = None
+        start, closed = 0, False
+        for raw in _blocks(body) if is_stream else [body]:
+            end = start + len(raw)
+            if closed:
+                self._add("unread", start, raw, [])
+            else:
+                chunks = self._feed(raw)
+                cut_off = end == len(body) and not (is_stream and _ends_blank(raw))
+                done = decoder.done
+                if done or cut_off:
+                    more, failed = self._close(interrupted)
+                    chunks += more
+                    closed = True
+                kind: EventKind = "event" if reader.read or done else "rest" if closed else "comment"
+                if cut_off and reader.read and reader.read[0].error:
+                    kind = "rest"
+                self._add(kind if is_stream else "body", start, raw, chunks, failed)
+            start = end
+        if not closed:
+            chunks, failed = self._close(interrupted)
+            if chunks or failed or self._decoder.traced.warned:
+                self._add("end", len(body), b"", chunks, failed)
+        return failed
+
+    def _feed(self, raw: bytes) -> list[StreamChunk]:
+        chunks: list[StreamChunk] = []
+        for line in raw.splitlines(keepends=True):
+            if not self._decoder.done:
+                chunks += self._decoder.feed(line)
+        return chunks
+
+    def _close(self, interrupted: str | None) -> tuple[list[StreamChunk], StreamError | None]:
+        try:
+            return self._decoder.close(interrupted=interrupted), None
+        except StreamError as error:
+            return [], error
+
+    def _add(
+        self, kind: EventKind, start: int, raw: bytes, chunks: list[StreamChunk], failed: StreamError | None = None
+    ) -> None:
+        end = start + len(raw)
+        time, piece = self._clock.at(end) if raw else (None, None)
+        gap = None if time is None else time - self._time
+        self._time = self._time if time is None else time
+        read, self._reader.read = self._reader.read, []
+        self._number += kind == "event"
+        event = next((reading.event for reading in read if reading.event), None)
+        deltas = tuple(delta for reading in read for delta in reading.deltas)
+        text, reasoning = ("".join(getattr(chunk, name) for chunk in chunks) for name in ("delta", "reasoning"))
+        calls = self._decoder.traced.calls
+        placements, calls.placements = calls.placements, []
+        self._note_warnings()
+        self.events.append(
+            Event(
+                number=self._number if kind == "event" else None,
+                kind=kind,
+                start=start,
+                end=end,
+                raw=raw.decode("utf-8", "replace"),
+                name=event.event if event and event.event != "message" else "",  # what events without a name are called
+                data=event.data if event else "",
+                time=time,
+                gap=gap,
+                piece=piece,
+                deltas=deltas,
+                text=text,
+                reasoning=reasoning,
+                placements=tuple(placements),
+                notes=tuple(unshown_words(deltas, text, reasoning, by_dialect=self._by_dialect)),
+                finished=any(chunk.finished for chunk in chunks),
+                error=failed.message if failed else next((r.error for r in read if r.error), None),
+            )
+        )
+
+    def _note_warnings(self) -> None:
+        fold = self._decoder.traced
+        for code, detail, call in fold.warned:
+            self.warnings.setdefault((code, detail), Caused(code, detail, len(self.events), call))
+        fold.warned = []
+
+
+def _blocks(body: bytes) -> Iterator[bytes]:
+    """The body in parts that end with a blank line, each with at most one event in it."""
+    block: list[bytes] = []
+    content = ended = False
+    for line in body.splitlines(keepends=True):
+        blank = not line.strip(b"\r\n")
+        if ended and not blank:
+            yield b"".join(block)
+            block, content, ended = [], False, False
+        block.append(line)
+        content = content or not blank
+        ended = ended or (content and blank)
+    if block:
+        yield b"".join(block)
+
+
+def _ends_blank(raw: bytes) -> bool:
+    """Whether the last line is a blank one: what stands before it is over."""
+    return not raw.splitlines()[-1]
+
+
+def _calls(opened: Iterable[OpenCall], events: Sequence[Event]) -> Iterator[TracedCall]:
+    came: dict[int, list[int]] = {}
+    for position, event in enumerate(events):
+        for placement in event.placements:
+            if placement.call is not None:
+                came.setdefault(placement.call, []).append(position)
+    for call in opened:
+        at = came[call.number]
+        yield TracedCall(call.number, call.index, call.id, call.name, call.text, len(at), at[0], at[-1])

@@ -1,0 +1,202 @@
+"""Facts and rules in sentences, the same for the terminal, for JSON and for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ...engine import OpenCall, Rule
+from ...values import (
+    Call,
+    Delta,
+    Done,
+    Extra,
+    Failure,
+    Finish,
+    Meta,
+    Reasoning,
+    Refusal,
+    Sequence,
+    Summary,
+    Text,
+    Usage,
+    Warn,
+    word,
+)
+from .values import Inspection
+
+__all__ = [
+    "called",
+    "delta_kind",
+    "delta_words",
+    "placement_words",
+    "stream_words",
+    "unshown_words",
+    "usage_words",
+]
+
+_KINDS: dict[type[object], str] = {
+    Text: "text",
+    Reasoning: "reasoning",
+    Refusal: "refusal",
+    Call: "call",
+    Summary: "summary",
+    Extra: "extra",
+    Sequence: "sequence",
+    Meta: "meta",
+    Warn: "warning",
+    Failure: "failure",
+    Usage: "usage",
+    Finish: "finish",
+    Done: "done",
+}
+
+
+def delta_kind(delta: Delta) -> str:
+    """The kind of a delta in one word."""
+    return _KINDS[type(delta)]
+
+
+def called(number: int, name: str) -> str:
+    """A call as it is spoken of: `call 1 (get_time)`."""
+    return f"call {number} ({name if name.isprintable() else repr(name)})" if name else f"call {number}"
+
+
+def placement_words(rule: Rule, part: Call, call: OpenCall, other: OpenCall | None) -> str:
+    """Why a fragment went to a call. `other` is the one that had its index or its id, if that is another call."""
+    here = called(call.number, call.name)
+    there = called(other.number, other.name) if other else "another call"
+    unknown = f"unknown index {part.index}"
+    match rule:
+        case "item":
+            return f"item {_quoted(part.item)} is known: continues {here}"
+        case "index":
+            return f"index {part.index} is in use: continues {here}"
+        case "changed_id":
+            return f"index {part.index} is in use, the id is another, the arguments are not complete: continues {here}"
+        case "id":
+            return f"id {_quoted(part.id)} is known: continues {here}"
+        case "last":
+            return f"no index: the last call goes on, {here}"
+        case "named":
+            return f"{unknown}, the name again and the arguments that {here} did not have yet: continues it"
+        case "turn":
+            return f"{unknown}, no name: tail of {here}{_head(call.index)}; it has no arguments yet and it is its turn"
+        case "unfinished":
+            return f"{unknown}, no name: tail of {here}{_head(call.index)}; its arguments are not complete"
+        case "first":
+            return f"no call is open: opens {here}"
+        case "index_taken":
+            return f"index {part.index} is that of {there}, but {_news(part, other)}: opens {here}"
+        case "id_taken":
+            return f"id {_quoted(part.id)} is that of {there}, but {_news(part, None)}: opens {here}"
+        case "another":
+            return f"no index, and {_news(part, None)}: opens {here}"
+        case "new_index":
+            return f"nobody opened index {part.index} yet: opens {here}"
+        case "nothing_waits":
+            return f"{unknown}, no name, and every call has its arguments: opens {here}"
+        case "listed_id":
+            return f"the server's list of calls: id {_quoted(part.id)} is that of {here}"
+        case "listed_item":
+            return f"the server's list of calls: item {_quoted(part.item)} is that of {here}"
+        case "listed_name":
+            return f"the server's list of calls: an id that is not known, the next one of this name is {here}"
+        case "listed_new":
+            return f"the server's list of calls: it was not streamed: opens {here}"
+
+
+def delta_words(delta: Delta) -> str:
+    """A delta in one line."""
+    match delta:
+        case Text(text, _, whole) | Reasoning(text, _, whole) | Refusal(text, _, whole):
+            return f"{'all of it: ' * whole}{_shown(text)}"
+        case Call(index, call_id, name, arguments, whole):
+            told = [f"index {index}"] if index is not None else []
+            told += [f"id {_quoted(call_id)}"] if call_id else []
+            told += [f"name {_quoted(name)}"] if name else []
+            told += [f"{'all ' * whole}arguments {_shown(arguments)}"] if arguments else []
+            return ", ".join(told) or "nothing"
+        case Summary(calls):
+            return "the server's list of calls: " + (", ".join(call.name or "?" for call in calls) or "none")
+        case Extra(name, value):
+            return f"{name}: {_cut(repr(value))}"
+        case Sequence(number):
+            return f"event number {number}" if number is not None else "no event number"
+        case Meta(response_id, model):
+            return ", ".join(said for value in (response_id, model) if (said := word(value))) or "nothing new"
+        case Warn(code, detail):
+            return f"{code}: {detail}"
+        case Failure(info):
+            return info.message
+        case Usage():
+            return usage_words(delta)
+        case Finish(reason, raw):
+            return reason if reason == raw else f"{reason} (as sent: {_quoted(raw)})"
+        case Done():
+            return "nothing follows"
+
+
+def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dialect: bool) -> Iterator[str]:
+    """Why text that an event has in it did not show with it."""
+    for kind, shown in ((Text, text), (Reasoning, reasoning)):
+        pieces = [delta for delta in deltas if isinstance(delta, kind) and delta.text]
+        if shown or not pieces:
+            continue
+        what = delta_kind(pieces[0])
+        if all(piece.whole or piece.part for piece in pieces):
+            yield f"{what}: it was said already, nothing of it is new"
+        elif by_dialect:
+            yield f"{what}: kept by the dialect; it is markup, or may become some"
+        else:
+            yield f"{what}: half of a character, which waits for the other half"
+
+
+def stream_words(made: Inspection) -> list[str]:
+    """What a stream is, in a few words each."""
+    facts = [made.adapter + (f" + {made.dialect}" if made.dialect else ""), _many(made.count, "event")]
+    facts.append(f"{made.size:,} bytes")
+    facts += [_many(len(made.pieces), "piece") + " from the network"] if made.pieces else []
+    facts.append("no times noted" if made.duration is None else f"{made.duration:.3f} s")
+    facts += [f"HTTP {made.about['status']}"] if "status" in made.about else []
+    return facts
+
+
+def usage_words(usage: Usage) -> str:
+    """Token counts in one line."""
+    counts = [
+        (usage.input_tokens, "in"),
+        (usage.output_tokens, "out"),
+        (usage.cached_tokens, "cached"),
+        (usage.reasoning_tokens, "reasoning"),
+    ]
+    return ", ".join(f"{count} {what}" for count, what in counts if count is not None) + " tokens"
+
+
+def _head(index: int | None) -> str:
+    return ", whose head came without an index" if index is None else f", whose head came under index {index}"
+
+
+def _news(part: Call, other: OpenCall | None) -> str:
+    """What a fragment brings that the call which it might continue has already."""
+    if part.id and not (other and other.id == part.id):
+        return f"id {_quoted(part.id)} is a new one" if other is None else f"id {_quoted(part.id)} is not its"
+    if part.name and other is not None and part.name != other.name:
+        return f"the name is {_quoted(part.name)}"
+    return "an object begins again"
+
+
+def _quoted(name: str | None) -> str:
+    name = name or ""
+    return repr(name if len(name) <= 26 else f"{name[:12]}...{name[-8:]}")
+
+
+def _shown(text: str) -> str:
+    return repr(_cut(text))
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 120 else text[:120] + "..."

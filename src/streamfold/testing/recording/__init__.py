@@ -1,0 +1,38 @@
+"""Answers that were received once and can be received again.
+
+`files.py` says what a recording is, reads and writes one; `record.py` takes one from a live answer on its way through
+httpx; `replay.py` plays it as an httpx transport, `replay_server.py` over a socket.
+"""
+
+from __future__ import annotations
+
+from .draft import Draft, failure_in
+from .expected import expected
+from .fault_transport import FaultTransport
+from .files import Cut, Recording, Sent, Speed, find_recording, open_recording, paced, pieces
+from .record import RecordTransport, recording_client
+from .replay import ReplayTransport
+from .requests import ReplayMismatch
+from .shelf import Match, answer_headers, load_source
+
+__all__ = [
+    "Cut",
+    "Draft",
+    "FaultTransport",
+    "Match",
+    "RecordTransport",
+    "Recording",
+    "ReplayMismatch",
+    "ReplayTransport",
+    "Sent",
+    "Speed",
+    "answer_headers",
+    "expected",
+    "failure_in",
+    "find_recording",
+    "load_source",
+    "open_recording",
+    "paced",
+    "pieces",
+    "recording_client",
+]

@@ -1,0 +1,161 @@
+"""What was noted of an exchange, made into a recording: decoded, without secrets, with what it folds to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import httpx
+
+from ...adapters import find_adapter
+from ...engine import StreamDecoder
+from .cleaning import Cleaner, secrets_in_headers
+from .expected import expected
+from .files import Cut, Recording
+from .requests import Request
+
+__all__ = ["Noted", "own_name", "recorded"]
+
+# What a reader of the answer may need. Anything else may say who asked.
+_KEPT = re.compile(
+    r"content-type|cache-control|retry-after(-ms)?|server|openai-(processing-ms|version|model)|x-ratelimit-[a-z-]+"
+    r"|(x-|msh-|apim-)?request-id|x-trace-id",
+    re.IGNORECASE,
+)
+_WIRES = ("chat", "responses")  # told apart by the end of their path
+_NO_WIRE = "none"
+
+
+@dataclass(slots=True)
+class Noted:
+    """An exchange as it passed.
+
+    Attributes:
+        address: of the server.
+        pieces: of the body, as they came over the network, each with the seconds since the one before.
+        ended: how the body ended; empty if it came to its end.
+        broken: the network or the server ended it, not the reader.
+    """
+
+    request: Request
+    address: str
+    status: int
+    headers: httpx.Headers
+    conversation: str
+    pieces: list[tuple[float, bytes]] = field(default_factory=list)
+    ended: str = ""
+    broken: bool = False
+
+
+def own_name(request: Request) -> str:
+    """A name for a recording that was given none: the model's, else the last part of the path."""
+    text = request.model or request.path.partition("?")[0].rpartition("/")[2]
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-._") or "answer"
+
+
+def recorded(noted: Noted, secrets: Sequence[str], adapter: str | None) -> Recording:
+    """The recording of an exchange, for `adapter` where the path is that one's."""
+    request = noted.request
+    cookies = [("set-cookie", value) for value in noted.headers.get_list("set-cookie")]
+    cleaner = Cleaner([*secrets, *request.secrets(), *secrets_in_headers(cookies)])
+    pieces, encoding, problem = _decoded(noted)
+    body, cuts = cleaner.body(b"".join(piece for _, piece in pieces), _cuts(pieces))
+    sent = request.sent(cleaner)
+    model = f" for the model {request.model!r}" if request.model else ""
+    return _judged(
+        Recording(
+            name="",
+            body=body,
+            adapter=_adapter_of(request.path.partition("?")[0], adapter),
+            status=noted.status,
+            headers={name: cleaner.text(text) for name, text in noted.headers.items() if _KEPT.fullmatch(name)},
+            cuts=tuple(Cut(size, round(wait, 6)) for size, wait in cuts),
+            broken=noted.broken,
+            source="recorded",
+            origin=cleaner.text(f"{noted.address}, recorded on its way through httpx"),
+            date=datetime.now(UTC).date().isoformat(),
+            request=cleaner.text(f"{request.method} {request.path}{model}"),
+            ended=cleaner.text(problem or noted.ended),
+            encoding=encoding,
+            conversation=noted.conversation,
+            sent=sent,
+        )
+    )
+
+
+def _judged(recording: Recording) -> Recording:
+    """The recording with whether it is complete, and with what it folds to if that is known."""
+    ended, said_so = recording.ended, False
+    if recording.adapter != _NO_WIRE:
+        decoder = StreamDecoder(recording.adapter, **recording.options())
+        decoder.feed(recording.body)
+        said_so = decoder.done  # then it does not matter who closed it, and when
+    complete = not ended or said_so
+    broken = recording.broken or not complete
+    recording = replace(recording, complete=complete, broken=broken, ended=ended if broken else "")
+    return recording if recording.adapter == _NO_WIRE else replace(recording, expect=expected(recording))
+
+
+def _adapter_of(path: str, adapter: str | None) -> str:
+    for name in (adapter, *_WIRES):
+        if name and path.endswith(find_adapter(name)().path):
+            return name
+    return _NO_WIRE
+
+
+def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:
+    """The pieces as cuts. One without bytes leaves its wait to the next."""
+    cuts, waited = [], 0.0
+    for wait, piece in pieces:
+        waited += wait
+        if piece:
+            cuts.append(Cut(len(piece), waited))
+            waited = 0.0
+    return cuts
+
+
+# --- Compressed bodies -----------------------------------------------------------------------------------------------
+
+
+def _decoded(noted: Noted) -> tuple[list[tuple[float, bytes]], str, str]:
+    """The pieces without compression, the compression, and what was wrong with it.
+
+    Each piece is what could be read once the network's piece was there, so that the times still hold.
+    """
+    encoding = noted.headers.get("content-encoding", "").lower().strip()
+    if encoding in ("", "identity"):
+        return noted.pieces, "", ""
+    known = _codings()
+    if not all(coding.strip() in known for coding in encoding.split(",")):
+        return [], encoding, f"the body is compressed ({encoding}) and can't be read: install what httpx needs for it"
+    feed = _Feed([piece for _, piece in noted.pieces])
+    out: list[tuple[float, bytes]] = [(wait, b"") for wait, _ in noted.pieces]
+    response = httpx.Response(200, headers={"content-encoding": encoding}, stream=feed)
+    try:
+        for data in response.iter_bytes():
+            wait, before = out[feed.given - 1]
+            out[feed.given - 1] = (wait, before + data)
+    except httpx.DecodingError as exc:
+        return out, encoding, f"the body is not {encoding}: {exc}"
+    return out, encoding, ""
+
+
+class _Feed(httpx.SyncByteStream):
+    """Pieces, and how many of them have been taken."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+        self.given = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._pieces:
+            self.given += 1
+            yield piece
+
+
+def _codings() -> set[str]:
+    """The compressions that this installation of httpx can read."""
+    with httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200))) as client:
+        return {coding.strip() for coding in client.headers["accept-encoding"].split(",")}

@@ -1,0 +1,155 @@
+"""A request as it was sent, and as it is written down: without secrets, and comparable to the next one.
+
+What is compared has been cleaned on both sides, because keys change and may not be in a recording. `***` in a recorded
+text stands for anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import httpx
+
+from ...values import ConfigError
+from .cleaning import HIDDEN, Cleaner, secrets_in_headers, secrets_in_json
+from .files import Sent
+
+__all__ = ["ReplayMismatch", "Request", "difference"]
+
+_WIDEST = 160  # characters of a line of a difference
+
+
+class ReplayMismatch(ConfigError):
+    """A request is not the one that was recorded.
+
+    Attributes:
+        diff: what is different, as a unified diff of the two bodies; or what else it is.
+    """
+
+    def __init__(self, message: str, diff: str) -> None:
+        super().__init__(message)
+        self.diff = diff
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request. Two are equal if they ask for the same; what their headers say is not looked at.
+
+    Attributes:
+        path: with its query, as it is sent.
+    """
+
+    method: str
+    path: str
+    body: bytes = field(repr=False)
+    headers: Sequence[tuple[str, str]] = field(default=(), repr=False, compare=False)
+
+    @classmethod
+    def of(cls, request: httpx.Request) -> Request:
+        """The request, whose body has been read."""
+        path, headers = request.url.raw_path.decode("ascii"), list(request.headers.multi_items())
+        if request.url.password:
+            headers.append(("password", unquote(request.url.password)))
+        return cls(request.method, path, request.content, headers)
+
+    @property
+    def json(self) -> Any:
+        """The body; None if it is no JSON."""
+        return _parsed(self.body)
+
+    @property
+    def model(self) -> str | None:
+        """The model that it asks for."""
+        asked = self.json
+        model = asked.get("model") if isinstance(asked, dict) else None
+        return model if isinstance(model, str) else None
+
+    def secrets(self) -> list[str]:
+        """What it sends as a key: in headers, URL and body."""
+        query = parse_qsl(urlsplit(self.path).query)
+        return [*secrets_in_headers([*self.headers, *query]), *secrets_in_json(self.json)]
+
+    def sent(self, cleaner: Cleaner) -> Sent:
+        """What is written down of it. Of a body that is no text, or compressed, nothing is."""
+        return Sent(self.method, cleaner.text(self.path), self._text(cleaner))
+
+    def _text(self, cleaner: Cleaner) -> str:
+        coding = next((value for name, value in self.headers if name.lower() == "content-encoding"), "identity")
+        asked = self.json
+        if coding != "identity":
+            return ""
+        if asked is not None:
+            return _shown(cleaner.value(asked))
+        try:
+            return cleaner.text(self.body.decode())
+        except UnicodeDecodeError:
+            return ""
+
+
+def difference(recorded: Sent, request: Request) -> str:
+    """What a request asks for otherwise than the recorded one; empty if it is the same.
+
+    The addresses of two servers may differ, so that of the path only the last part counts.
+    """
+    sent = request.sent(Cleaner(request.secrets()))
+    before, after = (f"{each.method} .../{_last_part(each.path)}" for each in (recorded, sent))
+    if before != after:
+        return f"recorded was {before}, sent was {after}"
+    values = _parsed(recorded.body), _parsed(sent.body)
+    if None in values:
+        lines = recorded.body.splitlines(), str(_tolerant(recorded.body, sent.body)).splitlines()
+    else:
+        lines = _lines(values[0]), _lines(_tolerant(*values))
+    return "\n".join(map(_narrow, unified_diff(*lines, "recorded", "sent", lineterm="", n=2)))
+
+
+def _tolerant(recorded: Any, sent: Any) -> Any:
+    """What was sent, with the recorded text in place of one that its `***` may stand for."""
+    match recorded, sent:
+        case str(), str() if HIDDEN in recorded:
+            pattern = ".*".join(re.escape(part) for part in recorded.split(HIDDEN))
+            return recorded if re.fullmatch(pattern, sent, re.DOTALL) else sent
+        case dict(), dict():
+            return {key: _tolerant(recorded.get(key), value) for key, value in sent.items()}
+        case list(), list():
+            return [_tolerant(was, value) for was, value in zip(_padded(recorded, len(sent)), sent, strict=False)]
+        case _:
+            return sent
+
+
+def _padded(items: list[Any], size: int) -> Iterable[Any]:
+    return [*items, *[None] * (size - len(items))]
+
+
+def _parsed(body: str | bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character, written as an escape
+        return json.dumps(value, indent=2)
+    return text
+
+
+def _lines(value: Any) -> list[str]:
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True).splitlines()
+
+
+def _narrow(line: str) -> str:
+    return line if len(line) <= _WIDEST else f"{line[:_WIDEST]}... ({len(line)} characters)"
+
+
+def _last_part(path: str) -> str:
+    return path.partition("?")[0].rstrip("/").rpartition("/")[2]

@@ -1,0 +1,181 @@
+"""A small HTTP server that answers with recordings, for whatever speaks HTTP and is not httpx.
+
+`ReplayTransport` needs no socket and is what tests should use. This is for the other cases: a demonstration, a client
+in another language, a test that means the socket. It listens on this machine only, knows two paths and one method, and
+answers one request per connection, which is all that the client of a recorded answer can notice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from http.client import responses
+from textwrap import shorten
+
+import anyio
+from anyio.abc import ByteStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from .faults import Fault
+from .recording import ReplayMismatch, Speed
+from .recording.requests import Request
+from .recording.shelf import Answer, Match, Shelf, Source
+from .recording.sockets import Connection, serving
+
+__all__ = ["serve_replay"]
+
+_PATHS = ("/chat/completions", "/responses")
+_HEAD_BYTES = 64 * 1024
+_BODY_BYTES = 64 * 1024 * 1024
+_LINGER = 1.0  # seconds that a client has to take note of a refusal
+
+# What a connection ends in whose client went away; there is nobody left to tell.
+_GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, anyio.IncompleteRead)
+
+
+@asynccontextmanager
+async def serve_replay(
+    source: Source,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    speed: Speed = "instant",
+    cuts: str = "recorded",
+    faults: Iterable[Fault] = (),
+    match: Match = "order",
+) -> AsyncIterator[str]:
+    """Serves recordings as long as the context lasts, and says at which base URL.
+
+    A request whose `model` is the name of a recording, or the last part of one, gets that, as often as it asks. Other
+    requests get the recordings as `match` says; one that does not match is refused with 400 and the difference.
+
+    Args:
+        source, match: as in `ReplayTransport`.
+        host: a loopback address; port: 0 takes a free one.
+        speed, cuts: as in `paced`. Each piece is one HTTP chunk.
+        faults: what goes wrong, of `testing.faults`. A request that is sent again because a fault broke its answer
+            off gets the same recording again.
+
+    Raises:
+        ConfigError: an argument can't be used.
+        OSError: the port is taken.
+    """
+    shelf = _Server(Shelf(source, speed=speed, cuts=cuts, faults=faults, match=match))
+    async with serving(shelf.answer, host, port) as (_, taken):
+        yield f"http://{f'[{host}]' if ':' in host else host}:{taken}/v1"
+
+
+class _BadRequest(Exception):
+    """The request can't be read: the status to answer with, and why."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Server:
+    """Reads requests and plays answers."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    async def answer(self, connection: Connection) -> None:
+        """Reads one request and answers it."""
+        try:
+            await self._respond(connection)
+        except _GONE:
+            return  # one client less; the others are none of its business
+
+    async def _respond(self, connection: Connection) -> None:
+        try:
+            request = await _receive(connection)
+        except _BadRequest as exc:
+            return await _send_error(connection, exc.status, str(exc))
+        if request.method != "POST" or not request.path.partition("?")[0].endswith(_PATHS):
+            paths = " or ".join(f"POST <anything>{path}" for path in _PATHS)
+            return await _send_error(
+                connection, HTTPStatus.NOT_FOUND, f"{request.method} {request.path} is not served here, {paths} is"
+            )
+        try:
+            answer = self._shelf.named(request.model) or self._shelf.answer(request)
+        except ReplayMismatch as exc:
+            return await _send_error(connection, HTTPStatus.BAD_REQUEST, str(exc), "replay_mismatch")
+        if answer is None:
+            names = shorten(", ".join(recording.name for recording in self._shelf.recordings), 400, placeholder=" ...")
+            message = f"every recording was sent once; one that is named as the model is sent again: {names}"
+            return await _send_error(connection, HTTPStatus.NOT_FOUND, message)
+        return await _play(connection, answer)
+
+
+async def _receive(stream: ByteStream) -> Request:
+    """One request. Raises _BadRequest if it can't be read."""
+    buffered = BufferedByteReceiveStream(stream)
+    try:
+        head = await buffered.receive_until(b"\r\n\r\n", _HEAD_BYTES)
+    except anyio.DelimiterNotFound as exc:
+        raise _BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers are too large") from exc
+    first, *lines = head.decode("latin-1").split("\r\n")
+    pairs = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+    headers = dict(pairs)
+    words = first.split()
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise _BadRequest(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1 request")
+    if "transfer-encoding" in headers:
+        raise _BadRequest(HTTPStatus.LENGTH_REQUIRED, "send the body with a Content-Length")
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdigit()):
+        raise _BadRequest(HTTPStatus.BAD_REQUEST, "the Content-Length is not a number")
+    if int(length) > _BODY_BYTES:
+        raise _BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large")
+    body = await buffered.receive_exactly(int(length)) if int(length) else b""
+    return Request(words[0], words[1], body, pairs)
+
+
+async def _play(connection: Connection, answer: Answer) -> None:
+    ended = False
+    try:
+        await _pause(connection, answer.delay)
+        if answer.status is None:
+            return
+        await connection.send(_head(answer.status, {**answer.headers, "transfer-encoding": "chunked"}))
+        for step in answer.steps:
+            await _pause(connection, step.delay)
+            if step.data:
+                await connection.send(b"%x\r\n%b\r\n" % (len(step.data), step.data))
+            if step.ending == "end":  # without the last chunk the client knows that there should be more
+                await connection.send(b"0\r\n\r\n")
+                ended = True
+            elif step.ending == "reset":
+                connection.reset()
+    finally:
+        answer.broken = answer.broken or not ended
+
+
+async def _pause(connection: Connection, seconds: float) -> None:
+    """Waits. A client that leaves meanwhile ends it if it would not end by itself."""
+    if seconds == math.inf:
+        await connection.gone()
+    else:
+        await anyio.sleep(seconds)
+
+
+async def _send_error(stream: ByteStream, status: HTTPStatus, message: str, code: str | None = None) -> None:
+    body = json.dumps({"error": {"message": message, "type": "invalid_request_error", "code": code}}).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body))}
+    await stream.send(_head(status, headers) + body)
+    # The rest of a request that was not read to its end: closing on it would reset the connection, answer included.
+    await stream.send_eof()
+    with anyio.move_on_after(_LINGER):
+        while True:
+            await stream.receive()
+
+
+def _head(status: int, headers: dict[str, str]) -> bytes:
+    lines = [
+        f"HTTP/1.1 {int(status)} {responses.get(status, '')}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    return "\r\n".join([*lines, "connection: close", "", ""]).encode("latin-1")

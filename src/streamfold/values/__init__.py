@@ -1,0 +1,17 @@
+"""The nouns of the library: messages, tools, requests, replies, errors, and the deltas that the engine works on."""
+
+from .arguments import *
+from .content import *
+from .deltas import *
+from .errors import *
+from .functions import *
+from .jsontext import *
+from .media import *
+from .messages import *
+from .references import *
+from .replies import *
+from .suggestions import *
+from .tools import *
+from .validation import *
+from .version import *
+from .wire import *

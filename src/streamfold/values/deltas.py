@@ -1,0 +1,168 @@
+"""One fact per object: what an adapter makes of one wire event, and what everything after it works on.
+
+An event becomes as many deltas as it holds facts, in the order reasoning, text, calls, usage, finish; none is dropped,
+and none is put together before `calls.py` and `fold.py` do it. Values are immutable by convention; they are made once
+per token, and a frozen dataclass would take three times as long to make.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from .errors import ErrorInfo
+from .replies import FinishReason, Usage, WarningCode
+
+__all__ = [
+    "Call",
+    "Delta",
+    "Done",
+    "Extra",
+    "Failure",
+    "Finish",
+    "Meta",
+    "Part",
+    "Reasoning",
+    "Refusal",
+    "Sequence",
+    "Summary",
+    "Text",
+    "Usage",
+    "Warn",
+]
+
+
+class Part(NamedTuple):
+    """Which part of an answer a text belongs to, on wires that name its parts. `parts.py` sorts them.
+
+    Attributes:
+        output: the position of the item among those of the answer, if the server sent it.
+        item: the id of the item, if the server sent it.
+        number: the position of the part inside the item.
+        told: how a reasoning is told, where a server may tell the same one twice: as a summary, and in full.
+    """
+
+    output: int | None = None
+    item: str | None = None
+    number: int = 0
+    told: str = ""
+
+
+@dataclass(slots=True)
+class Text:
+    """Visible text: the next piece, or (`whole`) all of its part, or of the answer if it names no part."""
+
+    text: str
+    part: Part | None = None
+    whole: bool = False
+
+
+@dataclass(slots=True)
+class Reasoning:
+    """Reasoning text. `""` is a fact of its own: the model reasoned, and the server does not show what."""
+
+    text: str
+    part: Part | None = None
+    whole: bool = False
+
+
+@dataclass(slots=True)
+class Refusal:
+    """Text by which the model declines, on the wires that keep it apart."""
+
+    text: str
+    part: Part | None = None
+    whole: bool = False
+
+
+@dataclass(slots=True)
+class Call:
+    """A fragment of a tool call.
+
+    Attributes:
+        index: the server's number for the call, if it sent a usable one.
+        id, name: as sent in this fragment; None where it has none.
+        arguments: the next piece of the arguments' text.
+        whole: `arguments` is all of the text, and says more than the pieces that came before.
+        extra: other members of the entry that the provider wants back.
+        item: the id of the item that is the call, on the wire that has such ids beside the call's own.
+        markup: the model wrote the call into its text, where calls have no ids.
+    """
+
+    index: int | None = None
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+    whole: bool = False
+    extra: dict[str, Any] | None = None
+    item: str | None = None
+    markup: bool = False
+
+
+@dataclass(slots=True)
+class Summary:
+    """All calls of the answer, as the server repeats them at its end. Each is whole."""
+
+    calls: list[Call]
+
+
+@dataclass(slots=True)
+class Extra:
+    """Something that belongs to the message and is neither text nor a call: an annotation, a piece of audio.
+
+    `whole`: the value is the list of all of them, and replaces what came before.
+    """
+
+    name: str
+    value: Any
+    whole: bool = False
+
+
+@dataclass(slots=True)
+class Sequence:
+    """The number of the event, on the wire that numbers them, or None if it has none. First of the event's deltas."""
+
+    number: int | None
+
+
+@dataclass(slots=True)
+class Meta:
+    """Who is speaking, as sent. The first of each that can be a name counts."""
+
+    id: str | None = None
+    model: str | None = None
+    created: int | float | str | None = None
+
+
+@dataclass(slots=True)
+class Warn:
+    """Something odd about the event, worth telling."""
+
+    code: WarningCode
+    detail: str
+
+
+@dataclass(slots=True)
+class Failure:
+    """The server reports an error."""
+
+    info: ErrorInfo
+    body: Any = None
+
+
+@dataclass(slots=True)
+class Finish:
+    """Why the model stopped. More may follow: usage, a further reason, on some servers even calls."""
+
+    reason: FinishReason
+    raw: str
+
+
+@dataclass(slots=True)
+class Done:
+    """The server says that nothing follows."""
+
+
+Delta: TypeAlias = (
+    Text | Reasoning | Refusal | Call | Summary | Extra | Sequence | Meta | Warn | Failure | Usage | Finish | Done
+)

@@ -1,0 +1,261 @@
+"""The conversation: one message per turn, in a form that loses nothing on the way to any wire and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, TypeAlias, get_args
+
+from .content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, read_part, write_part
+from .errors import ConfigError
+from .replies import ToolCall
+from .suggestions import nearest
+
+__all__ = [
+    "Content",
+    "Message",
+    "MessageLike",
+    "Messages",
+    "Role",
+    "assistant",
+    "result_content",
+    "system",
+    "tool_result",
+    "user",
+]
+
+Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
+Part: TypeAlias = ContentPart | Mapping[str, Any]
+Content: TypeAlias = str | tuple[Part, ...] | None
+
+_PARTS = (TextPart, ImagePart, FilePart, AudioPart)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation.
+
+    Attributes:
+        content: text, or parts: those of `streamfold`, or dicts in the shape of Chat Completions. None where there is
+            none. Any sequence of parts may be given; it is kept as a tuple.
+        tool_calls: an assistant's calls; their `raw_arguments` go back to the model byte for byte.
+        tool_call_id: on a tool's message, the id of the call that it answers.
+        reasoning: an assistant's reasoning. `""` (it reasoned, and what is not shown) and None (it did not) differ.
+        extras: what else the wire carried for this turn, by its name there.
+        partial: an assistant's last turn that the model is to continue, on the wires that can do that.
+        error: on a tool's message: the tool failed, and the content says how.
+        origin: the adapter and the endpoint that an answer came from. What only its provider can read (encrypted
+            reasoning, items, signatures of calls) goes back there and nowhere else; None: wherever the message is sent.
+
+    Raises:
+        ConfigError: the role or the content is none of these.
+    """
+
+    role: Role
+    content: str | Sequence[Part] | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    partial: bool = False
+    error: bool = False
+    origin: str | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.role not in get_args(Role):
+            hint = nearest(str(self.role), get_args(Role))
+            raise ConfigError(f"the role of a message is one of {', '.join(get_args(Role))}, not {self.role!r}{hint}")
+        if not isinstance(self.content, str | None):
+            object.__setattr__(self, "content", _as_parts(self.content, "the content of a message"))
+        calls: tuple[Any, ...] = self.tool_calls
+        for call in calls:
+            if not isinstance(call, ToolCall):
+                raise ConfigError(f"the tool calls of a message are ToolCalls, not {type(call).__name__}: {call!r:.80}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message as JSON data, without what says nothing; bytes are base64. `from_dict` reads it."""
+        out: dict[str, Any] = {"role": self.role}
+        if self.content is not None:
+            parts = self.content
+            out["content"] = parts if isinstance(parts, str) else [write_part(part) for part in parts]
+        if self.tool_calls:
+            out["tool_calls"] = [_write_call(call) for call in self.tool_calls]
+        for name in _WORDS:
+            if (value := getattr(self, name)) is not None:
+                out[name] = value
+        if self.extras:
+            out["extras"] = dict(self.extras)
+        for name in _FLAGS:
+            if getattr(self, name):
+                out[name] = True
+        return out
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, where: str = "message") -> Self:
+        """The message that `to_dict` wrote. Raises ConfigError that names the member, beginning with `where`."""
+        if not isinstance(data, Mapping):
+            raise ConfigError(f"{where} must be an object, not {type(data).__name__}")
+        _check(data, _MEMBERS, where)
+        if (role := data.get("role")) not in get_args(Role):
+            raise ConfigError(f"{where}.role is {role!r}: it is one of {', '.join(get_args(Role))}")
+        content, calls = data.get("content"), data.get("tool_calls", [])
+        if isinstance(content, list):
+            content = tuple(read_part(part, f"{where}.content[{at}]") for at, part in enumerate(content))
+        members = {name: value for name, value in data.items() if name not in ("content", "tool_calls")}
+        read = tuple(_read_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls))
+        return cls(content=content, tool_calls=read, **members)
+
+    def to_json(self) -> str:
+        """The message as a JSON text. Raises TypeError for extras that are no JSON data."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The message that `to_json` wrote, equal to it. Raises ConfigError: it is not JSON, or not of a message."""
+        try:
+            data = json.loads(text)
+        except ValueError as exc:
+            raise ConfigError(f"a message in JSON was expected: {exc}") from exc
+        return cls.from_dict(data)
+
+
+MessageLike: TypeAlias = Message | Mapping[str, Any]
+Messages: TypeAlias = str | Iterable[MessageLike]
+
+_WORDS = ("tool_call_id", "name", "reasoning", "refusal", "origin")
+_FLAGS = ("partial", "error")
+_MEMBERS: dict[str, tuple[type, ...]] = {
+    "role": (str,),
+    "content": (str, list),
+    "tool_calls": (list,),
+    **dict.fromkeys(_WORDS, (str,)),
+    "extras": (dict,),
+    **dict.fromkeys(_FLAGS, (bool,)),
+}
+_CALL: dict[str, tuple[type, ...]] = {
+    "id": (str,),
+    "name": (str,),
+    "arguments": (dict,),
+    "raw_arguments": (str,),
+    "extra": (dict,),
+}
+_NAMES: dict[type, str] = {str: "a string", list: "a list", dict: "an object", bool: "true or false"}
+
+
+def system(content: str) -> Message:
+    """Instructions for the whole conversation."""
+    return Message("system", content)
+
+
+def user(*content: str | Part | Sequence[str | Part]) -> Message:
+    """What the user says: text and parts, in their order.
+
+    Dicts in the shape of Chat Completions are parts too, and so is a list of any of them.
+
+    >>> [type(part).__name__ for part in user("What is this?", ImagePart(url="https://example.com/a.png")).content]
+    ['TextPart', 'ImagePart']
+
+    Raises:
+        ConfigError: something is neither text nor a part; a path or bytes go through `image`, `file` or `audio`.
+    """
+    if not content:
+        raise ConfigError("user() needs something to say")
+    if len(content) == 1 and isinstance(content[0], str):
+        return Message("user", content[0])
+    parts: list[Any] = []
+    for given in content:
+        parts += given if isinstance(given, list | tuple) else [given]
+    return Message("user", _as_parts(parts, "user()"))
+
+
+def assistant(
+    content: str | None = None,
+    *,
+    tool_calls: Iterable[ToolCall] = (),
+    reasoning: str | None = None,
+    partial: bool = False,
+) -> Message:
+    """A turn of the model. A `Reply` gives its own as `reply.message`.
+
+    Args:
+        partial: the model is to continue this text (Kimi's partial mode); the answer does not repeat it.
+    """
+    if isinstance(tool_calls, ToolCall):
+        raise ConfigError("assistant(): tool_calls is a list of calls: this is a single one; put it into a list")
+    return Message("assistant", content, tuple(tool_calls), reasoning=reasoning, partial=partial)
+
+
+def tool_result(call: ToolCall, content: Any, *, error: bool = False) -> Message:
+    """What a tool answered to `call`.
+
+    Args:
+        content: a string as it is; an image or another part, or a list of texts and parts; anything else as JSON.
+        error: the tool failed, and the content says how. No wire has a place for that, so the text says it.
+
+    Raises:
+        ConfigError: the content is not JSON data; what JSON has no word for must be made a string first.
+    """
+    if not isinstance(call, ToolCall):
+        raise ConfigError(f"tool_result() takes the call that is answered, a ToolCall, not {type(call).__name__}")
+    parts = content if isinstance(content, list | tuple) else [content]
+    if any(isinstance(part, _PARTS) for part in parts) and all(isinstance(part, (str, *_PARTS)) for part in parts):
+        return Message("tool", _as_parts(parts, "tool_result()"), tool_call_id=call.id, error=error)
+    if isinstance(content, str):
+        return Message("tool", content, tool_call_id=call.id, error=error)
+    try:
+        text = json.dumps(content, ensure_ascii=False)
+    except (TypeError, ValueError) as exc:
+        raise ConfigError(f"the result of {call.name!r} is neither text, nor parts, nor JSON data: {exc}") from exc
+    return Message("tool", text, tool_call_id=call.id, error=error)
+
+
+def result_content(message: Message) -> Content:
+    """The content of a tool's message as the model is to read it: that the tool failed is said in words."""
+    content = message.content if isinstance(message.content, str | None) else tuple(message.content)
+    if not message.error:
+        return content
+    if isinstance(content, tuple):
+        return (TextPart("Error:"), *content)
+    said = content or ""
+    if said.lstrip().lower().startswith("error"):
+        return said
+    return f"Error: {said}" if said else "Error:"
+
+
+def _as_parts(given: Any, where: str) -> tuple[Part, ...]:
+    if not isinstance(given, list | tuple):
+        raise ConfigError(f"{where} is text or a list of parts, not {type(given).__name__}: {given!r:.80}")
+    for at, part in enumerate(given):
+        if not isinstance(part, (str, Mapping, *_PARTS)):
+            raise ConfigError(
+                f"{where}: part {at} is neither text nor a part nor a dict, but {type(part).__name__}; a path or bytes"
+                " go through image(), file() or audio()"
+            )
+    return tuple(TextPart(part) if isinstance(part, str) else part for part in given)
+
+
+def _write_call(call: ToolCall) -> dict[str, Any]:
+    out = {"id": call.id, "name": call.name, "arguments": call.arguments, "raw_arguments": call.raw_arguments}
+    return out if call.extra is None else {**out, "extra": call.extra}
+
+
+def _read_call(data: Any, where: str) -> ToolCall:
+    if not isinstance(data, dict):
+        raise ConfigError(f"{where} must be an object, not {type(data).__name__}")
+    _check(data, _CALL, where)
+    for name in ("id", "name", "arguments", "raw_arguments"):
+        if name not in data:
+            raise ConfigError(f"{where}.{name} is missing")
+    return ToolCall(**data)
+
+
+def _check(data: Mapping[str, Any], known: Mapping[str, tuple[type, ...]], where: str) -> None:
+    for name, value in data.items():
+        if name not in known:
+            raise ConfigError(f"{where}.{name} is unknown: there are {', '.join(known)}")
+        if not isinstance(value, known[name]):
+            allowed = " or ".join(_NAMES[kind] for kind in known[name])
+            raise ConfigError(f"{where}.{name} must be {allowed}, not {type(value).__name__}")

@@ -1,0 +1,275 @@
+"""Tools that a request offers to the model, how it may choose among them, and how a call of one is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import isawaitable, signature
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from .errors import ConfigError, InvalidToolArgumentsError
+from .replies import ToolCall
+from .suggestions import nearest
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = [
+    "AllowedTools",
+    "NamedTool",
+    "ReadToolChoice",
+    "Tool",
+    "ToolChoice",
+    "ToolLike",
+    "read_tool",
+    "read_tool_choice",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the model may call: its name, what it does, and the JSON schema of its arguments.
+
+    Attributes:
+        strict: whether the provider is to hold the model to the schema, where it can.
+        kind: "function", or the kind of a tool that the provider runs itself, on the wires that have such.
+        function: what runs a call, plain or async. It takes the arguments by name, or an instance of `model`.
+        model: validates the arguments. Without one they are only checked to be what `function` takes.
+        spread: `function` takes the fields of `model` by name, instead of the instance.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    strict: bool | None = None
+    kind: str = "function"
+    function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    model: type[BaseModel] | None = field(default=None, compare=False, repr=False)
+    spread: bool = field(default=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        name: Any = self.name
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"the name of a tool is a string with something in it, not {name!r}")
+        if not isinstance(self.parameters, Mapping):
+            kind = type(self.parameters).__name__
+            raise ConfigError(f"the tool {self.name!r}: parameters must be a JSON schema, not {kind}")
+
+    @classmethod
+    def from_model(
+        cls,
+        model: type[BaseModel],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        strict: bool | None = None,
+        function: Callable[..., Any] | None = None,
+    ) -> Tool:
+        """A tool whose arguments are the fields of a pydantic model; its docstring is the description.
+
+        Args:
+            function: what runs a call; it takes an instance of the model.
+        """
+        schema = model.model_json_schema()
+        schema.pop("title", None)
+        found = schema.pop("description", "")
+        about = found if description is None else description
+        return cls(name or model.__name__, about, schema, strict, function=function, model=model)
+
+    @classmethod
+    def from_mcp(cls, description: Any, *, function: Callable[..., Any] | None = None) -> Tool:
+        """A tool as an MCP server describes it: an object or a dict with `name`, `description` and `inputSchema`.
+
+        https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool is the shape.
+
+        Args:
+            function: what runs a call; it takes the arguments by name. With the `mcp` package it is a line:
+                `lambda **arguments: session.call_tool(name, arguments)`.
+
+        Raises:
+            ConfigError: it has no name, or its schema is not one of an object.
+        """
+        if isinstance(description, Mapping):
+            name, about, schema = (description.get(key) for key in ("name", "description", "inputSchema"))
+        else:
+            name, about, schema = (getattr(description, key, None) for key in ("name", "description", "inputSchema"))
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"the description of an MCP tool has a name, not {name!r}: {description!r}")
+        schema = {"type": "object", "properties": {}} if schema is None else schema
+        if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+            raise ConfigError(f"the MCP tool {name!r}: inputSchema is the JSON schema of an object, not {schema!r}")
+        return cls(name, about or "", dict(schema), function=function)
+
+    def bind(self, call: ToolCall) -> Callable[[], Any]:
+        """The function with the validated arguments of a call, ready to be called; nothing has run yet.
+
+        Raises:
+            InvalidToolArgumentsError: they are not JSON or do not fit; the message is fit to be sent back to the model.
+            ConfigError: the tool has no function.
+        """
+        if self.function is None:
+            raise ConfigError(f"the tool {self.name!r} has no function that could run a call: pass function=")
+        if self.model is not None:
+            read = call.parse_as(self.model)
+            if not self.spread:
+                return partial(self.function, read)
+            by_name = {info.alias or name: getattr(read, name) for name, info in self.model.model_fields.items()}
+            return partial(self.function, **by_name)
+        if call.error:
+            raise InvalidToolArgumentsError(f"invalid arguments for {call.name}: not a JSON object", call)
+        try:
+            signature(self.function).bind(**call.arguments)
+        except TypeError as exc:
+            raise InvalidToolArgumentsError(f"invalid arguments for {call.name}: {exc}", call) from exc
+        return partial(self.function, **call.arguments)
+
+    async def call(self, call: ToolCall) -> Any:
+        """Runs a call with validated arguments, and returns what the function returns.
+
+        A plain function is called where it stands, on the event loop: so it may touch what the rest of the program
+        touches, and is never left running by a cancellation. One that blocks for long belongs into a thread, by
+        `in_thread(function)`.
+
+        Raises:
+            InvalidToolArgumentsError: the arguments do not fit; the message is fit to be sent back to the model.
+            ConfigError: the tool has no function.
+            Exception: what the function raises, as it is.
+        """
+        result = self.bind(call)()
+        return await result if isawaitable(result) else result
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTool:
+    """The tool choice "this one"."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedTools:
+    """The tool choice "only these", of all that are declared; `mode` says whether one of them must be called."""
+
+    names: tuple[str, ...]
+    mode: Literal["auto", "required"] = "auto"
+
+
+# A pydantic model is a callable too.
+ToolLike: TypeAlias = Tool | Mapping[str, Any] | Callable[..., Any]
+ReadToolChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool | AllowedTools
+ToolChoice: TypeAlias = ReadToolChoice | Mapping[str, Any]
+
+
+def read_tool(tool: Tool | Mapping[str, Any]) -> Tool:
+    """A tool in any accepted spelling: a `Tool`, or the dict of either OpenAI wire. Raises ConfigError."""
+    if isinstance(tool, Tool):
+        return tool
+    if not isinstance(tool, Mapping):
+        raise ConfigError(
+            f"a tool is a Tool, a typed function, a pydantic model or a dict, not {type(tool).__name__}: {tool!r}"
+        )
+    function = tool.get("function", tool)
+    kind = tool.get("type", "function")
+    if kind not in ("function", "builtin_function"):
+        raise ConfigError(
+            f"the tool {dict(tool)!r:.120} is no function: what a provider runs itself goes into extra_body['tools'],"
+            " with all the tools"
+        )
+    if not isinstance(function, Mapping) or not function.get("name"):
+        raise ConfigError(
+            f'a tool needs the form {{"type": "function", "function": {{"name": ...}}}}, not {dict(tool)!r}'
+        )
+    _check_members(tool, function)
+    return Tool(
+        name=function["name"],
+        description=function.get("description") or "",
+        parameters=function.get("parameters") or {"type": "object", "properties": {}},
+        strict=function.get("strict"),
+        kind=kind,
+    )
+
+
+_MEMBERS: dict[str, tuple[type, str]] = {
+    "name": (str, "a string"),
+    "description": (str, "a string"),
+    "parameters": (Mapping, "a JSON schema"),
+    "strict": (bool, "true or false"),
+}
+_FOREIGN = {"input_schema": "parameters", "inputSchema": "parameters", "schema": "parameters", "desc": "description"}
+
+
+def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a member that would stay behind, or is of another type."""
+    where = f"the tool {function['name']!r}"
+    outer = set() if function is tool else tool.keys() - {"type", "function"}
+    for name in (*outer, *(name for name in function if name != "type")):
+        if name not in _MEMBERS or name in outer:
+            hint = f" (did you mean {_FOREIGN[name]!r}?)" if name in _FOREIGN else nearest(name, _MEMBERS)
+            raise ConfigError(
+                f"{where} has the member {name!r}{hint}: known are {', '.join(_MEMBERS)}; what only one provider has"
+                " goes into extra_body['tools'], with all the tools"
+            )
+        kind, word = _MEMBERS[name]
+        if not isinstance(function[name], kind) and (function[name] is not None or name == "name"):
+            raise ConfigError(f"{where}: {name} must be {word}, not {type(function[name]).__name__}")
+
+
+def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
+    """A tool choice in any accepted spelling. Chat nests the name under "function", Responses does not: both are read.
+
+    Raises:
+        ConfigError: it is none of them, or names a tool that is not among `tools`.
+    """
+    names = [tool.name for tool in tools]
+    read: ReadToolChoice
+    match choice:
+        case "auto" | "none" | "required":
+            return choice  # type: ignore[no-any-return]
+        case None:
+            return "auto"
+        case NamedTool() | AllowedTools():
+            read = choice
+        case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
+            read = NamedTool(name)
+        case {"type": "allowed_tools", "allowed_tools": Mapping() as allowed}:
+            read = _allowed_tools(allowed)
+        case {"type": "allowed_tools"}:
+            read = _allowed_tools(choice)
+        case _:
+            raise ConfigError(
+                f"tool_choice is 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict of either"
+                f" wire, not {choice!r}{_meant(choice, names)}"
+            )
+    if isinstance(read, AllowedTools):
+        allowed_names: Any = read.names
+        if isinstance(allowed_names, str) or not allowed_names:
+            raise ConfigError(f"AllowedTools takes a list of names with at least one in it, not {allowed_names!r}")
+        if read.mode not in ("auto", "required"):
+            raise ConfigError(f"the mode of AllowedTools is 'auto' or 'required', not {read.mode!r}")
+    for name in (read.name,) if isinstance(read, NamedTool) else read.names:
+        if names and name not in names:
+            hint = nearest(str(name), names)
+            raise ConfigError(f"tool_choice names {name!r}{hint}, which is not among the tools: {', '.join(names)}")
+    return read
+
+
+def _meant(choice: Any, names: list[str]) -> str:
+    """What was probably meant by a choice that is none."""
+    if isinstance(choice, str):
+        return (f" (did you mean NamedTool({choice!r})?)" if choice in names else "") or (
+            " (did you mean 'required'?)" if choice == "any" else nearest(choice, ("auto", "none", "required"))
+        )
+    # Anthropic's form: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
+    if isinstance(choice, Mapping) and choice.get("type") == "tool" and choice.get("name") in names:
+        return f" (did you mean NamedTool({choice['name']!r})?)"
+    return ""
+
+
+def _allowed_tools(choice: Mapping[str, Any]) -> AllowedTools:
+    mode, tools = choice.get("mode", "auto"), choice.get("tools")
+    if mode not in ("auto", "required") or not isinstance(tools, list) or not tools:
+        raise ConfigError(
+            f'allowed_tools needs a mode, "auto" or "required", and a list of tools, not {dict(choice)!r}'
+        )
+    return AllowedTools(tuple(read_tool(tool).name for tool in tools), mode)

@@ -1,0 +1,53 @@
+"""Adapters and dialects of other packages are found by their entry points: the example package is installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamfold import ConfigError, StreamDecoder
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = """
+import json
+from streamfold import StreamDecoder
+
+said = [{"say": "Hello >> you.\\n>> pi"}, {"say": "ng {\\"host\\": 1}\\n"}, {"end": "stop"}]
+body = b"".join(b"data: %s\\n\\n" % json.dumps(event).encode() for event in said)
+decoder = StreamDecoder("acme", dialect="acme", tools=[{"type": "function", "function": {"name": "ping"}}])
+chunks = [chunk for at in range(len(body)) for chunk in decoder.feed(body[at : at + 1])] + decoder.close()
+(call,) = chunks[-1].tool_calls
+print(repr("".join(chunk.delta for chunk in chunks)), call.name, call.arguments, chunks[-1].finish_reason)
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the example package in it, as pip installs it."""
+    source = ROOT / "examples" / "streamfold-acme"
+    if not source.is_dir():
+        pytest.skip("the examples are not part of what is installed")
+    folder = tmp_path_factory.mktemp("site")
+    words = ["install", "-q", "--no-deps", "--no-build-isolation", "--no-index", "--target", str(folder), str(source)]
+    subprocess.run([sys.executable, "-m", "pip", *words], check=True, capture_output=True)
+    return folder
+
+
+def test_a_package_adds_an_adapter_and_a_dialect(installed: Path) -> None:
+    """Installed beside streamfold, both are found by name, and share the accumulation of calls."""
+    paths = [str(installed), *(path for path in sys.path if path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, env=environment, check=False)
+    assert done.stdout.strip() == "'Hello >> you.\\n' ping {'host': 1} tool_calls", done.stderr
+
+
+def test_without_it_the_names_are_unknown() -> None:
+    """A name that nobody provides is an error with the names there are."""
+    with pytest.raises(ConfigError, match=r"unknown adapter 'acme'.* there are chat, kimi"):
+        StreamDecoder("acme")
+    with pytest.raises(ConfigError, match=r"unknown dialect 'acme'.* there are .*hermes"):
+        StreamDecoder("chat", dialect="acme")

@@ -1,0 +1,316 @@
+"""Kimi's own rules for requests: what is written, what is changed and said, and what is refused before it is sent."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from folding import DONE, calls, chunk, entry, event, fold, text
+from streamfold import AllowedTools, ConfigError, NamedTool, Tool, ToolCall, assistant, tool_result, user
+from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
+from streamfold.requests.request import Request
+from streamfold.requests.schema import moonshot_problems
+
+WEATHER = Tool("get_weather", "The weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
+CLOCK = Tool("get_time", "The time.")
+ENGINE = KimiQuirks("max_tokens", hosted=False)
+_FOLDER = os.environ.get("STREAMFOLD_CORPUS")
+HISTORIES = json.loads(Path(_FOLDER, "vectors", "kimi-history.json").read_text("utf-8")) if _FOLDER else []
+
+
+def encode(
+    messages: Any = "Hello",
+    tools: Any = None,
+    tool_choice: Any = "auto",
+    *,
+    model: str = "kimi-k2.6",
+    quirks: KimiQuirks | None = None,
+    **options: Any,
+) -> tuple[dict[str, Any], list[str]]:
+    """The body of a request without what is the same in each, and the codes of the warnings."""
+    adapter = KimiAdapter(quirks)
+    request, warnings = adapter.prepare(Request.read(model, messages, tools, tool_choice, options))
+    body = adapter.encode(request)
+    assert (body.pop("model"), body.pop("stream"), body.pop("stream_options")) == (model, True, {"include_usage": True})
+    if messages == "Hello":
+        assert body.pop("messages") == [{"role": "user", "content": "Hello"}]
+    return body, [warning.code for warning in warnings]
+
+
+def names(body: dict[str, Any]) -> list[str]:
+    return [tool["function"]["name"] for tool in body["tools"]]
+
+
+def test_pinned_sampling_is_not_sent() -> None:
+    """K2.5 and later answer any temperature but their own with a 400: it is left out, and the reply says so."""
+    assert encode(temperature=0.2, top_p=0.5, max_output_tokens=9) == ({"max_completion_tokens": 9}, ["option_dropped"])
+    assert encode(temperature=0.2, model="kimi-k2-0905-preview") == ({"temperature": 0.2}, [])
+    assert encode(temperature=0.2, model="moonshotai/Kimi-K2.6", quirks=ENGINE) == ({"temperature": 0.2}, [])
+
+
+@pytest.mark.parametrize("temperature", [-0.1, 1.1])
+def test_temperature_has_another_range(temperature: float) -> None:
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        encode(temperature=temperature, model="kimi-k2-0905-preview")
+
+
+@pytest.mark.parametrize("choice", ["required", NamedTool("get_weather")])
+def test_forced_choice_while_thinking_is_dropped_and_said(choice: Any) -> None:
+    """The hosted API refuses a forced choice while the model thinks: auto is sent."""
+    body, warnings = encode(tools=[WEATHER, CLOCK], tool_choice=choice)
+    assert (body["tool_choice"], warnings) == ("auto", ["forced_choice_dropped"])
+    assert "thinking" not in body
+
+
+def test_forced_choice_by_disabling_thinking() -> None:
+    """With the caller's leave, thinking is switched off for the one request, and the force is sent."""
+    body, warnings = encode(tools=[WEATHER], tool_choice="required", force_by_disabling_thinking=True)
+    assert (body["tool_choice"], body["thinking"], warnings) == ("required", {"type": "disabled"}, [])
+    body, warnings = encode(
+        tools=[WEATHER], tool_choice="required", force_by_disabling_thinking=True, model="kimi-k2.7-code"
+    )
+    assert (body["tool_choice"], warnings) == ("auto", ["forced_choice_dropped"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"reasoning_effort": "none"}, {"extra_body": {"thinking": {"type": "disabled"}}}],
+    ids=["option", "body"],
+)
+def test_forced_choice_without_thinking(options: dict[str, Any]) -> None:
+    """With thinking off both forced choices work."""
+    body, warnings = encode(tools=[WEATHER], tool_choice=NamedTool("get_weather"), **options)
+    assert body["tool_choice"] == {"type": "function", "function": {"name": "get_weather"}}
+    assert (body["thinking"], warnings) == ({"type": "disabled"}, [])
+
+
+def test_k3_takes_required_and_no_name() -> None:
+    """A named choice becomes `required` with only that tool."""
+    body, warnings = encode(tools=[WEATHER, CLOCK], tool_choice=NamedTool("get_time"), model="kimi-k3")
+    assert (body["tool_choice"], names(body), warnings) == ("required", ["get_time"], ["tool_choice_changed"])
+    body, warnings = encode(tools=[WEATHER, CLOCK], tool_choice="required", model="kimi-k3")
+    assert (body["tool_choice"], names(body), warnings) == ("required", ["get_weather", "get_time"], [])
+
+
+def test_allowed_tools_are_the_tools_that_are_sent() -> None:
+    """The wire has no such choice: the others are left out."""
+    body, warnings = encode(tools=[WEATHER, CLOCK], tool_choice=AllowedTools(("get_time",)))
+    assert (body["tool_choice"], names(body), warnings) == ("auto", ["get_time"], ["tool_choice_changed"])
+
+
+@pytest.mark.parametrize(
+    ("model", "quirks", "effort", "written"),
+    [
+        ("kimi-k2.6", None, "none", {"thinking": {"type": "disabled"}}),
+        ("kimi-k2.6", None, "high", {"thinking": {"type": "enabled"}}),
+        ("kimi-k3", None, "low", {"reasoning_effort": "low"}),
+        ("kimi-k2-thinking", None, "high", {"thinking": {"type": "enabled"}}),
+        ("moonshotai/Kimi-K2.5", ENGINE, "none", {"chat_template_kwargs": {"thinking": False}}),
+        ("moonshotai/Kimi-K2.5", ENGINE, "high", {"chat_template_kwargs": {"thinking": True}}),
+    ],
+)
+def test_thinking_switch(model: str, quirks: KimiQuirks | None, effort: str, written: dict[str, Any]) -> None:
+    """One option, written as the model and the endpoint take it; never two knobs at once."""
+    changed = [] if effort == "none" or model == "kimi-k3" else ["option_changed"]  # a switch knows no grades
+    assert encode(model=model, quirks=quirks, reasoning_effort=effort) == (written, changed)
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "message"),
+    [
+        ("kimi-k2.7-code", "none", "always thinks"),
+        ("kimi-k3", "none", "always thinks"),
+        ("kimi-k2-0905-preview", "high", "does not think"),
+    ],
+)
+def test_thinking_that_can_not_be_had(model: str, effort: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        encode(model=model, reasoning_effort=effort)
+
+
+@pytest.mark.parametrize(
+    ("tools", "message"),
+    [
+        ([Tool(f"tool_{n}") for n in range(129)], "at most 128 tools, not 129"),
+        ([Tool("pick", parameters={"type": "string"})], 'root needs "type": "object"'),
+    ],
+    ids=["many", "schema"],
+)
+def test_tools_that_would_be_refused(tools: list[Tool], message: str) -> None:
+    """What the hosted API answers with a 400 is said before anything is sent; an engine has no such rules."""
+    with pytest.raises(ConfigError, match=message):
+        encode(tools=tools)
+    assert "tools" in encode(tools=tools, quirks=ENGINE)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("go", "tool_go"),
+        ("1st_tool", "tool_1st_tool"),
+        ("a.b.c", "a_b_c"),
+        ("x" * 65, "x" * 50 + "_9537c5fd"),
+        ("天气", "tool___"),
+    ],
+)
+def test_h6_names_that_would_be_refused(name: str, sent: str) -> None:
+    """They are sent under names that the hosted API takes, and the calls come back under their own."""
+    request, warnings = KimiAdapter().prepare(
+        Request.read("kimi-k2", [user("x"), assistant(tool_calls=[ToolCall("i", name, {}, "")]), tool_result(
+            ToolCall("i", name, {}, ""), "y")], [Tool(name), CLOCK], NamedTool(name), {})
+    )  # fmt: skip
+    body = KimiAdapter().encode(request)
+    assert (names(body), body["tool_choice"]["function"]["name"]) == ([sent, "get_time"], sent)
+    assert body["messages"][1]["tool_calls"][0]["function"]["name"] == sent
+    assert body["messages"][1]["tool_calls"][0]["id"] == f"functions.{sent}:0"
+    assert [warning.code for warning in warnings] == ["tool_renamed", "ids_renumbered"]
+    stream = chunk({"tool_calls": [entry(0, "i", sent, "{}"), entry(1, "j", "get_time", "{}")]}) + chunk({}, "stop")
+    reply = fold(stream + DONE, tools=request.tools, tool_choice=request.tool_choice, names=request.names)
+    assert ([call.name for call in reply.tool_calls], reply.warnings) == ([name, "get_time"], [])
+
+
+@pytest.mark.parametrize(
+    ("schema", "problems"),
+    [
+        ({"type": "object", "properties": {"a": {"type": "string"}, "b": {"enum": [1]}}}, []),
+        ({"type": "object", "properties": {"a": {"description": "x"}}}, ['parameters.properties.a: needs a "type"']),
+        (
+            {"type": "object", "properties": {"a": {"type": "string", "anyOf": [{"type": "string"}]}}},
+            ['parameters.properties.a: "type" may not stand beside "anyOf"; give each alternative its own'],
+        ),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "#/definitions/A", "title": "A"}}},
+            [
+                "parameters.properties.a: a \"$ref\" must lead into \"#/$defs\", not to '#/definitions/A'",
+                'parameters.properties.a: nothing may stand beside "$ref"',
+            ],
+        ),
+        (
+            {"type": "object", "properties": {"a": {"type": "array", "items": {"title": "x"}}}},
+            ['parameters.properties.a.items: needs a "type"'],
+        ),
+        ({"type": "object", "$defs": {"A": {}}}, ['parameters.$defs.A: needs a "type"']),
+        ("x", ["parameters: must be a JSON schema"]),
+    ],
+)  # fmt: skip
+def test_schemas(schema: Any, problems: list[str]) -> None:
+    """Moonshot's flavour of JSON Schema (MoonshotAI/kimi-cli#1595)."""
+    assert moonshot_problems(schema) == problems
+
+
+def test_builtin_tools() -> None:
+    """A tool that the server runs is declared by its name; its arguments come back as a call and go back unchanged."""
+    search = {"type": "builtin_function", "function": {"name": "$web_search"}}
+    body, _ = encode(tools=[search, CLOCK])
+    assert body["tools"][0] == search
+    raw = '{"search_result":{"search_id":"s1"}}'
+    stream = chunk({"tool_calls": [entry(0, "functions.$web_search:0", "$web_search", raw, type="builtin_function")]})
+    reply = fold(stream + chunk({}, "tool_calls") + DONE, adapter="kimi", tools=[search])
+    assert reply.tool_calls[0].raw_arguments == raw
+    assert tool_result(reply.tool_calls[0], reply.tool_calls[0].raw_arguments).content == raw
+
+
+def test_partial_mode() -> None:
+    """The model continues the last message; other providers refuse such a message."""
+    messages = [user("A limerick."), assistant("There once was", partial=True)]
+    body, _ = encode(messages)
+    assert body["messages"][1] == {"role": "assistant", "content": "There once was", "partial": True}
+    with pytest.raises(ConfigError, match="json"):
+        encode(messages, response_format="json")
+
+
+CALL = ToolCall("call_x", "get_time", {}, "")
+
+
+def test_assistant_turns() -> None:
+    """No empty content beside calls; reasoning goes back, and `""` is not the same as none."""
+    messages = [
+        user("Time?"),
+        assistant("", tool_calls=[CALL], reasoning=""),
+        tool_result(CALL, "noon"),
+        {"role": "assistant", "content": [{"type": "text", "text": ""}], "tool_calls": []},
+    ]
+    with pytest.raises(ConfigError, match="neither text nor tool calls"):
+        encode(messages)
+    body, _ = encode(messages[:3])
+    assert body["messages"][1] == {
+        "role": "assistant",
+        "content": None,
+        "reasoning_content": "",
+        "tool_calls": [
+            {"id": "functions.get_time:0", "type": "function", "function": {"name": "get_time", "arguments": "{}"}}
+        ],
+    }
+    assert body["messages"][2]["tool_call_id"] == "functions.get_time:0"
+
+
+def test_turns_of_other_providers_are_marked_while_thinking() -> None:
+    """A turn with calls and no reasoning would be refused while thinking is on (MoonshotAI/kimi-cli#2141)."""
+    messages = [user("Time?"), assistant(tool_calls=[CALL]), tool_result(CALL, "noon")]
+    assert encode(messages)[0]["messages"][1]["reasoning_content"] == ""
+    assert "reasoning_content" not in encode(messages, reasoning_effort="none")[0]["messages"][1]
+    assert "reasoning_content" not in encode(messages, model="kimi-k2-0905-preview")[0]["messages"][1]
+
+
+@pytest.mark.parametrize("history", HISTORIES, ids=[history["name"] for history in HISTORIES])
+def test_histories_of_the_corpus(history: dict[str, Any], corpus: Path) -> None:
+    """Ids are renumbered in the model's own style, on a copy."""
+    before = json.dumps(history["messages"])
+    body, _ = encode(history["messages"], model="kimi-k2", quirks=ENGINE)
+    assert body["messages"] == history["expect_messages"]
+    assert json.dumps(history["messages"]) == before
+
+
+def test_ids_run_through_the_conversation() -> None:
+    """The n-th call of the conversation is functions.NAME:n; a result goes with the nearest turn before it."""
+    first, second = ToolCall("id", "get_time", {}, "{}"), ToolCall("id", "get_weather", {}, "{}")
+    turns = [user("x"), assistant(tool_calls=[first]), tool_result(first, "1"), assistant(tool_calls=[second])]
+    body, _ = encode([*turns, tool_result(second, "2")])
+    ids = [
+        message.get("tool_call_id") or [call["id"] for call in message.get("tool_calls", ())]
+        for message in body["messages"]
+    ]
+    assert ids == [
+        [],
+        ["functions.get_time:0"],
+        "functions.get_time:0",
+        ["functions.get_weather:1"],
+        "functions.get_weather:1",
+    ]
+    assert first.id == "id"
+
+
+def test_response_format_without_its_schema_declaration() -> None:
+    """`$schema` at the top is refused."""
+    wanted = {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object"}
+    body, _ = encode(response_format=wanted)
+    assert body["response_format"]["json_schema"]["schema"] == {"type": "object"}
+
+
+def test_stop_strings() -> None:
+    assert encode(stop=["END"])[0] == {"stop": ["END"]}
+    for wrong in (["a"] * 6, ["é" * 17]):
+        with pytest.raises(ConfigError, match="at most 5 stop strings"):
+            encode(stop=wrong)
+
+
+def test_h11_usage_inside_the_choice() -> None:
+    """Usage in the last choice, with the cached tokens on top of it."""
+    usage = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7, "cached_tokens": 3}
+    last = {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": usage}]}
+    reply = fold(text("Hi") + event(last) + DONE, adapter="kimi")
+    assert reply.usage is not None
+    assert (reply.usage.total_tokens, reply.usage.cached_tokens, reply.usage.raw) == (7, 3, usage)
+
+
+def test_h2_ids_survive() -> None:
+    """Ids are opaque and come back as they came, whatever their number."""
+    stream = chunk(
+        {"tool_calls": [entry(0, "functions.get_time:7", "get_time", "{}"), entry(1, "search:8", "search", "{}")]}
+    )
+    reply = fold(stream + chunk({}, "tool_calls") + DONE, adapter="kimi")
+    assert calls(reply) == [("functions.get_time:7", "get_time", {}), ("search:8", "search", {})]

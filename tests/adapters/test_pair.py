@@ -1,0 +1,280 @@
+"""The pair: what we write we read, on both wires. Answers through emitters and decoders, requests through encoders and
+parsers, and OpenAI's own client reads what we write as we do."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from test_properties import planned_calls
+
+from folding import bytewise, fold_error, random_cut
+from mirror import (
+    WIRES,
+    check_open_responses,
+    check_response_events,
+    emit,
+    emit_chunks,
+    emit_reply,
+    emitter,
+    facts,
+    on,
+    openai_chat,
+    openai_response,
+    read,
+    sorted_deltas,
+)
+from streamfold import Reply, StreamChunk, StreamDecoder, StreamError, UpstreamError, Usage
+from streamfold.adapters.chat.emit import completion
+from streamfold.adapters.emitting.answers import chunk_deltas, error_delta
+from streamfold.adapters.emitting.emitter import json_text
+from streamfold.adapters.responses.emit import ResponsesEmitter
+from streamfold.recording import Recording
+from streamfold.values.deltas import Call, Delta, Finish, Meta, Reasoning, Refusal, Text
+
+FOLDER = Path(__file__).parents[2] / "fixtures"
+NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
+
+pieces = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=4)
+counts = st.none() | st.integers(0, 10**6)
+usages = st.builds(Usage, counts, counts, counts, counts, counts)
+reasons = st.sampled_from(["stop", "tool_calls", "length", "content_filter"])
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[list[Delta], dict[str, Any]]:
+    """The deltas of an answer, with the calls in pieces that may be mixed, and what they say."""
+    rng = random.Random(draw(st.integers(0, 2**32)))
+    texts, reasonings, calls = draw(pieces), draw(pieces), draw(planned_calls())
+    refusal = draw(st.none() | st.text(st.characters(codec="utf-8"), min_size=1, max_size=9))
+    waiting = [
+        [Call(number, call.id, call.name, ""), *(Call(number, arguments=piece) for piece in call.pieces)]
+        for number, call in enumerate(calls)
+    ]
+    said: list[Delta] = [Meta("id_1", "m-1", 7), *map(Reasoning, reasonings)]
+    if not reasonings and (reasoned := draw(st.booleans())):
+        said.append(Reasoning(""))
+    else:
+        reasoned = bool(reasonings)
+    late = [Text(text) for text in texts[draw(st.integers(0, 4)) :]]
+    said += map(Text, texts[: len(texts) - len(late)])
+    if draw(st.booleans()):
+        said += [part for call in waiting for part in call]
+    else:
+        said += [call.pop(0) for call in waiting]
+        while any(waiting):
+            said.append(rng.choice([call for call in waiting if call]).pop(0))
+    said += late
+    if refusal:
+        said.append(Refusal(refusal))
+    usage = draw(st.none() | usages)
+    reason = draw(reasons)
+    said += [usage] if usage else []
+    said.append(Finish(reason, reason))
+    cut = reason in ("length", "content_filter")
+    handed = [] if cut else [(call.id, call.name, "".join(call.pieces)) for call in calls]
+    told = {
+        "text": "".join(texts),
+        "reasoning": "".join(reasonings),
+        "reasoned": reasoned,
+        "refusal": refusal,
+        "calls": handed,
+        "finish_reason": reason if cut else "tool_calls" if handed else "stop",
+        "usage": usage,
+        "id": "id_1",
+        "model": "m-1",
+    }
+    return said, told
+
+
+def calls_of(deltas: list[Delta]) -> bool:
+    return any(isinstance(delta, Call) for delta in deltas)
+
+
+WHITE_SPACE_BEHIND_A_CALL: tuple[list[Delta], dict[str, Any]] = (
+    [Meta("id_1", "m-1", 7), Text("Hi"), Call(0, "a", "f", "{}"), Text("\n"), Finish("stop", "stop")],
+    {"text": "Hi\n", "reasoning": "", "reasoned": False, "refusal": None, "calls": [("a", "f", "{}")],
+     "finish_reason": "tool_calls", "usage": None, "id": "id_1", "model": "m-1"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@settings(deadline=None, max_examples=80)
+@example(WHITE_SPACE_BEHIND_A_CALL, 0)
+@given(answers(), st.integers(0, 2**32))
+def test_what_is_written_is_read(wire: str, answer: tuple[list[Delta], dict[str, Any]], seed: int) -> None:
+    """Text, reasoning, refusal, calls with ids and raw arguments, finish reason, usage and ids, at any cut."""
+    deltas, told = answer
+    expected = on(wire, told)
+    if wire == "responses" and calls_of(deltas) and not told["text"].strip():
+        expected["text"] = ""  # also where the calls were cut off
+    body = emit(wire, deltas)
+    rng = random.Random(seed)
+    cuts = sorted(rng.randrange(len(body) + 1) for _ in range(rng.randint(0, 30)))
+    for cut in (None, [body[start:end] for start, end in pairwise([0, *cuts, len(body)])]):
+        reply = read(wire, body, cut)
+        assert facts(reply) == expected
+        assert {warning.code for warning in reply.warnings} <= {"calls_dropped", "empty_answer"}
+
+
+@settings(deadline=None, max_examples=60)
+@given(answers())
+def test_openai_reads_a_completion_as_we_do(answer: tuple[list[Delta], dict[str, Any]]) -> None:
+    """`client.chat.completions.stream` makes the same completion of it."""
+    deltas, told = answer
+    if told["finish_reason"] in ("length", "content_filter"):
+        return  # it raises for them
+    message = openai_chat(emit("chat", deltas)).choices[0].message
+    assert (message.content or "", message.refusal) == (told["text"], told["refusal"])
+    assert (getattr(message, "reasoning_content", None) or "") == told["reasoning"]
+    made = [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()]
+    assert made == told["calls"]
+
+
+@settings(deadline=None, max_examples=60)
+@given(answers())
+def test_openai_reads_a_response_as_we_do(answer: tuple[list[Delta], dict[str, Any]]) -> None:
+    """Every event fits OpenAI's types and those of Open Responses, and `client.responses.stream` agrees."""
+    deltas, told = answer
+    body = emit("responses", deltas)
+    check_open_responses(body)
+    assert check_response_events(body)["output"] == [
+        item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) | _unparsed(item)
+        for item in openai_response(body).output
+    ]
+    assert read("responses", body).tool_calls == read("responses", emit("responses", deltas)).tool_calls
+    assert (told["id"], "m-1") == (openai_response(body).id, openai_response(body).model)
+
+
+def _unparsed(item: Any) -> dict[str, Any]:
+    """A message without what the client adds to its parts."""
+    if item.type != "message":
+        return {}
+    return {"content": [part.model_dump(exclude_none=True, exclude={"parsed"}) for part in item.content]}
+
+
+# --- fixtures ---------------------------------------------------------------------------------------------------------
+
+
+def play(name: str) -> tuple[Recording, list[StreamChunk], Reply | StreamError]:
+    recording = Recording.load(FOLDER / name)
+    decoder = StreamDecoder(recording.adapter, **recording.options())
+    chunks: list[StreamChunk] = []
+    try:
+        chunks += decoder.feed(recording.body)
+        chunks += decoder.close(interrupted=recording.interrupted)
+    except StreamError as error:
+        return recording, chunks, error
+    return recording, chunks, decoder.reply
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recorded_answer_written_again(name: str, wire: str) -> None:
+    """Every fixture, emitted as chunks and a reply on either wire, is read back as what it was, at any cut."""
+    _, chunks, outcome = play(name)
+    if isinstance(outcome, StreamError):
+        made = emitter(wire)
+        body = b"".join([made.feed_all(chunk_deltas(chunk)) for chunk in chunks]) + made.feed(error_delta(outcome))
+        check_error(wire, body, outcome)
+        return
+    body = emit_chunks(wire, chunks, outcome)
+    expected = written(on(wire, facts(outcome))) | {"id": outcome.id or "id_0", "model": outcome.model or "m"}
+    if outcome.finish_reason == "tool_calls" and not outcome.tool_calls:
+        expected["finish_reason"] = "stop"  # nobody writes a reason that promises calls where there are none
+    rng = random.Random(name)
+    for cut in (None, bytewise(body), *(random_cut(body, rng) for _ in range(20))):
+        assert written(facts(read(wire, body, cut))) == expected
+    if wire == "responses":
+        check_open_responses(body)
+        check_response_events(body)
+        openai_response(body)
+    else:
+        assert body.endswith(b"data: [DONE]\n\n")
+        if outcome.finish_reason in ("stop", "tool_calls"):
+            openai_chat(body)
+    again = emit_reply(wire, outcome)
+    assert written(facts(read(wire, again))) == expected
+
+
+def written(told: dict[str, Any]) -> dict[str, Any]:
+    """What is told, with arguments as a whole call has them: no text at all is written as an empty object."""
+    return told | {"calls": [(call_id, name, raw or "{}") for call_id, name, raw in told["calls"]]}
+
+
+def check_error(wire: str, body: bytes, error: StreamError) -> None:
+    """An error is read back as one: its message, its words where it had some, whether to ask again, and the partial."""
+    assert error.partial is not None
+    for cut in (None, bytewise(body)):
+        again = fold_error(body, cut, adapter=wire)
+        assert isinstance(again, UpstreamError)
+        assert (again.message, again.retryable) == (error.message, error.retryable)
+        assert again.partial is not None
+        assert (again.partial.text.strip(), again.partial.reasoning) == (
+            error.partial.text.strip(),
+            error.partial.reasoning,
+        )
+        if isinstance(error, UpstreamError) and wire == "chat":
+            assert (again.type, again.code, again.status_code) == (error.type, error.code, error.status_code)
+
+
+WHOLE = [name for name in NAMES if isinstance(play(name)[2], Reply)]
+
+
+def needs_the_fold(name: str) -> bool:
+    """Whether its deltas, as they are, are not the answer: something was mended, or read in the text, or joined."""
+    recording, _, outcome = play(name)
+    joined = ("calls/name_in_pieces", "responses/positions_with_gaps")
+    return bool(recording.dialect or outcome.warnings) or name in joined  # type: ignore[union-attr]
+
+
+PLAIN = [name for name in WHOLE if not needs_the_fold(name)]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_recorded_answer_piece_by_piece(name: str, wire: str) -> None:
+    """Every fixture, emitted delta by delta with its calls in pieces, is read back as what it was."""
+    recording, _, outcome = play(name)
+    assert isinstance(outcome, Reply)
+    deltas = sorted_deltas(recording.body, recording.adapter)
+    if not calls_of(deltas) and outcome.tool_calls:
+        return  # they came only with the end of the answer
+    body = emit(wire, deltas)
+    found, expected = facts(read(wire, body)), on(wire, facts(outcome))
+    for made in (found, expected):
+        made["calls"] = [(call_id, name, raw or "{}") for call_id, name, raw in made["calls"]]
+        made["id"] = made["id"] or "none"
+    assert found["calls"] == expected["calls"]
+    assert found["text"] == expected["text"]
+    assert (found["reasoning"], found["usage"]) == (expected["reasoning"], expected["usage"])
+    assert found["finish_reason"] == expected["finish_reason"]
+    if wire == "responses":
+        check_response_events(body)
+        openai_response(body)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_recorded_answer_as_one_body(name: str) -> None:
+    """The JSON bodies of both wires say what the streams say."""
+    outcome = play(name)[2]
+    assert isinstance(outcome, Reply)
+    body = json_text(completion(outcome, id=outcome.id or "id_0", model=outcome.model or "m", created=1)).encode()
+    assert facts(read("chat", body)) == facts(read("chat", emit_reply("chat", outcome, id="id_0")))
+    made = emitter("responses", id="id_0")
+    assert isinstance(made, ResponsesEmitter)
+    streamed = emit_reply("responses", outcome, id="id_0")
+    emit_into(made, outcome)
+    assert facts(read("responses", json_text(made.response).encode())) == facts(read("responses", streamed))
+
+
+def emit_into(made: ResponsesEmitter, reply: Reply) -> None:
+    from streamfold.adapters.emitting.answers import reply_deltas
+
+    made.feed_all(reply_deltas(reply))
+    made.finish()

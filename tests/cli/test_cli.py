@@ -1,0 +1,192 @@
+"""The command line, run as a user runs it: in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+import streamfold
+from folding import DONE, call, entry, fin, text
+from servers import END, STREAM, Connection, framed, serving
+from streamfold.config.catalogue import provider_files
+
+ROOT = Path(__file__).resolve().parents[2]
+CALL = call(entry(0, "a", "get_weather", "{}"))
+COMMAND = [sys.executable, "-c", "from streamfold.cli import main; main()"]
+# Whoever is started in the background ignores SIGINT, and so do the processes that it starts.
+INTERRUPTIBLE = [
+    *COMMAND[:2],
+    f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {COMMAND[2]}",
+]
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if not name.endswith("API_KEY")},
+    "COLUMNS": "200",
+    "PYTHONIOENCODING": "utf-8",
+}
+
+
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *words],
+        capture_output=True,
+        encoding="utf-8",
+        cwd=ROOT,
+        env={**ENVIRONMENT, **environment},
+        timeout=60,
+    )
+
+
+def test_demo_streams_text_and_shows_whole_calls() -> None:
+    """The demo needs no key and no network, and ends with the calls as a table."""
+    done = run("demo", "--speed", "2000")
+    assert done.returncode == 0, done.stderr
+    assert "So fragments are only collected" in done.stdout
+    assert done.stdout.rindex("functions.search_flights:2") > done.stdout.rindex("at the same time")
+    assert '{"city": "Lisbon", "unit": "celsius"}' in done.stdout
+    assert done.stdout.count("finished: ") == 2
+
+
+def test_demo_as_json_lines() -> None:
+    """With --json each chunk is one line; the deltas add up, and only the two last ones are finished."""
+    done = run("demo", "--json", "--speed", "2000")
+    chunks = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sum(chunk["finished"] for chunk in chunks) == 2
+    assert [call["name"] for call in chunks[-1]["tool_calls"]] == ["get_weather", "get_weather", "search_flights"]
+    assert "".join(chunk["delta"] for chunk in chunks).endswith("✈️")
+
+
+def test_replay_folds_a_file() -> None:
+    """`replay` shows what a recording folds to."""
+    done = run("replay", "fixtures/kimi/parallel_calls.sse")
+    assert done.returncode == 0, done.stderr
+    assert "functions.get_time:1" in done.stdout
+    assert "finished: tool_calls" in done.stderr
+
+
+def test_replay_of_a_broken_recording_fails() -> None:
+    """A recording that was cut off is an error on standard error and in the exit code."""
+    done = run("replay", "fixtures/aimock/truncate_tool.sse")
+    assert done.returncode == 1
+    assert "broke off before the answer was finished" in done.stderr
+    assert "save_note" not in done.stdout
+
+
+def test_version() -> None:
+    """The version is the package's own, and the module is the command too."""
+    words = [sys.executable, "-m", "streamfold", "--version"]
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", env=ENVIRONMENT, timeout=60)
+    assert (done.returncode, done.stdout) == (0, f"streamfold {streamfold.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["replay", "fixtures/demo/reasoning_text.sse", "--adapter", "chatt"],
+            "unknown adapter 'chatt' (did you mean 'chat'?)",
+        ),
+        (["chat", "Hello", "-p", "kimi:kimi-k2.6"], 'no API key for "kimi": set MOONSHOT_API_KEY'),
+        (["chat", "Hello", "-p", "kimmi"], "unknown provider 'kimmi' (did you mean 'kimi'?)"),
+        (["chat", "Hello", "-p", "http://127.0.0.1:1/v1"], "an address of your own goes into base_url"),
+        (["replay", "tests/nothing"], "there is no recording"),
+        (["replay", "n" * 300], "nnn.sse: "),
+        (
+            ["serve-replay", "demo/reasoning_text", "--fault", "reset(after_event=1)"],
+            "unknown option 'after_event' (did you mean 'after_events'?); reset takes ",
+        ),
+    ],
+)
+def test_mistakes(words: list[str], message: str) -> None:
+    """A mistake is one line on standard error and exit code 2, never a traceback."""
+    done = run(*words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_providers_lists_the_catalogue() -> None:
+    """Every provider is listed with its keys; the value of a key is never shown."""
+    done = run("providers", MOONSHOT_API_KEY="sk-canary")
+    assert all(name in done.stdout for name in provider_files())
+    assert "set (MOONSHOT_API_KEY)" in done.stdout
+    assert "canary" not in done.stdout
+    rows = [json.loads(line) for line in run("providers", "--json").stdout.splitlines()]
+    assert [row["name"] for row in rows] == list(provider_files())
+
+
+async def _chat(script, *words: str) -> tuple[subprocess.CompletedProcess[bytes], list[bytes]]:
+    async with serving(script) as server:
+        arguments = ["chat", "Weather?", "-p", "vllm:any", "--base-url", server.base_url, *words]
+        with anyio.fail_after(30):
+            done = await anyio.run_process([*COMMAND, *arguments], check=False, env=ENVIRONMENT)
+        return done, server.requests
+
+
+@pytest.mark.anyio
+async def test_chat_sends_what_was_said(tmp_path: Path) -> None:
+    """System prompt, tools and tool choice reach the server; the answer reaches standard output alone."""
+    tools = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
+    (tmp_path / "tools.json").write_text(json.dumps(tools), "utf-8")
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(
+            STREAM, framed(text("Let me see."), call(entry(0, "a", "get_weather", "{}")), fin("stop"), DONE), END
+        )
+
+    done, (request,) = await _chat(
+        script, "--system", "Be brief.", "--tool-file", str(tmp_path / "tools.json"), "--tool-choice", "get_weather"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"Let me see.\n")
+    assert b"get_weather" in done.stdout
+    body = json.loads(request.partition(b"\r\n\r\n")[2])
+    assert [message["role"] for message in body["messages"]] == ["system", "user"]
+    assert body["tool_choice"] == {"type": "function", "function": {"name": "get_weather"}}
+    assert body["model"] == "any"
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+async def test_ctrl_c_ends_cleanly() -> None:
+    """Ctrl-C closes the connection, says so, and leaves no traceback."""
+    closed = anyio.Event()
+
+    async def script(peer: Connection) -> None:
+        try:
+            await peer.request()
+            await peer.send(STREAM, framed(text("one")))
+            await peer.gone()
+        finally:
+            closed.set()
+
+    async with serving(script) as server:
+        words = ["chat", "Hello", "-p", "vllm:any", "--base-url", server.base_url]
+        with anyio.fail_after(30):
+            async with await anyio.open_process([*INTERRUPTIBLE, *words], env=ENVIRONMENT) as process:
+                assert process.stdout is not None
+                assert process.stderr is not None
+                assert await process.stdout.receive() == b"one"
+                process.send_signal(signal.SIGINT)
+                errors = b"".join([piece async for piece in process.stderr])
+                assert await process.wait() == 130
+            assert errors.strip() == b"interrupted"
+            await closed.wait()
+
+
+def test_reader_that_leaves_is_no_error() -> None:
+    """`streamfold ... | head` ends quietly."""
+    command = f"{sys.executable} -c 'from streamfold.cli import main; main()' demo --json --speed 5000 | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, env=ENVIRONMENT, timeout=60
+    )
+    assert json.loads(done.stdout)
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr

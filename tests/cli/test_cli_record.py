@@ -1,0 +1,192 @@
+"""Recording and replaying on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+import streamfold
+from folding import DONE, fin, text
+from streamfold import ConfigError
+from streamfold.recording import Recording
+from streamfold.testing.faults import Fault, drop, read_fault, reset, stall, status
+from streamfold.testing.replay_server import serve_replay
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, "-c", "from streamfold.cli import main; main()"]
+KEY = "sk-canary-0123456789abcdef"
+ENVIRONMENT = {
+    **os.environ,
+    "COLUMNS": "200",
+    "PYTHONIOENCODING": "utf-8",
+    "PYTHONPATH": str(Path(streamfold.__file__).parents[1]),
+    "ACME_KEY": KEY,
+}
+HELLO = Recording("case/hello", text("Hel") + text(f"lo {KEY}") + fin("stop") + DONE)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """One is enough here: the command is a process with an event loop of its own."""
+    return "asyncio"
+
+
+async def run(folder: Path, *words: str) -> tuple[int, str, str]:
+    environment = {**ENVIRONMENT, "STREAMFOLD_CONFIG": str(folder / "streamfold.toml")}
+    with anyio.fail_after(60):
+        done = await anyio.run_process([*COMMAND, *words], check=False, env=environment, cwd=folder)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def configure(folder: Path, base_url: str) -> None:
+    config = f'[providers.acme]\nbase_url = "{base_url}"\nmodel = "m"\napi_key_env = "ACME_KEY"\n'
+    folder.joinpath("streamfold.toml").write_text(config, "utf-8")
+
+
+@pytest.mark.anyio
+async def test_record_and_replay(tmp_path: Path) -> None:
+    """`record` streams and keeps the answer without the key; `replay` shows it again."""
+    async with serve_replay([HELLO] * 2) as base_url:
+        configure(tmp_path, base_url)
+        code, out, err = await run(tmp_path, "record", "acme/hello", "Say it.", "-p", "acme", "--system", "Be brief.")
+    assert (code, out.strip()) == (0, f"Hello {KEY}")
+    assert f"recorded: {Path('fixtures/acme/hello')}.sse" in err
+    recording = Recording.load(tmp_path / "fixtures/acme/hello")
+    assert (recording.expect["text"], recording.complete, recording.adapter) == ("Hello ***", True, "chat")
+    assert recording.sent is not None
+    assert [message["content"] for message in json.loads(recording.sent.body)["messages"]] == ["Be brief.", "Say it."]
+    assert b"canary" not in b"".join(file.read_bytes() for file in tmp_path.joinpath("fixtures/acme").iterdir())
+    again = await run(tmp_path, "replay", "fixtures/acme/hello.sse", "--speed", "500", "--cuts", "bytes:9")
+    assert again[:2] == (0, "Hello ***\n")
+
+
+@pytest.mark.anyio
+async def test_a_failure_takes_no_recording_s_place(tmp_path: Path) -> None:
+    """`record` asks once. What fails is kept where nothing was, and says so; a good answer takes its place."""
+    told = []
+    async with serve_replay([HELLO], faults=[reset(after_events=1, times=1)]) as base_url:
+        configure(tmp_path, base_url)
+        for _ in range(3):
+            code, _, err = await run(tmp_path, "record", "hello", "Say it.", "-p", "acme")
+            told.append((code, err.splitlines()[0]))
+            kept = Recording.load(tmp_path / "fixtures/hello")
+            assert (kept.complete, kept.status) == (len(told) > 1, 200)
+    code, _, err = await run(tmp_path, "record", "hello", "Say it.", "-p", "acme")  # nobody is there any more
+    told.append((code, err.splitlines()[0]))
+    file = Path("fixtures/hello.sse")
+    assert told == [
+        (1, f"recorded: {file} (the answer hello is not complete (ReadError))"),
+        (0, "finished: stop"),
+        (1, f"not recorded: the answer hello has the status 404; {file} is as it was"),
+        (1, f"not recorded: there was no answer, or it is still open; {file} is as it was"),
+    ]
+    assert sorted(file.name for file in tmp_path.joinpath("fixtures").iterdir()) == ["hello.sse", "hello.toml"]
+
+
+@pytest.mark.anyio
+async def test_chat_records_and_keeps_what_is_there(tmp_path: Path) -> None:
+    """`chat --record` names recordings after the model, and replaces none; a failure is recorded too."""
+    async with serve_replay([HELLO] * 2) as base_url:
+        configure(tmp_path, base_url)
+        for _ in range(2):
+            code, *_ = await run(tmp_path, "chat", "Hello", "-p", "acme", "--record", "kept")
+            assert code == 0
+    async with serve_replay(HELLO, faults=[status(401, message=f"wrong key {KEY}")]) as base_url:
+        configure(tmp_path, base_url)
+        code, _, err = await run(tmp_path, "chat", "Hello", "-p", "acme", "--record", "kept")
+    assert code == 1
+    assert "wrong key ***" in err
+    assert f"recorded: {Path('kept/m-3')}.sse (the answer m-3 has the status 401)" in err
+    assert sorted(file.name for file in tmp_path.joinpath("kept").glob("*.sse")) == ["m-2.sse", "m-3.sse", "m.sse"]
+    assert Recording.load(tmp_path / "kept/m-3").expect["message"] == "wrong key ***"
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+async def test_serve_replay(tmp_path: Path) -> None:
+    """It answers whoever asks, with the faults that were named, until Ctrl-C."""
+    HELLO.save(tmp_path / "hello")
+    interruptible = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    command = [*COMMAND[:2], interruptible + COMMAND[2], "serve-replay", str(tmp_path), "--match", "any"]
+    with anyio.fail_after(60):
+        faults = ["--fault", "status(503, times=1)", "--fault", "drop(2)"]
+        async with await anyio.open_process([*command, *faults], env=ENVIRONMENT) as process:
+            assert process.stdout is not None
+            told = (await process.stdout.receive()).decode()
+            base_url = told.split()[0]
+            async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+                answers = [await client.post(f"{base_url}/chat/completions", json={}) for _ in range(2)]
+            process.send_signal(signal.SIGINT)
+            assert await process.wait() == 130
+    assert told == f"{base_url} answers with {tmp_path.name}/hello\n"
+    assert [answer.status_code for answer in answers] == [503, 200]
+    assert answers[1].content == text("Hel") + fin("stop") + DONE
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["serve-replay", "fixtures/demo", "--fault", "rest()"], "unknown fault 'rest' (did you mean 'reset'?)"),
+        (["serve-replay", "fixtures/demo", "--speed", "fast"], "speed is instant, recorded or a number of pieces"),
+        (["serve-replay", "fixtures/demo", "--match", "all"], "unknown match 'all'"),
+        (["replay", "fixtures/demo/parallel_calls.sse", "--cuts", "x"], "cuts are "),
+        (["record", "../x", "Hello", "-p", "ollama:x"], "a recording can't be called '../x'"),
+    ],
+)
+def test_mistakes(words: list[str], message: str) -> None:
+    """A mistake is one line on standard error and exit code 2."""
+    done = subprocess.run(
+        [*COMMAND, *words], capture_output=True, encoding="utf-8", cwd=ROOT, env=ENVIRONMENT, timeout=60
+    )
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("written", "fault"),
+    [
+        ("reset", reset()),
+        (" reset(after_events=3) ", reset(after_events=3)),
+        ("stall(2.5, times=1)", stall(2.5, times=1)),
+        ("drop([1, 2])", drop([1, 2])),
+        ("status(429, retry_after=1, message='no')", status(429, retry_after=1, message="no")),
+    ],
+)
+def test_faults_as_text(written: str, fault: Fault) -> None:
+    """A fault is written as in Python."""
+    assert read_fault(written) == fault == read_fault(repr(fault))
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("", "a fault is written as in Python"),
+        ("reset(", "a fault is written as in Python"),
+        ("reset(after_events=len('x'))", "a fault is written as in Python"),
+        ("__import__('os').getcwd()", "a fault is written as in Python"),
+        ("1 + 1", "a fault is written as in Python"),
+        ("Fault()", "unknown fault 'Fault'"),
+        ("print('x')", "unknown fault 'print': there are corrupt, cut_after"),
+        ("reset(after=1)", "unknown option 'after'"),
+        ("status()", "missing 1 required positional argument: 'code'"),
+        ("reset(after_events=-1)", "reset: events is a whole number from 0, not -1"),
+        ("stall('x')", "stall: seconds is a number of seconds, not 'x'"),
+        ("garbage(5)", "garbage: data is a text or bytes"),
+        ("keepalive(comment=5)", "keepalive: comment is one line of text"),
+        ("drop('x')", "drop: events is a whole number from 1, not 'x'"),
+        ("reset(**{'times': 1})", "a fault is written as in Python"),
+    ],
+)
+def test_what_is_no_fault(written: str, says: str) -> None:
+    """Nothing is run, and the message says what is allowed."""
+    with pytest.raises(ConfigError, match=says):
+        read_fault(written)

@@ -1,0 +1,135 @@
+"""Every endpoint of the catalogue: its file is complete, a request goes out by it, and its page is up to date."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import tomllib
+from dataclasses import fields
+from datetime import date
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import httpx
+import pytest
+
+from streamfold import Provider, tool_result, user
+from streamfold.adapters import find_adapter
+from streamfold.adapters.chat import ChatQuirks
+from streamfold.adapters.kimi import KimiQuirks
+from streamfold.adapters.responses import ResponsesQuirks
+from streamfold.config.catalogue import catalogue_folder, provider_files, read_profile
+from streamfold.config.profile import Profile
+from streamfold.engine.dialects import DialectContext, find_dialect
+from streamfold.recording import ReplayTransport
+from streamfold.requests.capabilities import Capabilities
+
+ROOT = Path(__file__).parents[2]
+NAMES = sorted(provider_files())
+CALLS = {"responses": "openai/responses_parallel_calls"}  # by the adapter; the others read Chat Completions
+
+
+def text(name: str) -> str:
+    return provider_files()[name].read_text("utf-8")
+
+
+def the_page() -> ModuleType:
+    """The script that writes the page, which no package has."""
+    spec = importlib.util.spec_from_file_location("catalogue_page", ROOT / "tools" / "catalogue_page.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_who_is_there() -> None:
+    """Whoever looks for one of these finds it."""
+    assert {
+        "azure", "azure-responses", "bigmodel", "cerebras", "dashscope", "dashscope-cn", "deepseek", "fireworks",
+        "gemini", "github-models", "groq", "huggingface", "kimi", "kimi-cn", "kimi-code", "kimi-sglang", "kimi-vllm",
+        "litellm", "llamacpp", "lmstudio", "minimax", "mistral", "ollama", "openai", "openai-responses", "openrouter",
+        "openrouter-responses", "sglang", "siliconflow", "together", "vllm", "volcengine", "xai", "xai-responses",
+        "zai",
+    } <= set(NAMES)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_complete(name: str) -> None:
+    """It is valid, says where its facts come from and when they were looked up, and holds no key."""
+    values = tomllib.loads(text(name))
+    profile = read_profile(name)
+    profile.make_adapter()
+    if profile.dialect:
+        find_dialect(profile.dialect, DialectContext())
+    assert profile.name == name
+    assert str(values["docs"]).startswith("https://")
+    assert type(values["checked"]) is date
+    assert re.fullmatch(r"(https://|http://127\.0\.0\.1:|\$\{).*[^/]", values["base_url"])
+    assert not {"api_key", "headers"} & values.keys()
+    assert text(name).startswith("# ")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_quirk_has_a_reason(name: str) -> None:
+    """A comment beside it or above it; and it is no default, which would say nothing."""
+    lines = text(name).partition("[quirks]\n")[2].partition("\n[")[0].splitlines()
+    profile = read_profile(name)
+    found = []
+    for at, line in enumerate(lines):
+        if (key := line.partition(" =")[0]) and not line.startswith("#"):
+            found.append(key)
+            assert re.search(r"# \S.{5,}", line) or (at and re.match(r"# \S.{5,}", lines[at - 1])), line
+    assert found == list(profile.quirks)
+    default = getattr(find_adapter(profile.adapter), "Quirks")()  # noqa: B009 (not of the protocol)
+    assert {key: value for key, value in profile.quirks.items() if getattr(default, key) == value} == {}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_request_and_its_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two turns with calls go to the endpoint's address with its key, and a recorded answer is read."""
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://acme.openai.azure.com/")
+    profile = read_profile(name)
+    for variable in profile.api_key_env[:1]:
+        monkeypatch.setenv(variable, "k-test")
+    recording = ROOT / "fixtures" / CALLS.get(profile.adapter, "openai/parallel_calls")
+    transport = ReplayTransport([recording, recording])
+    async with httpx.AsyncClient(transport=transport) as client:
+        provider = Provider.from_config(name, model="some-model", http_client=client)
+        asked: dict[str, Any] = {"tools": TOOLS, "max_output_tokens": 100, "temperature": 1.0}
+        reply = await provider.chat("What is the weather, and what is the time?", **asked)
+        assert len(reply.tool_calls) > 1
+        history = [user("x"), reply.message, *(tool_result(call, "y") for call in reply.tool_calls)]
+        await provider.chat(history, **asked)
+    assert len(transport.requests) == 2
+    for request in transport.requests:
+        path = "/responses" if profile.adapter == "responses" else "/chat/completions"
+        assert str(request.url) == profile.sent_url() + path
+        keys = {key: value for key, value in request.headers.items() if "k-test" in value}
+        assert keys == {key.lower(): value for key, value in profile.key_headers().items()}
+        body = json.loads(request.content)
+        assert (body["model"], body["stream"], len(body["tools"])) == ("some-model", True, len(TOOLS))
+
+
+TOOLS: list[Any] = [
+    {"type": "function", "name": name, "description": "", "parameters": {"type": "object", "properties": {}}}
+    for name in ("get_weather", "get_time")
+]
+
+
+def test_the_page_is_up_to_date() -> None:
+    """After a change of a file, a quirk or a docstring: `nox -s catalogue`."""
+    assert (catalogue_folder() / "README.md").read_text("utf-8") == the_page().page()
+
+
+@pytest.mark.parametrize("kind", [Profile, Capabilities, ChatQuirks, KimiQuirks, ResponsesQuirks])
+def test_everything_is_described(kind: Any) -> None:
+    """Each key and quirk has its line in the docstring, which is what the page says of it."""
+    own = kind.model_fields if kind is Profile else [field.name for field in fields(kind)]
+    inherited = [field.name for field in fields(ChatQuirks)] if kind is KimiQuirks else []
+    texts = the_page().described(kind)
+    assert set(own) - set(inherited) <= set(texts) <= set(own)
+    assert all(len(text) > 10 and not text.startswith(" ") for text in texts.values())

@@ -1,0 +1,434 @@
+"""`Calls` alone: fragments in, calls out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from streamfold import Limits, ProtocolError
+from streamfold.engine.calls import Calls
+from streamfold.values.deltas import Call
+
+
+def sort(*parts: Call, tool_names: Collection[str] = ()) -> list[tuple[str, str, str]]:
+    """The calls that these fragments are, as (id, name, arguments)."""
+    calls = Calls(tool_names)
+    for part in parts:
+        calls.feed(part)
+    return [(call.id, call.name, call.text) for call in calls.finish()]
+
+
+def test_no_fragments():
+    """Without fragments there are no calls."""
+    calls = Calls()
+    assert not calls
+    assert calls.finish() == []
+
+
+def test_one_call_in_one_fragment():
+    """A fragment with everything is a call."""
+    assert sort(Call(0, "a", "f", "{}")) == [("a", "f", "{}")]
+
+
+def test_one_call_in_many_fragments():
+    """Arguments are joined as they came, white space and all."""
+    assert sort(
+        Call(0, "a", "f", ""), Call(0, arguments='{ "x"'), Call(0, arguments=" : 1"), Call(0, arguments="}\n")
+    ) == [("a", "f", '{ "x" : 1}\n')]
+
+
+@pytest.mark.parametrize("empty", [Call(), Call(0), Call(7), Call(None, "", "", ""), Call(0, "", "", "", extra={})])
+def test_an_empty_fragment_opens_nothing(empty: Call):
+    """A fragment that says nothing is no call, before the first one and after it."""
+    calls = Calls()
+    assert calls.feed(empty) is None
+    assert not calls
+    calls.feed(Call(0, "a", "f", "{"))
+    assert calls.feed(empty) is None
+    calls.feed(Call(0, arguments="}"))
+    assert [(call.id, call.name, call.text) for call in calls.finish()] == [("a", "f", "{}")]
+
+
+def test_an_empty_fragment_takes_no_index():
+    """An index that came with nothing else is not in use."""
+    assert sort(Call(1), Call(0, "a", "f", ""), Call(1, arguments="{}")) == [("a", "f", "{}")]
+
+
+def test_feed_returns_the_call():
+    """What feed returns is the call that the fragment went to; calls are numbered in the order of opening."""
+    calls = Calls()
+    first, second = calls.feed(Call(5, "a", "f", '{"x"')), calls.feed(Call(None, "b", "g", "{}"))
+    assert calls.feed(Call(5, arguments=":1}")) is first
+    third = calls.feed(Call(2, arguments="{}", whole=True))
+    assert [call and (call.number, call.name) for call in (first, second, third)] == [(0, "f"), (1, "g"), (2, "")]
+
+
+def test_a_whole_is_kept_apart_from_the_pieces():
+    """A fragment that is the whole text stands beside the pieces of its call; the fold compares them."""
+    calls = Calls()
+    for part in (
+        Call(0, "a", "f", '"x"'),
+        Call(1, "b", "g", "{"),
+        Call(0, arguments='{"x":1}', whole=True),
+        Call(0, arguments='{"x":1}', whole=True),
+        Call(1, arguments="}"),
+    ):
+        calls.feed(part)
+    assert [(call.text, call.wholes) for call in calls.finish()] == [('"x"', ['{"x":1}']), ("{}", [])]
+
+
+def test_a_known_item_counts_before_the_index():
+    """Items that are told apart by their ids stay apart where every index is the same."""
+    assert sort(
+        Call(0, "a", "f", item="fc_1"),
+        Call(0, "b", "g", item="fc_2"),
+        Call(0, arguments='{"x":1}', item="fc_1"),
+        Call(0, arguments='{"y":2}', item="fc_2"),
+    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
+
+
+@pytest.mark.parametrize("heads", [("fc_0", "fc_1"), ("fc", "fc")], ids=["ids of their own", "one id for both"])
+def test_an_index_counts_where_items_say_nothing(heads):
+    """One item's id on the pieces of every call, or on two heads, tells nothing: the index does."""
+    assert sort(
+        Call(0, "a", "f", item=heads[0]),
+        Call(1, "b", "g", item=heads[1]),
+        Call(0, arguments='{"x":1}', item="fc"),
+        Call(1, arguments='{"y":2}', item="fc"),
+    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
+
+
+def test_an_index_counts_where_items_are_drawn_anew():
+    """GitHub's Copilot gives an item another id in each event: the index holds."""
+    assert sort(
+        Call(0, "a", "f", item="x1"),
+        Call(1, "b", "g", item="x2"),
+        Call(0, arguments='{"x":1}', item="x3"),
+        Call(1, arguments='{"y":2}', item="x4"),
+    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
+
+
+@pytest.mark.parametrize(
+    ("summary", "result"),
+    [
+        ([Call(0, "a", "f", "{1}"), Call(1, "b", "g", "{2}")], [("a", ["{1}"]), ("b", ["{2}"])]),
+        ([Call(0, "b", "g", "{2}"), Call(1, "a", "f", "{1}")], [("a", ["{1}"]), ("b", ["{2}"])]),
+        ([Call(0, "x", "f", "{1}"), Call(1, "y", "g", "{2}")], [("a", ["{1}"]), ("b", ["{2}"])]),
+        ([Call(0, "x", "f", "{1}", item="i2")], [("a", ["{1}"]), ("b", [])]),
+        ([Call(5, "c", "h", "{3}")], [("a", []), ("b", []), ("c", ["{3}"])]),
+        ([], [("a", []), ("b", [])]),
+    ],
+    ids=["same ids", "another order", "ids drawn anew", "one missing", "one more", "empty"],
+)
+def test_the_list_at_the_end_is_matched_with_what_was_streamed(summary, result):
+    """A call in the server's own list is the streamed one of its id, else of its name; what is left is new."""
+    calls = Calls()
+    calls.feed(Call(0, "a", "f", "{1", item="i1"))
+    calls.feed(Call(1, "b", "g", "{2", item="i3"))
+    for call in summary:
+        call.whole = True
+    calls.settle(summary)
+    assert [(call.id, call.wholes) for call in calls.finish()] == result
+
+
+def test_extra_members_are_merged():
+    """Extra members of all fragments of a call belong to the call."""
+    calls = Calls()
+    calls.feed(Call(0, "a", "f", extra={"one": 1, "two": 2}))
+    calls.feed(Call(0, extra={"two": 3}))
+    [call] = calls.finish()
+    assert call.extra == {"one": 1, "two": 3}
+
+
+# --- 1. an index that is in use -------------------------------------------------------------------------------------
+
+
+def test_interleaved_by_index():
+    """The index sorts fragments that come in turns."""
+    assert sort(
+        Call(0, "a", "f"),
+        Call(1, "b", "g"),
+        Call(0, arguments='{"x"'),
+        Call(1, arguments='{"y"'),
+        Call(0, arguments=":1}"),
+        Call(1, arguments=":2}"),
+    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
+
+
+def test_three_calls_interleaved_with_ids_and_names_on_every_fragment():
+    """Ids and names that are sent again change nothing."""
+    assert sort(
+        Call(0, "a", "f", '{"x"'),
+        Call(1, "b", "f", '{"y"'),
+        Call(2, "c", "f", '{"z"'),
+        Call(2, "c", "f", ":3}"),
+        Call(0, "a", "f", ":1}"),
+        Call(1, "b", "f", ":2}"),
+    ) == [("a", "f", '{"x":1}'), ("b", "f", '{"y":2}'), ("c", "f", '{"z":3}')]
+
+
+def test_index_0_for_every_call():
+    """A new id under an old index opens a call, and bare tails go to the newest."""
+    assert sort(
+        Call(0, "a", "f", "{"),
+        Call(0, arguments="}"),
+        Call(0, "b", "g"),
+        Call(0, arguments='{"y":2}'),
+        Call(0, "c", "f", ""),
+    ) == [("a", "f", "{}"), ("b", "g", '{"y":2}'), ("c", "f", "")]
+
+
+def test_index_0_for_every_call_interleaved():
+    """Under one index for all calls, ids on every fragment lead back to older calls."""
+    assert sort(
+        Call(0, "a", "f", '{"x"'),
+        Call(0, "b", "f", '{"y"'),
+        Call(0, "c", "f", '{"z"'),
+        Call(0, "a", arguments=":1}"),
+        Call(0, "c", arguments=":3}"),
+        Call(0, "b", arguments=":2}"),
+    ) == [("a", "f", '{"x":1}'), ("b", "f", '{"y":2}'), ("c", "f", '{"z":3}')]
+
+
+def test_index_0_for_every_call_and_no_ids():
+    """Under one index and without ids, another name or another whole object opens a call."""
+    assert sort(
+        Call(0, None, "f", '{"x":1}'),
+        Call(0, None, "g", '{"y":'),
+        Call(0, arguments="2}"),
+        Call(0, None, "g", '{"z":3}'),
+    ) == [("", "f", '{"x":1}'), ("", "g", '{"y":2}'), ("", "g", '{"z":3}')]
+
+
+# --- 2. a known id --------------------------------------------------------------------------------------------------
+
+
+def test_known_id_without_index():
+    """A known id is enough."""
+    assert sort(
+        Call(None, "a", "f", '{"x"'),
+        Call(None, "b", "g", '{"y"'),
+        Call(None, "a", arguments=":1}"),
+        Call(None, "b", arguments=":2}"),
+    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
+
+
+def test_known_id_under_another_index():
+    """A tail with a known id belongs to the call with that id, and the new index is that call's from then on."""
+    assert sort(Call(0, "a", "f", "{"), Call(1, "a", arguments='"x"'), Call(1, arguments=":1}")) == [
+        ("a", "f", '{"x":1}')
+    ]
+
+
+def test_index_that_counts_fragments():
+    """An index that grows with every fragment is no index of calls: the id is."""
+    assert sort(
+        Call(0, "a", "f", ""), Call(1, "a", arguments='{"x"'), Call(2, "a", arguments=":"), Call(3, "a", arguments="1}")
+    ) == [("a", "f", '{"x":1}')]
+
+
+def test_head_with_a_known_id_under_an_index_of_its_own():
+    """A head with an index of its own is another call, whatever its id."""
+    assert sort(Call(0, "a", "f"), Call(1, "a", "f"), Call(0, arguments='{"x":1}'), Call(1, arguments='{"y":2}')) == [
+        ("a", "f", '{"x":1}'),
+        ("a", "f", '{"y":2}'),
+    ]
+
+
+# --- 3. without an index --------------------------------------------------------------------------------------------
+
+
+def test_index_missing_throughout():
+    """Ids and names open calls, and everything else goes to the last one."""
+    assert sort(
+        Call(None, "a", "f", '{"x"'),
+        Call(arguments=":1}"),
+        Call(None, "b", "g"),
+        Call(arguments='{"y"'),
+        Call(arguments=":2}"),
+        Call(None, None, "h", "{}"),
+    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}'), ("", "h", "{}")]
+
+
+def test_index_missing_and_late_ids():
+    """Without an index an id after the name belongs to the call that has none."""
+    assert sort(
+        Call(None, None, "f", '{"x"'),
+        Call(None, "a", None, ":1}"),
+        Call(None, None, "g", '{"y":2}'),
+        Call(None, "b"),
+    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
+
+
+def test_index_missing_and_late_names():
+    """Without an index a name after the id belongs to the call that has none."""
+    assert sort(
+        Call(None, "a"), Call(None, None, "f", '{"x":1}'), Call(None, "b"), Call(None, None, "g", '{"y":2}')
+    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
+
+
+def test_index_missing_and_everything_repeated():
+    """Without an index, ids and names that are sent again keep the fragments of each call together."""
+    assert sort(
+        Call(None, "a", "f", '{"x"'),
+        Call(None, "b", "f", '{"y"'),
+        Call(None, "a", "f", ":1}"),
+        Call(None, "b", "f", ":2}"),
+    ) == [("a", "f", '{"x":1}'), ("b", "f", '{"y":2}')]
+
+
+def test_index_missing_on_the_tails():
+    """A tail without an index goes to the call that was opened last."""
+    assert sort(Call(0, "a", "f", '{"x"'), Call(arguments=":1}"), Call(1, "b", "g", '{"y"'), Call(arguments=":2}")) == [
+        ("a", "f", '{"x":1}'),
+        ("b", "g", '{"y":2}'),
+    ]
+
+
+def test_index_missing_on_the_first_call():
+    """A call without an index and one with index 0 are two calls."""
+    assert sort(
+        Call(None, "a", "f", '{"x"'),
+        Call(0, "b", "g", '{"y"'),
+        Call(0, arguments=":2}"),
+        Call(None, "a", arguments=":1}"),
+    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
+
+
+# --- 4. an index that nobody opened ---------------------------------------------------------------------------------
+
+
+def test_tails_under_the_next_index():
+    """Three heads under index 0 and tails under 0, 1 and 2 are three calls."""
+    assert sort(
+        Call(0, "a", "f"),
+        Call(0, arguments='{"x":1}'),
+        Call(0, "b", "g"),
+        Call(1, arguments='{"y"'),
+        Call(1, arguments=":2}"),
+        Call(0, "c", "h"),
+        Call(2, arguments='{"z":'),
+        Call(2, arguments="3}"),
+    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}'), ("c", "h", '{"z":3}')]
+
+
+def test_heads_without_index_and_tails_with_one():
+    """Tails find heads that had no index by their turn, also where they come in turns."""
+    assert sort(
+        Call(None, "a", "f"),
+        Call(None, "b", "g"),
+        Call(0, arguments='{"x"'),
+        Call(1, arguments='{"y"'),
+        Call(0, arguments=":1}"),
+        Call(1, arguments=":2}"),
+    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
+
+
+def test_tail_under_a_far_index():
+    """A tail whose index is nobody's turn goes to the last call that is not complete."""
+    assert sort(Call(0, "a", "f", '{"x":1}'), Call(0, "b", "g", '{"y"'), Call(7, arguments=":2}")) == [
+        ("a", "f", '{"x":1}'),
+        ("b", "g", '{"y":2}'),
+    ]
+
+
+def test_tail_where_every_call_is_complete():
+    """A tail for which there is no call is kept as a call without a name: nothing is lost, nothing is mixed up."""
+    assert sort(Call(0, "a", "f", '{"x":1}'), Call(1, arguments='{"y":2}')) == [
+        ("a", "f", '{"x":1}'),
+        ("", "", '{"y":2}'),
+    ]
+
+
+def test_tail_before_its_head():
+    """A head whose index came with a tail before it is the head of that call."""
+    assert sort(Call(0, arguments='{"x"'), Call(0, "a", "f", ":1}")) == [("a", "f", '{"x":1}')]
+
+
+# --- id, name, order ------------------------------------------------------------------------------------------------
+
+
+def test_the_first_id_and_the_first_name_count():
+    """Id and name are set once: the same again changes nothing, and empty ones overwrite nothing."""
+    assert sort(Call(0, "a", "f"), Call(0, "a", "f"), Call(0, "", ""), Call(0, "", "", "{}")) == [("a", "f", "{}")]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "tool_names", "name"),
+    [
+        (["f", "f", "f"], [], "f"),
+        (["get_", "weather"], [], "get_weather"),
+        (["get_", "weather"], ["get_weather"], "get_weather"),
+        (["g", "et_", "weather"], ["get_weather", "get_time"], "get_weather"),
+        (["get", "get_wea", "get_weather"], [], "get_weather"),
+        (["get", "_weather"], ["get", "get_weather"], "get_weather"),
+        (["get", "get"], ["get", "get_weather"], "get"),
+        (["bye", "bye"], ["byebye"], "byebye"),
+        (["bye", "bye"], ["bye"], "bye"),
+        (["bye", "bye"], [], "bye"),
+    ],
+)
+def test_names_in_pieces_and_names_repeated(pieces: list[str], tool_names: list[str], name: str):
+    """The declared tools tell a name in pieces from a name that is repeated."""
+    assert sort(Call(0, "a"), *(Call(0, None, piece) for piece in pieces), tool_names=tool_names) == [("a", name, "")]
+
+
+def test_two_declared_tools_under_one_index():
+    """Two names that are both declared are two calls, even without arguments and without ids."""
+    assert sort(Call(0, None, "f"), Call(0, None, "g", "{}"), tool_names=["f", "g"]) == [("", "f", ""), ("", "g", "{}")]
+
+
+def test_order_by_index():
+    """Where each call has an index of its own, the indices are the order."""
+    assert sort(Call(9, "c", "h"), Call(2, "a", "f"), Call(4, "b", "g")) == [
+        ("a", "f", ""),
+        ("b", "g", ""),
+        ("c", "h", ""),
+    ]
+
+
+def test_order_by_appearance():
+    """Where an index is missing or used twice, the order is that of appearance."""
+    assert sort(Call(1, "a", "f"), Call(None, "b", "g"), Call(0, "c", "h")) == [
+        ("a", "f", ""),
+        ("b", "g", ""),
+        ("c", "h", ""),
+    ]
+    assert sort(Call(1, "a", "f"), Call(0, "b", "g"), Call(1, "c", "h")) == [
+        ("a", "f", ""),
+        ("b", "g", ""),
+        ("c", "h", ""),
+    ]
+
+
+# --- limits ---------------------------------------------------------------------------------------------------------
+
+
+def test_limit_of_calls():
+    """One call more than the limit is a protocol error that names the limit."""
+    calls = Calls(limits=Limits(tool_calls=2))
+    calls.feed(Call(0, "a", "f"))
+    calls.feed(Call(1, "b", "g"))
+    calls.feed(Call(0, arguments="{}"))
+    with pytest.raises(ProtocolError, match=r"more than 2 tool calls in one answer \(limits.tool_calls\)"):
+        calls.feed(Call(2, "c", "h"))
+
+
+def test_limit_of_arguments():
+    """One character more than the limit is a protocol error that names the call and the limit."""
+    calls = Calls(limits=Limits(arguments_chars=6))
+    calls.feed(Call(0, "a", "f", "123456"))
+    calls.feed(Call(1, "b", "g", "123"))
+    calls.feed(Call(1, arguments="456"))
+    with pytest.raises(ProtocolError, match=r"the arguments of g are longer than 6 .*limits.arguments_chars"):
+        calls.feed(Call(1, arguments="7"))
+
+
+def test_limit_of_arguments_counts_each_text():
+    """The pieces and a repetition as a whole are one text each, and each is limited."""
+    calls = Calls(limits=Limits(arguments_chars=6))
+    calls.feed(Call(0, "a", "f", "12345"))
+    calls.feed(Call(0, arguments="123456", whole=True))
+    with pytest.raises(ProtocolError):
+        calls.feed(Call(0, arguments="1234567", whole=True))

@@ -1,0 +1,491 @@
+"""Streams that end early, in every way: no connection, no task, no memory and no complaint stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import httpx
+import pytest
+
+import servers
+from folding import DONE, fin, text
+from servers import END, STREAM, Connection, answer, framed, serving
+from streamfold import APITimeoutError, IncompleteStreamError, Provider, StreamfoldError, UpstreamError
+
+HERE = Path(__file__).parent
+
+# httpx leaves its generators to the garbage collector when a stream is closed before its end; trio says so each time.
+# To end them, one more read of a closed connection would be needed, for each stream, only to be told that it is closed.
+TRIO_SAYS = "Async generator '(httpx|httpcore)\\b:ResourceWarning"
+ABANDONED = (
+    "Async generator 'streamfold.client.stream.Answer.batches':ResourceWarning"  # of a bare `async for`: so it was
+)
+
+HELLO = text("Hi") + fin("stop") + DONE
+
+
+async def trickling(peer: Connection) -> None:
+    """An answer without an end, in small pieces; the request that asks for it gets a whole one."""
+    while True:
+        if b"whole" in await peer.request():
+            await peer.send(STREAM, framed(HELLO), END)
+            continue
+        await peer.send(STREAM)
+        while True:
+            await peer.send(framed(text("more")))
+            await anyio.sleep(0.002)
+
+
+WAYS = ["break", "close", "cancel", "cancel at once", "abandon"]
+
+
+async def leave(provider: Provider, rng: random.Random, ways: Sequence[str] = WAYS) -> None:
+    """Leaves a stream at a random point, in one of these ways."""
+    how = rng.choice(ways)
+    chunks, delay = rng.randrange(4), rng.random() * 0.02
+    if how == "abandon":
+        async for _ in provider.chat_stream("Hello"):
+            if (chunks := chunks - 1) <= 0:
+                break
+    elif how == "break":
+        async with provider.chat_stream("Hello") as stream:
+            async for _ in stream:
+                if (chunks := chunks - 1) <= 0:
+                    break
+    elif how == "close":
+        stream = provider.chat_stream("Hello")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read, stream)
+            await anyio.sleep(delay)
+            tasks.start_soon(stream.aclose)
+            await stream.aclose()
+    else:
+        with anyio.move_on_after(delay if how == "cancel" else 0):
+            await read(provider.chat_stream("Hello"))
+
+
+async def read(stream: Any) -> None:
+    async for _ in stream:
+        pass
+
+
+@pytest.mark.anyio
+@pytest.mark.transports
+@pytest.mark.filterwarnings(f"ignore:{TRIO_SAYS}")
+@pytest.mark.filterwarnings(f"ignore:{ABANDONED}")
+async def test_streams_that_are_left_at_random() -> None:
+    """300 streams, abandoned, left, closed by others or cancelled: all connections are closed, and the next works."""
+    rng = random.Random(7)
+    limiter = anyio.CapacityLimiter(15)
+
+    async def one(provider: Provider) -> None:
+        async with limiter:
+            await leave(provider, rng)
+
+    async with serving(trickling) as server, server.provider() as provider:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(300):
+                tasks.start_soon(one, provider)
+        gc.collect()
+        await server.all_closed()
+        with anyio.fail_after(10):
+            assert (await provider.chat("whole")).text == "Hi"
+        assert server.open == 1  # which waits in the pool
+
+
+@pytest.mark.anyio
+@pytest.mark.transports
+@pytest.mark.filterwarnings(f"ignore:{TRIO_SAYS}")
+async def test_k1_a_handle_that_is_kept_keeps_nothing_open() -> None:
+    """Streams that were left are closed although somebody still holds them, and their generators, in hand."""
+    async with serving(trickling) as server, server.provider() as provider:
+        kept = []
+        for _ in range(5):
+            async with provider.chat_stream("Hello") as stream:
+                async for _ in stream:
+                    break
+            kept.append((stream, aiter(stream)))
+        await server.all_closed()
+        assert server.connections == len(kept)
+
+
+@pytest.mark.anyio
+@pytest.mark.filterwarnings(f"ignore:{TRIO_SAYS}")
+async def test_k2_a_pool_that_is_full_is_named() -> None:
+    """Only a client of one's own can have a pool that is too small, and then the error says so."""
+    limits = httpx.Limits(max_connections=1)
+    async with serving(trickling) as server, httpx.AsyncClient(limits=limits) as client:
+        config = {"base_url": server.base_url, "model": "m", "max_retries": 0, "timeouts": {"connect": 0.2}}
+        provider = Provider.from_config(config, http_client=client)
+        async with provider.chat_stream("Hello", timeouts={"connect": 30}) as stream:
+            await anext(stream)
+            with pytest.raises(APITimeoutError, match="no free connection in the pool") as caught:
+                await provider.chat("Hello")
+        assert (caught.value.phase, caught.value.retryable) == ("connect", True)
+        assert (await provider.chat("whole", timeouts={"connect": 30})).text == "Hi"
+
+
+SCRIPT = """
+import gc, random, sys, warnings
+import anyio
+warnings.filterwarnings("ignore", {says!r}, ResourceWarning)
+from servers import serving
+import servers
+from test_leaks import WAYS, leave, trickling
+
+servers.transport = {transport!r}
+
+async def main():
+    rng = random.Random(3)
+    async with serving(trickling) as server, server.provider() as provider:
+        for _ in range(40):
+            await leave(provider, rng, WAYS[:{ways}])
+        gc.collect()
+        await server.all_closed()
+        await provider.chat("whole")
+        if "abandon" in WAYS[:{ways}]:
+            stream = provider.chat_stream("Hello")  # and one that is open when everything ends
+            await anext(stream)
+
+anyio.run(main, backend={backend!r}, backend_options={options!r})
+gc.collect()
+"""
+RUNS = [
+    ("asyncio", {}, "httpx"),
+    ("asyncio", {"use_uvloop": True}, "httpx"),
+    ("asyncio", {}, "aiohttp"),
+    ("trio", {}, "httpx"),
+]
+
+
+@pytest.mark.parametrize(("backend", "options", "transport"), RUNS, ids=["asyncio", "uvloop", "aiohttp", "trio"])
+def test_nothing_is_said_at_the_end(backend: str, options: dict[str, Any], transport: str) -> None:
+    """A program whose streams were left in every way ends without a word on stderr, with every warning an error."""
+    if options:
+        pytest.importorskip("uvloop")
+    says, ways = (TRIO_SAYS.partition(":")[0], -1) if backend == "trio" else ("-", len(WAYS))
+    script = SCRIPT.format(backend=backend, options=options, transport=transport, says=says, ways=ways)
+    path = os.pathsep.join([str(HERE), *sys.path])
+    env = {**os.environ, "PYTHONPATH": path, "PYTHONASYNCIODEBUG": "1"}
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    said = [line for line in run.stderr.splitlines() if not line.startswith("Executing <")]  # slow, says asyncio
+    assert (run.returncode, said) == (0, [])
+
+
+class InMemory(httpx.AsyncBaseTransport):
+    """Answers with these bodies in turn, and remembers nothing."""
+
+    def __init__(self, *bodies: bytes) -> None:
+        self._bodies = itertools.cycle(bodies)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, stream=Pieces(next(self._bodies)))
+
+
+class Pieces(httpx.AsyncByteStream):
+    """A body in pieces, without a generator that somebody would have to end."""
+
+    def __init__(self, body: bytes) -> None:
+        self._pieces = iter([body[at : at + 50] for at in range(0, len(body), 50)])
+
+    def __aiter__(self) -> Pieces:
+        return self
+
+    async def __anext__(self) -> bytes:
+        for piece in self._pieces:
+            return piece
+        raise StopAsyncIteration
+
+
+@pytest.mark.anyio
+@pytest.mark.filterwarnings(f"ignore:{TRIO_SAYS}")
+async def test_streams_in_a_row_do_not_grow() -> None:
+    """What a stream took is given back: hundreds of them leave not one object each."""
+    broken = text("Hi") + b'data: {"error":{"message":"full","code":503}}\n\n'
+
+    async def some(provider: Provider, number: int) -> None:
+        for _ in range(number):
+            for ends in (None, UpstreamError, IncompleteStreamError):
+                with pytest.raises(ends) if ends else nullcontext():
+                    await read(provider.chat_stream("Hello"))
+                await anyio.lowlevel.checkpoint()  # an event loop forgets its timers when it runs
+
+    async with httpx.AsyncClient(transport=InMemory(HELLO, broken, text("Hi"))) as client:
+        provider = Provider.from_config(
+            {"base_url": "http://test/v1", "model": "m", "max_retries": 0}, http_client=client
+        )
+        await some(provider, 50)
+        before = objects()
+        await some(provider, 200)
+        assert objects() - before < 200
+
+
+def objects() -> int:
+    gc.collect()
+    return len(gc.get_objects())
+
+
+@pytest.mark.anyio
+@pytest.mark.transports
+@pytest.mark.filterwarnings(f"ignore:{TRIO_SAYS}")
+async def test_k15_a_slow_reader_holds_the_server_back() -> None:
+    """What the reader does not ask for stays with the server, but for what fits into the buffers of two sockets."""
+    piece = framed(text("x" * 2**16))
+    sent = 0
+
+    async def script(peer: Connection) -> None:
+        nonlocal sent
+        await peer.request()
+        await peer.send(STREAM)
+        while sent < 2**28:
+            await peer.send(piece)
+            sent += len(piece)
+
+    async with serving(script) as server, server.provider() as provider:
+        async with provider.chat_stream("Hello") as stream:
+            assert len((await anext(stream)).delta) == 2**16
+            seen = -1
+            with anyio.fail_after(60):
+                while seen != sent:  # until the server can't send any more
+                    seen = sent
+                    await anyio.sleep(0.3)
+            assert sent < 2**25
+        await server.all_closed()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+def test_k8_a_second_event_loop_is_told() -> None:
+    """Connections can't change loops: the second one is told so, and may begin anew after `aclose`.
+
+    The connection that the first loop left in the pool went with it, and Python says so: nobody can close it any more.
+    """
+    with (
+        anyio.from_thread.start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(serving(trickling)) as server,
+    ):
+        provider = server.provider(transport="httpx")
+
+        async def first() -> str:
+            return (await provider.chat("whole")).text
+
+        async def second() -> str:
+            with pytest.raises(StreamfoldError, match="belongs to another event loop"):
+                await provider.chat("whole")
+            await provider.aclose()
+            try:
+                return (await provider.chat("whole")).text
+            finally:
+                await provider.aclose()
+
+        assert asyncio.run(first()) == "Hi"
+        assert asyncio.run(second()) == "Hi"
+        gc.collect()
+
+
+@pytest.mark.anyio
+async def test_a_client_that_is_closed_is_told() -> None:
+    """A client that was passed in and closed is an error of ours that says so."""
+    client = httpx.AsyncClient()
+    await client.aclose()
+    provider = Provider.from_config({"base_url": "http://test/v1", "model": "m"}, http_client=client)
+    with pytest.raises(StreamfoldError, match="http_client that it was given is closed"):
+        await provider.chat("Hello")
+
+
+# --- where a stream can be when it is closed or cancelled -------------------------------------------------------------
+
+
+async def mute(peer: Connection) -> None:
+    await peer.request()
+    await peer.gone()
+
+
+async def headed(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(STREAM)
+    await peer.gone()
+
+
+async def begun(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(STREAM, framed(text("one")))
+    await peer.gone()
+
+
+async def done(peer: Connection) -> None:
+    """The answer is whole, and the body does not end."""
+    await peer.request()
+    await peer.send(STREAM, framed(HELLO))
+    await peer.gone()
+
+
+async def refused(peer: Connection) -> None:
+    """An error status whose body does not end."""
+    await peer.request()
+    await peer.send(b"HTTP/1.1 400 Bad\r\nTransfer-Encoding: chunked\r\n\r\n", framed(b"no"))
+    await peer.gone()
+
+
+async def busy(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(answer("503 Busy", b"{}", "retry-after: 50"))
+
+
+WHERE = [mute, headed, begun, refused, busy]
+
+
+async def waiting_at(server: servers.Server) -> None:
+    """Until the request has come, and what the server says to it has been read."""
+    with anyio.fail_after(10):
+        while not server.requests:
+            await anyio.sleep(0.002)
+    await anyio.sleep(0.03)
+
+
+@pytest.mark.anyio
+@pytest.mark.transports
+@pytest.mark.filterwarnings(f"ignore:{TRIO_SAYS}")
+@pytest.mark.parametrize("script", WHERE, ids=lambda script: script.__name__)
+async def test_k11_closed_by_two_tasks_while_it_waits(script: Callable[[Connection], Awaitable[None]]) -> None:
+    """Wherever it waits: two tasks may close it at once, the reader sees the end, and it may be closed again."""
+    async with serving(script) as server, server.provider(max_retries=1) as provider:
+        stream = provider.chat_stream("Hello")
+        got: list[str] = []
+
+        async def reader() -> None:
+            async for chunk in stream:
+                got.append(chunk.delta)
+
+        with anyio.fail_after(8):  # the body of an error status would be waited for longer
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(reader)
+                await waiting_at(server)
+                tasks.start_soon(stream.aclose)
+                tasks.start_soon(stream.aclose)
+            await stream.aclose()
+        assert got == (["one"] if script is begun else [])
+        with pytest.raises(StreamfoldError, match="no reply yet"):
+            _ = stream.reply
+        assert [chunk async for chunk in stream] == []
+        await server.all_closed()
+
+
+@pytest.mark.anyio
+@pytest.mark.transports
+@pytest.mark.filterwarnings(f"ignore:{TRIO_SAYS}")
+@pytest.mark.parametrize("script", [begun, done], ids=lambda script: script.__name__)
+async def test_k11_closed_by_two_tasks_while_nobody_reads(script: Callable[[Connection], Awaitable[None]]) -> None:
+    """Between two chunks and between the end of the answer and the end of the body: two tasks may close it at once."""
+    async with serving(script) as server, server.provider() as provider:
+        stream = provider.chat_stream("Hello")
+        while not (chunk := await anext(stream)).delta and not chunk.finished:
+            pass
+        if script is done:
+            while not chunk.finished:
+                chunk = await anext(stream)
+        with anyio.fail_after(8):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(stream.aclose)
+        if script is done:
+            assert stream.reply.text == "Hi"
+        await server.all_closed()
+
+
+@pytest.mark.anyio
+@pytest.mark.transports
+@pytest.mark.filterwarnings(f"ignore:{TRIO_SAYS}")
+@pytest.mark.parametrize("script", [*WHERE, done], ids=lambda script: script.__name__)
+async def test_k10_a_cancellation_goes_through(script: Callable[[Connection], Awaitable[None]]) -> None:
+    """Wherever it arrives: never an error of ours, never a retry, and the connection is closed."""
+    async with serving(script) as server, server.provider(max_retries=3) as provider:
+        left: list[str] = []
+
+        async def reader() -> None:
+            try:
+                await read(provider.chat_stream("Hello"))
+                left.append("read to the end")
+            except BaseException as exc:
+                left.append(type(exc).__name__)
+                raise
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(reader)
+            await waiting_at(server)
+            tasks.cancel_scope.cancel()
+        assert left in (["CancelledError"], ["Cancelled"]) or script is done
+        await server.all_closed()
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("script", [*WHERE, done], ids=lambda script: script.__name__)
+def test_k10_a_task_that_is_cancelled_natively(script: Callable[[Connection], Awaitable[None]]) -> None:
+    """asyncio's own `task.cancel()` is raised as it is, leaves the count of cancellations alone, and closes."""
+
+    async def main() -> None:
+        async with serving(script) as server, server.provider(transport="httpx", max_retries=3) as provider:
+            task = asyncio.create_task(read(provider.chat_stream("Hello")))
+            await waiting_at(server)
+            if task.cancel("mine"):
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert task.cancelled()
+                assert task.cancelling() == 1
+            await server.all_closed()
+            assert len(server.requests) == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["cancel", "aclose"])
+def test_k11_ended_at_every_turn_of_the_event_loop(how: str) -> None:
+    """However far a request has come when it is cancelled or closed: its connection does not stay open."""
+
+    async def main() -> None:
+        async with serving(mute) as server, server.provider(transport="httpx") as provider:
+            for turns in range(80):
+                stream = provider.chat_stream("Hello")
+                task = asyncio.create_task(read(stream))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel() if how == "cancel" else await stream.aclose()
+                await asyncio.wait([task], timeout=10)
+                assert task.cancelled() == (how == "cancel")
+            await server.all_closed()
+
+    asyncio.run(main())
+
+
+def test_k10_a_cancellation_and_a_clock_at_once() -> None:
+    """A cancellation that comes together with a clock or with `aclose` is not lost in it."""
+
+    async def main(together: Callable[[Any], Awaitable[None]], **clocks: float) -> None:
+        async with serving(begun) as server, server.provider(transport="httpx", timeouts=clocks) as provider:
+            stream = provider.chat_stream("Hello")
+            task = asyncio.create_task(read(stream))
+            await waiting_at(server)
+            task.cancel()
+            await together(stream)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await stream.aclose()
+            await server.all_closed()
+
+    asyncio.run(main(lambda stream: stream.aclose()))
+    asyncio.run(main(lambda _: asyncio.sleep(0)))

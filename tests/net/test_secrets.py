@@ -1,0 +1,305 @@
+"""Canaries: whatever goes wrong, a key is in no text that an error, a log or a traceback shows."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import httpx
+import pytest
+
+import servers
+from folding import fin, text
+from servers import STREAM, Connection, answer, framed, serving
+from streamfold import APIError, ConfigError, Provider, StreamfoldError
+from streamfold.net.redaction import redact, redact_error
+
+CANARY = "canary/4711+xyz=="
+KEYS: dict[str, dict[str, Any]] = {
+    "Authorization": {"api_key": CANARY},
+    "key of a variable": {"api_key_env": "CANARY"},
+    "key_header": {"api_key": CANARY, "key_header": "api-key"},
+    "api-key header": {"headers": {"api-key": CANARY}},
+    "header of a variable": {"headers": {"X-Team": "${CANARY}"}},
+    "extra_headers": {"extra_headers": {"X-Api-Key": CANARY}},
+    "path": {"base_url": "/${CANARY}/v1"},
+    "query": {"base_url": "/v1?tenant=${CANARY}"},
+}
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.transports,
+    pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def canary(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANARY", CANARY)
+
+
+@pytest.fixture
+def logs() -> Iterator[io.StringIO]:
+    """All that any logger says at DEBUG."""
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    root, level = logging.getLogger(), logging.getLogger().level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    yield out
+    root.setLevel(level)
+    root.removeHandler(handler)
+
+
+ECHO = json.dumps({"error": {"message": f"no key {CANARY} here", "code": CANARY}}).encode()
+ESCAPED = ECHO.replace(b"/", b"\\/")  # as PHP writes it
+
+
+async def status(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(answer("401 No", ECHO, f"x-request-id: {CANARY}"))
+
+
+async def escaped(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(answer("400 No", ESCAPED))
+
+
+async def status_as_event(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(answer("500 No", b"event: error\ndata: " + ESCAPED + b"\n\n"))
+
+
+async def redirect(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(answer("307 Moved", b"", f"Location: https://elsewhere.test/{CANARY}?key={CANARY}"))
+
+
+async def inside(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(answer("200 OK", text(f"You said {CANARY}") + b"data: " + ESCAPED + b"\n\n"))
+
+
+async def unreadable(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(answer("200 OK", text(CANARY) + b'data: {"key": "' + CANARY.encode() + b"\n\n"))
+
+
+async def cut(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(STREAM, framed(text(f"You said {CANARY}")), b"ff\r\n")
+
+
+async def stalled(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(STREAM, framed(text(f"You said {CANARY}")))
+    await peer.gone()
+
+
+async def hung_up(peer: Connection) -> None:
+    await peer.request()
+
+
+async def nonsense(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(f"{CANARY} HTTP/9.9 what\r\n\r\n".encode())
+
+
+SCRIPTS = [status, escaped, status_as_event, redirect, inside, unreadable, cut, stalled, hung_up, nonsense]
+FEW = [status, inside, stalled]
+
+
+def shown(error: BaseException, *, variables: bool = True) -> str:
+    """All that may be printed of an error, by the most talkative tool there is."""
+    texts = ["".join(traceback.TracebackException.from_exception(error, capture_locals=variables).format())]
+    seen: list[BaseException] = []
+    waiting = [error]
+    while waiting:
+        exc = waiting.pop()
+        if exc in seen:
+            continue
+        seen.append(exc)
+        waiting += [led for led in (exc.__cause__, exc.__context__) if led is not None]
+        texts += [str(exc), repr(exc), repr(vars(exc)), repr(exc.args)]
+        texts.append("".join(traceback.format_exception(exc)))
+    return "\n".join(texts)
+
+
+def spellings(secret: str) -> list[str]:
+    return [secret, secret.replace("/", "\\/"), secret.replace("/", "%2F"), secret.split("/")[1]]
+
+
+async def failure(port: int, config: Mapping[str, Any], **more: Any) -> tuple[Provider, StreamfoldError]:
+    """How a request fails, through a function whose own variables hold no key."""
+    options = {"extra_headers": config["extra_headers"]} if "extra_headers" in config else {}
+    rest = {key: value for key, value in config.items() if key != "extra_headers"}
+    rest["base_url"] = f"http://127.0.0.1:{port}{rest.get('base_url', '/v1')}"
+    base = {"model": "m", "max_retries": 0, "transport": servers.transport, "timeouts": {"read": 0.1}}
+    provider = Provider.from_config({**base, **rest, **more})
+    try:
+        async with provider:
+            await provider.chat("Hello", **options)
+    except StreamfoldError as error:
+        # This function's own frame is the first one, and holds the configuration.
+        return provider, error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+    raise AssertionError("it did not fail")
+
+
+@pytest.mark.parametrize(
+    ("key", "script"),
+    # Every failure with one key, and every key with those failures that take different ways out.
+    [*(("Authorization", script) for script in SCRIPTS), *((key, script) for key in KEYS for script in FEW)],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+async def test_n1_no_key_in_any_text(key: str, script: Any, logs: io.StringIO) -> None:
+    """Not in the error, its causes, partial answer or transcript, not in a traceback with variables, not in a log."""
+    async with serving(script) as server:
+        provider, error = await failure(server.port, KEYS[key])
+        assert CANARY.encode() in server.requests[0]
+    assert isinstance(error, APIError)
+    # A key in the text of an answer was handed out with it, and is in the variables of whoever reads it.
+    everything = (
+        shown(error, variables=script not in {inside, unreadable, cut, stalled})
+        + repr(provider)
+        + repr(provider.profile)
+    )
+    # httpcore logs the headers of answers at DEBUG, and we don't reach into other people's loggers.
+    echoed = {status, redirect, nonsense}
+    if script not in echoed:
+        everything += logs.getvalue()
+    for spelling in spellings(CANARY):
+        assert spelling not in everything
+    if script in (status, escaped, status_as_event, inside):
+        assert "***" in str(error)
+
+
+@pytest.mark.parametrize("key", ["path", "query"])
+async def test_n1_url_in_the_log(key: str, logs: io.StringIO) -> None:
+    """httpx logs the URL of each request at INFO: what came from a variable is not in it."""
+
+    async def hello(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(answer("200 OK", text("Hi") + fin("stop")))
+
+    async with serving(hello) as server:
+        base_url = f"http://127.0.0.1:{server.port}{KEYS[key]['base_url']}"
+        config = {"base_url": base_url, "model": "m", "transport": servers.transport}
+        async with Provider.from_config(config) as provider:
+            assert (await provider.chat("Hello")).text == "Hi"
+        request = server.requests[0].split(b"\r\n")[0]
+    path = "/***/v1/chat/completions" if key == "path" else "/v1/chat/completions?***"
+    assert f"HTTP Request: POST http://127.0.0.1:{server.port}{path} " in logs.getvalue()
+    assert CANARY.split("/")[1] not in logs.getvalue()
+    sent = f"/{CANARY}/v1/chat/completions" if key == "path" else f"/v1/chat/completions?tenant={CANARY}"
+    assert request == f"POST {sent} HTTP/1.1".encode()
+
+
+@pytest.mark.parametrize("key", KEYS)
+async def test_n1_no_connection(key: str, logs: io.StringIO) -> None:
+    """The same of a server that is not there."""
+    async with serving(status) as server:
+        pass
+    provider, error = await failure(server.port, KEYS[key])
+    assert CANARY.split("/")[1] not in shown(error) + repr(provider) + logs.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"headers": {"api-key": f"{CANARY}\n"}}, r"headers\.api-key: has a character"),
+        ({"extra_headers": {"api-key": f"{CANARY}é"}}, r"extra_headers\.api-key: has a character"),
+        ({"extra_headers": {"api-key": CANARY.encode()}}, r"extra_headers\.api-key must be a string, not bytes"),
+        ({"api_key": f"{CANARY}\x00"}, "api_key: has a character"),
+        ({"headers": {"api-key": CANARY, "X-A": "${UNSET_VARIABLE}"}}, r"headers\.X-A: UNSET_VARIABLE is not set"),
+    ],
+)
+async def test_n1_what_can_not_be_sent(config: Any, message: str) -> None:
+    """A header that can't be sent is told by its name."""
+    _, error = await _refused(config)
+    assert isinstance(error, ConfigError)
+    with pytest.raises(ConfigError, match=message):
+        raise error
+    assert CANARY.split("/")[1] not in "".join(
+        traceback.TracebackException(type(error), error, error.__traceback__.tb_next, capture_locals=True).format()
+    )
+
+
+async def _refused(config: Mapping[str, Any]) -> tuple[None, StreamfoldError]:
+    options = {"extra_headers": config["extra_headers"]} if "extra_headers" in config else {}
+    rest = {key: value for key, value in config.items() if key != "extra_headers"}
+    provider = Provider.from_config({"base_url": "http://a.test/v1", "model": "m", **rest})
+    try:
+        await provider.chat("Hello", **options)
+    except StreamfoldError as error:
+        return None, error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+    raise AssertionError("it did not fail")
+
+
+def test_from_config_shows_no_key() -> None:
+    """A mistake in a configuration is told without the rest of it, also by a traceback with variables."""
+    with pytest.raises(ConfigError, match="did you mean") as caught:
+        Provider.from_config("opnai", api_key=os.environ["CANARY"])
+    assert CANARY not in shown(caught.value)
+
+
+async def test_a_url_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a variable gives is not quoted if it makes no URL."""
+    monkeypatch.setenv("CANARY", "http://host:canary/v1")
+    async with Provider.from_config({"base_url": "${CANARY}", "model": "m"}) as provider:
+        with pytest.raises(ConfigError, match="base_url is not a URL") as caught:
+            await provider.chat("Hello")
+    assert "host:canary" not in str(caught.value)
+
+
+async def test_whole_url_of_a_variable(monkeypatch: pytest.MonkeyPatch, logs: io.StringIO) -> None:
+    """No part of a URL that comes from a variable is shown: neither its host nor its path."""
+    async with serving(status) as server:
+        monkeypatch.setenv("CANARY", f"http://localhost:{server.port}/tenant-canary/v1/")
+        config = {"base_url": "${CANARY}", "model": "m", "max_retries": 0, "transport": servers.transport}
+        async with Provider.from_config(config) as provider:
+            with pytest.raises(APIError):
+                await provider.chat("Hello")
+        assert server.requests[0].startswith(b"POST /tenant-canary/v1/chat/completions ")
+    assert "HTTP Request: POST http://***/chat/completions " in logs.getvalue()
+    assert "tenant-canary" not in logs.getvalue()
+
+
+async def test_ones_own_client_gets_the_url_as_it_is() -> None:
+    """A transport of the caller's may read the URL's text; so with `http_client` it is whole, and httpx logs it."""
+    seen: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(str(request.url))
+        return httpx.Response(200, content=text("Hi") + fin("stop"))
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(handler)) as client:
+        provider = Provider.from_config({"base_url": "http://a.test/${CANARY}/v1", "model": "m"}, http_client=client)
+        await provider.chat("Hello")
+    assert seen == [f"http://a.test/{CANARY}/v1/chat/completions"]
+
+
+def test_redaction_in_every_spelling() -> None:
+    """A secret is found plainly, in JSON, as PHP escapes it, and in a URL; a placeholder is left alone."""
+    secrets = ['a/b"c', "key"]
+    for written in ('a/b"c', 'a/b\\"c', 'a\\/b"c', "a%2Fb%22c", "a/b%22c"):
+        assert redact({"text": [f"<{written}>", "key"]}, secrets) == {"text": ["<***>", "key"]}
+
+
+def test_a_cause_that_can_not_be_cleaned_goes() -> None:
+    """Somebody else's error that still shows the secret is left out; any other stays."""
+
+    class Stubborn(Exception):
+        def __str__(self) -> str:
+            return CANARY
+
+    error = APIError("it failed")
+    error.__cause__ = ValueError(f"for {CANARY}")
+    error.__cause__.__context__ = Stubborn()
+    redact_error(error, [CANARY])
+    assert str(error.__cause__) == "for ***"
+    assert error.__cause__.__context__ is None

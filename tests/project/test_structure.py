@@ -1,0 +1,171 @@
+"""The house: imports only go down, the pure floors stay pure, and what is exported is what is there."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import streamfold
+
+PACKAGE = Path(streamfold.__file__).parent
+ROOMS = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
+MODULES = sorted(
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
+    if path != PACKAGE / "__init__.py"
+)
+PURE = ["values", "requests", "adapters", "engine"]  # bytes to chunks, and requests to JSON
+
+
+def _is_package(module: str) -> bool:
+    return PACKAGE.joinpath(*module.split("."), "__init__.py").exists()
+
+
+def _tree(module: str) -> ast.Module:
+    path = PACKAGE.joinpath(*module.split("."))
+    return ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text("utf-8"))
+
+
+def _imports(module: str) -> set[str]:
+    """What a module imports: `.room.module` for our own modules, the first part of the name for everybody else's."""
+    package = module.split(".") if _is_package(module) else module.split(".")[:-1]
+    found = set()
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add((node.module or "").split(".")[0])
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1]
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            found |= {"." + ".".join([*base, name]) for name in names}
+    return found
+
+
+def _arrows() -> dict[str, set[str]]:
+    """Which rooms each room imports from; the front door and `__main__` are above all of them."""
+    arrows: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for module in MODULES:
+        if (room := module.split(".")[0]) in arrows:
+            arrows[room] |= {name.split(".")[1] for name in _imports(module) if name.startswith(".")} - {room}
+    return arrows
+
+
+def test_imports_go_down() -> None:
+    """Each room stands above all that it imports: there is no circle, and the tower has at most nine floors."""
+    arrows, floors = _arrows(), list[set[str]]()
+    while left := set(arrows) - set().union(*floors):
+        floors.append({room for room in left if not arrows[room] & left})
+        assert floors[-1], f"a circle among {sorted(left)}"
+    assert len(floors) <= 9
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_rooms_are_entered_through_their_faces(module: str) -> None:
+    """What a folder's `__init__` exports is what other rooms may import, and nothing deeper."""
+    others = {name[1:] for name in _imports(module) if name.startswith(".")}
+    assert [name for name in others if name.split(".")[0] != module.split(".")[0] and not _is_package(name)] == []
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name.split(".")[0] in PURE])
+def test_the_core_is_pure(module: str) -> None:
+    """Below the network there is no network, no event loop, no environment and no await."""
+    assert not _imports(module) & {"httpx", "anyio", "asyncio", "trio", "socket", "os"}
+    if module != "values.tools":  # `Tool.call` awaits the caller's own function, and nothing else
+        assert not [node for node in ast.walk(_tree(module)) if isinstance(node, ast.Await | ast.AsyncFunctionDef)]
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name.split(".")[0] != "config"])
+def test_the_environment_is_read_by_the_configuration(module: str) -> None:
+    """`os.environ` is read where a profile is made and where its file is found."""
+    assert not [node for node in ast.walk(_tree(module)) if isinstance(node, ast.Attribute) and node.attr == "environ"]
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name.split(".")[0] not in ("net", "testing")])
+def test_httpx_lives_in_two_rooms(module: str) -> None:
+    """httpx is the business of the network and of recordings; the client names it only in its signatures."""
+    assert "httpx" not in _imports(module) or module in ("client.provider", "client.stream")
+
+
+def test_importing_the_pure_core_brings_no_network() -> None:
+    """The decoder can be imported where httpx and anyio are not wanted."""
+    code = (
+        "import sys, streamfold, streamfold.engine.decoder, streamfold.adapters.chat;"
+        "print(sorted({'httpx', 'anyio', 'httpx_sse', 'pydantic'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+WITHOUT_SOCKETS = """
+import socket, sys
+
+def refuse(event, _):
+    if event.startswith("socket."):
+        raise AssertionError(event)
+
+sys.addaudithook(refuse)
+from streamfold import Provider
+provider = Provider.from_config("openai:gpt-5-mini")
+provider.chat_stream("Hello", [{"type": "function", "function": {"name": "f"}}])
+"""
+
+
+def test_n5_nothing_is_fetched_before_a_request() -> None:
+    """Importing, reading the catalogue and preparing a request open no socket."""
+    env = {**os.environ, "OPENAI_API_KEY": "none"}
+    subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_SOCKETS], check=True, env=env)
+
+
+def test_n8_four_dependencies() -> None:
+    """Whoever installs the library gets these and no more; k9: anyio before 4.7 deadlocks on a cancellation."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = project["dependencies"]
+    assert sorted(re.split(r"[<>=~!; ]", found)[0] for found in needed) == ["anyio", "httpx", "httpx-sse", "pydantic"]
+    assert "anyio>=4.7" in needed
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_k5_no_scope_is_held_across_a_yield(module: str) -> None:
+    """A generator may be closed by another task, which can't leave the scopes of the first one."""
+    scopes = ("CancelScope", "move_on_", "fail_a", "create_task_group")
+    generators = [
+        node
+        for node in ast.walk(_tree(module))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not any("contextmanager" in ast.unparse(found) for found in node.decorator_list)
+    ]
+    held = [
+        ast.unparse(block.items[0])
+        for function in generators
+        for block in ast.walk(function)
+        if isinstance(block, ast.With | ast.AsyncWith)
+        and any(name in ast.unparse(item) for item in block.items for name in scopes)
+        and any(isinstance(node, ast.Yield | ast.YieldFrom) for line in block.body for node in ast.walk(line))
+    ]
+    assert held == []
+
+
+def test_k7_nothing_is_done_when_an_object_dies() -> None:
+    """A finalizer that closes a connection would do so on an event loop that is gone."""
+    found = [name for name in MODULES for node in ast.walk(_tree(name)) if getattr(node, "name", "") == "__del__"]
+    assert found == []
+
+
+def test_exports() -> None:
+    """`__all__` is sorted, and every name in it can be imported."""
+    assert streamfold.__all__ == sorted(streamfold.__all__)
+    assert all(hasattr(streamfold, name) for name in streamfold.__all__)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_says_why_it_exists(module: str) -> None:
+    """Each module opens with a docstring."""
+    assert ast.get_docstring(_tree(module))

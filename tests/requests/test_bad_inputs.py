@@ -1,0 +1,556 @@
+"""Mistakes that people make, and the whole text of what they are told: what is wrong, where, and what is allowed.
+
+What a message in a dict or in JSON may look like is in `test_messages.py`, what a conversation may be in
+`test_history.py`, and schemas are in `test_schema.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from streamfold import (
+    AllowedTools,
+    ConfigError,
+    Message,
+    NamedTool,
+    Provider,
+    StreamDecoder,
+    Tool,
+    ToolCall,
+    assistant,
+    image,
+    run_tools,
+    system,
+    tool_result,
+    user,
+)
+from streamfold.cli.app import app
+from streamfold.config.catalogue import provider_files
+
+ENDPOINT: dict[str, Any] = {"base_url": "http://test/v1", "model": "m"}
+CALL = ToolCall("a", "f", {}, "{}")
+TOOL = {"type": "function", "function": {"name": "look_up"}}
+NAMES = ", ".join(provider_files())
+CHOICES = (
+    "tool_choice is 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict of either wire, not"
+)
+MEMBERS = (
+    "known are name, description, parameters, strict; what only one provider has goes into extra_body['tools'], with"
+    " all the tools"
+)
+DIALECTS = (
+    "there are deepseek, glm, hermes, kimi, llama3, mistral, named, qwen3coder, required, think, or several joined by"
+    " '+'"
+)
+
+
+def ask(messages: Any = "Hi", tools: Any = None, *, to: str = "chat", model: Any = None, **options: Any) -> None:
+    """Asks a provider; what is wrong is told before anything is sent."""
+    names = {"chat": "m", "kimi": "kimi-k2.6", "responses": "m"}
+    provider = Provider.from_config({**ENDPOINT, "adapter": to, "model": names[to]})
+    provider.chat_stream(messages, tools, model=model, **options)
+
+
+def configured(**keys: Any) -> Provider:
+    return Provider.from_config({**ENDPOINT, **keys})
+
+
+Row = tuple[Callable[[], Any], str]
+
+MESSAGES: list[Row] = [
+    (lambda: ask(None), "messages is a list of messages, or a string, not NoneType"),
+    (lambda: ask([]), "messages is empty: there is nothing to answer"),
+    (lambda: ask(""), "messages is empty: there is nothing to answer"),
+    (
+        lambda: ask(user("Hi")),
+        "messages is a list of messages, or a string: this is a single message; put it into a list",
+    ),
+    (lambda: ask(["Hi"]), "messages[0] is a string, and says not whose: write user('Hi')"),
+    (lambda: ask([("user", "Hi")]), "messages[0] is neither a Message nor a dict with a role: ('user', 'Hi')"),
+    (
+        lambda: ask([Message("user", "Hi", reasoning="Hm.")]),
+        "messages[0].reasoning is for messages of the assistant, and this one is of the role 'user'",
+    ),
+    (
+        lambda: ask([Message("user", "Hi", tool_calls=(CALL,))]),
+        "messages[0].tool_calls is for messages of the assistant, and this one is of the role 'user'",
+    ),
+    (
+        lambda: ask([Message("user", "Hi", tool_call_id="a")]),
+        "messages[0].tool_call_id is for messages of a tool, and this one is of the role 'user'",
+    ),
+    (
+        lambda: ask([user("Hi"), Message("tool", "18")]),
+        "messages[1] has no tool_call_id: nothing says which call it answers; pass repair=True to have this mended",
+    ),
+    (
+        lambda: ask([user("Hi"), assistant("It", partial=True)]),
+        "messages[1] is partial, and this provider continues no text: leave partial out",
+    ),
+    (
+        lambda: ask([user("Hi"), assistant("It", partial=True)], to="responses"),
+        "messages[1] is partial, and this provider continues no text: leave partial out",
+    ),
+    (
+        lambda: ask([Message("user", "Hi", name="Ada")], to="responses"),
+        "messages[0] has a name, 'Ada', which the Responses API can't carry",
+    ),
+    (
+        lambda: ask([user(image("https://x.test/a.png"))], to="kimi"),
+        (
+            "messages[0].content[0] is an image by URL, which Kimi does not fetch: pass the bytes, or the ms:// URL of"
+            " an upload"
+        ),
+    ),
+    (
+        lambda: Message("User", "Hi"),  # type: ignore[arg-type]
+        "the role of a message is one of system, developer, user, assistant, tool, not 'User' (did you mean 'user'?)",
+    ),
+    (lambda: system(5), "the content of a message is text or a list of parts, not int: 5"),  # type: ignore[arg-type]
+    (
+        lambda: assistant(tool_calls=CALL),  # type: ignore[arg-type]
+        "assistant(): tool_calls is a list of calls: this is a single one; put it into a list",
+    ),
+    (
+        lambda: assistant(tool_calls=["f"]),  # type: ignore[list-item]
+        "the tool calls of a message are ToolCalls, not str: 'f'",
+    ),
+    (
+        lambda: tool_result("a", "18"),  # type: ignore[arg-type]
+        "tool_result() takes the call that is answered, a ToolCall, not str",
+    ),
+    (lambda: image(""), "image() takes a URL, bytes or the path of a file, and this is empty"),
+    (lambda: image(b""), "image() takes a URL, bytes or the path of a file, and this is empty"),
+]
+
+TOOLS: list[Row] = [
+    (lambda: ask(tools=TOOL), "tools is a list of tools: this is a single one"),
+    (
+        lambda: ask(tools=["look_up"]),
+        "a tool is a Tool, a typed function, a pydantic model or a dict, not str: 'look_up'",
+    ),
+    (
+        lambda: ask(tools=[{"name": "look_up", "input_schema": {}}]),
+        f"the tool 'look_up' has the member 'input_schema' (did you mean 'parameters'?): {MEMBERS}",
+    ),
+    (
+        lambda: ask(tools=[{"type": "function", "function": {"name": "look_up", "paramters": {}}}]),
+        f"the tool 'look_up' has the member 'paramters' (did you mean 'parameters'?): {MEMBERS}",
+    ),
+    (
+        lambda: ask(tools=[{**TOOL, "cache_control": {}}]),
+        f"the tool 'look_up' has the member 'cache_control': {MEMBERS}",
+    ),
+    (
+        lambda: ask(tools=[{"type": "function", "function": {}}]),
+        (
+            'a tool needs the form {"type": "function", "function": {"name": ...}}, not'
+            " {'type': 'function', 'function': {}}"
+        ),
+    ),
+    (
+        lambda: ask(tools=[{"type": "web_search"}]),
+        (
+            "the tool {'type': 'web_search'} is no function: what a provider runs itself goes into extra_body['tools'],"
+            " with all the tools"
+        ),
+    ),
+    (
+        lambda: ask(tools=[{"type": "function", "function": {"name": "look_up", "parameters": "city"}}]),
+        "the tool 'look_up': parameters must be a JSON schema, not str",
+    ),
+    (
+        lambda: ask(tools=[{"type": "function", "function": {"name": "look_up", "strict": "yes"}}]),
+        "the tool 'look_up': strict must be true or false, not str",
+    ),
+    (lambda: ask(tools=[{"name": 5}]), "the tool 5: name must be a string, not int"),
+    (lambda: Tool(""), "the name of a tool is a string with something in it, not ''"),
+    (
+        lambda: Tool("look_up", parameters=[]),  # type: ignore[arg-type]
+        "the tool 'look_up': parameters must be a JSON schema, not list",
+    ),
+    (
+        lambda: ask(tools=[TOOL, Tool("look_up")]),
+        "two tools are called 'look_up': no call of it could be told from one of the other",
+    ),
+    (
+        lambda: Tool.from_mcp({"title": "Look up"}),
+        "the description of an MCP tool has a name, not None: {'title': 'Look up'}",
+    ),
+    (
+        lambda: run_tools(configured(), "Hi", [Tool("look_up")]),
+        "the tool 'look_up' has no function that could run a call: pass function=",
+    ),
+    (lambda: run_tools(configured(), "Hi", [], max_turns=0), "max_turns is at least 1, not 0"),
+    (lambda: ask(tools=[TOOL], tool_choice="any"), f"{CHOICES} 'any' (did you mean 'required'?)"),
+    (lambda: ask(tools=[TOOL], tool_choice="Required"), f"{CHOICES} 'Required' (did you mean 'required'?)"),
+    (lambda: ask(tools=[TOOL], tool_choice="look_up"), f"{CHOICES} 'look_up' (did you mean NamedTool('look_up')?)"),
+    (
+        lambda: ask(tools=[TOOL], tool_choice={"type": "tool", "name": "look_up"}),
+        f"{CHOICES} {{'type': 'tool', 'name': 'look_up'}} (did you mean NamedTool('look_up')?)",
+    ),
+    (lambda: ask(tools=[TOOL], tool_choice=True), f"{CHOICES} True"),
+    (
+        lambda: ask(tools=[TOOL], tool_choice=NamedTool("lookup")),
+        "tool_choice names 'lookup' (did you mean 'look_up'?), which is not among the tools: look_up",
+    ),
+    (
+        lambda: ask(tool_choice="required"),
+        "tool_choice is 'required', and there are no tools: pass tools=, or leave it out",
+    ),
+    (
+        lambda: ask(tool_choice="required", extra_body={"tools": [{"type": "web_search"}]}),
+        "tool_choice is 'required', and there are no tools but those in extra_body: write it there too",
+    ),
+    (
+        lambda: ask(tools=[TOOL], tool_choice=AllowedTools("look_up")),  # type: ignore[arg-type]
+        "AllowedTools takes a list of names with at least one in it, not 'look_up'",
+    ),
+    (
+        lambda: ask(tools=[TOOL], tool_choice=AllowedTools(("look_up",), "none")),  # type: ignore[arg-type]
+        "the mode of AllowedTools is 'auto' or 'required', not 'none'",
+    ),
+]
+
+OPTIONS: list[Row] = [
+    (lambda: ask(temprature=1), "unknown option 'temprature': did you mean 'temperature'?"),
+    (lambda: ask(max_tokens=5), "unknown option 'max_tokens': did you mean 'max_output_tokens'?"),
+    (
+        lambda: ask(stream=True),
+        "unknown option 'stream': every answer is streamed; chat() hands out the whole of it",
+    ),
+    (lambda: ask(functions=[]), "unknown option 'functions': pass tools="),
+    (lambda: ask(timeout=5), "unknown option 'timeout': pass timeouts="),
+    (
+        lambda: ask(logit_bias={}),
+        (
+            "unknown option 'logit_bias': known are temperature, top_p, max_output_tokens, stop, seed,"
+            " parallel_tool_calls, reasoning_effort, response_format, force_by_disabling_thinking, extra_body;"
+            " others go into extra_body"
+        ),
+    ),
+    (lambda: ask(n=2), "n is always 1: one stream carries one answer; send several requests instead"),
+    (lambda: ask(temperature="hot"), "the option temperature must be a number, not 'hot'"),
+    (lambda: ask(temperature=True), "the option temperature must be a number, not True"),
+    (
+        lambda: ask(max_output_tokens=0),
+        "the option max_output_tokens must be a whole number greater than 0, not 0",
+    ),
+    (lambda: ask(stop=["a", 5]), "the option stop must be a string or a list of strings, not ['a', 5]"),
+    (lambda: ask(seed=1.5), "the option seed must be a whole number, not 1.5"),
+    (lambda: ask(parallel_tool_calls="no"), "the option parallel_tool_calls must be true or false, not 'no'"),
+    (
+        lambda: ask(reasoning_effort="hgih"),
+        (
+            "the option reasoning_effort must be one of none, minimal, low, medium, high, xhigh, not 'hgih' (did you"
+            " mean 'high'?); what else a provider knows goes into extra_body"
+        ),
+    ),
+    (
+        lambda: ask(response_format="JSON"),
+        "response_format is \"json\", a JSON schema or a pydantic model, not 'JSON' (did you mean 'json'?)",
+    ),
+    (
+        lambda: ask(response_format={"type": "json_object"}),
+        'response_format {"type": "json_object"} is the form of one wire: write "json"',
+    ),
+    (
+        lambda: ask(response_format={"type": "json_schema", "json_schema": {}}),
+        'response_format {"type": "json_schema", ...} is the form of one wire: pass the schema itself',
+    ),
+    (lambda: ask(extra_body=[("a", 1)]), "the option extra_body must be a mapping, not [('a', 1)]"),
+    (
+        lambda: ask(extra_body={"since": {"when": object()}}),
+        "the request can't be written as JSON: extra_body.since.when is of the type object",
+    ),
+    (lambda: ask(temperature=float("nan")), "the request can't be written as JSON: temperature is nan"),
+    (lambda: ask(extra_headers={"X-Team": 5}), "extra_headers.X-Team must be a string, not int"),
+    (lambda: ask(extra_headers={"X Team": "a"}), "extra_headers: 'X Team' can't be the name of a header"),
+    (lambda: ask(extra_headers={"X-Team": "ü"}), "extra_headers.X-Team: has a character that a header can't carry"),
+    (lambda: ask(timeouts={"raed": 5}), "timeouts: unknown key 'raed': did you mean 'read'?"),
+    (lambda: ask(timeouts=5), 'timeouts is a Timeouts or a mapping such as {"read": 5}, not int'),
+    (lambda: ask(model=5), "model is the name of a model, not int"),
+    (
+        lambda: ask(seed=1, to="responses"),
+        "the Responses API has no 'seed': leave the option out, or use the adapter 'chat'",
+    ),
+    (lambda: ask(temperature=1.5, to="kimi"), "Kimi's temperature is between 0 and 1, not 1.5"),
+]
+
+PROFILES: list[Row] = [
+    (
+        lambda: Provider.from_config("opnai:gpt-5"),
+        f"unknown provider 'opnai' (did you mean 'openai'?): the catalogue has {NAMES}",
+    ),
+    (
+        lambda: Provider.from_config("openai/gpt-5"),
+        f"unknown provider 'openai/gpt-5' (did you mean 'openai:gpt-5'?): the catalogue has {NAMES}",
+    ),
+    (
+        lambda: Provider.from_config("gpt-5"),
+        (
+            "unknown provider 'gpt-5' (is it a model? Its provider goes before it: PROVIDER:gpt-5): the catalogue has "
+            + NAMES
+        ),
+    ),
+    (lambda: Provider.from_config(""), f'a provider is "NAME" or "NAME:MODEL", not \'\': the catalogue has {NAMES}'),
+    (lambda: Provider.from_config(5), "a provider is a name or a mapping, not int"),  # type: ignore[arg-type]
+    (
+        lambda: Provider.from_config({}),
+        "provider 'custom': base_url must be given, unless it starts from the catalogue, as in profile=\"kimi\"",
+    ),
+    (
+        lambda: configured(base_url="api.example.com/v1"),
+        "provider 'custom': base_url: must begin with http:// or https://",
+    ),
+    (
+        lambda: configured(base_url="https://${HOST-NAME}/v1"),
+        "provider 'custom': base_url: a reference is written \"${NAME}\", with letters, digits and _",
+    ),
+    (
+        lambda: configured(api_key_env="sk-abc123def456ghi789jkl"),
+        "provider 'custom': api_key_env: must be the name of an environment variable, not the key itself",
+    ),
+    (lambda: configured(apikey="secret"), "provider 'custom': unknown key 'apikey': did you mean 'api_key'?"),
+    (
+        lambda: configured(adapter="Chat"),
+        "provider 'custom': adapter: unknown adapter 'Chat' (did you mean 'chat'?): there are chat, kimi, responses",
+    ),
+    (
+        lambda: configured(dialect="hermess"),
+        f"provider 'custom': dialect: unknown dialect 'hermess' (did you mean 'hermes'?): {DIALECTS}",
+    ),
+    (lambda: configured(timeouts=5), "provider 'custom': timeouts: must be a mapping or Timeouts(...)"),
+    (
+        lambda: configured(timeouts={"raed": 5}),
+        "provider 'custom': timeouts: unknown key 'raed': did you mean 'read'?",
+    ),
+    (lambda: configured(timeouts={"read": "fast"}), "provider 'custom': timeouts.read: must be a number"),
+    (
+        lambda: configured(limits={"events": 5}),
+        "provider 'custom': limits: unknown key 'events': did you mean 'event_bytes'?",
+    ),
+    (lambda: configured(max_retries=-1), "provider 'custom': max_retries: must not be less than 0"),
+    (lambda: configured(transport="requests"), "provider 'custom': transport: must be 'httpx' or 'aiohttp'"),
+    (lambda: configured(headers={"X-Team": 5}), "provider 'custom': headers.X-Team: must be a string"),
+    (
+        lambda: configured(quirks={"max_token_field": "max_tokens"}),
+        "provider 'custom': quirks: unknown key 'max_token_field': did you mean 'max_tokens_field'?",
+    ),
+    (
+        lambda: configured(quirks={"max_tokens_field": "max"}),
+        "provider 'custom': quirks: max_tokens_field: must be 'max_tokens' or 'max_completion_tokens'",
+    ),
+    (
+        lambda: configured(fallback=["kimmi"]),
+        f"provider 'custom': fallback: unknown provider 'kimmi' (did you mean 'kimi'?): the catalogue has {NAMES}",
+    ),
+    (
+        lambda: Provider.from_config(ENDPOINT, config="streamfold.toml"),
+        "config= is for providers that are named; a mapping is never looked up in a file",
+    ),
+    (
+        lambda: Provider.from_config("kimi", config="nowhere.toml"),
+        "there is no file nowhere.toml, which is named by the path that was passed",
+    ),
+    (
+        lambda: Provider.from_config("openai").chat_stream("Hi"),
+        'no model for "openai": write "openai:MODEL", or pass model=',
+    ),
+    (
+        lambda: Provider.from_config("openai:gpt-5-mini").chat_stream("Hi"),
+        'no API key for "openai": set OPENAI_API_KEY, or pass api_key=',
+    ),
+    (
+        lambda: configured(base_url="https://${NOWHERE}/v1").chat_stream("Hi"),
+        'provider "custom": base_url: NOWHERE is not set',
+    ),
+    (lambda: configured(api_key="${NOWHERE}").chat_stream("Hi"), 'provider "custom": api_key: NOWHERE is not set'),
+    (
+        lambda: configured(headers={"X-Team": "${NOWHERE}"}).chat_stream("Hi"),
+        'provider "custom": headers.X-Team: NOWHERE is not set',
+    ),
+    (
+        lambda: StreamDecoder("chatt"),
+        "unknown adapter 'chatt' (did you mean 'chat'?): there are chat, kimi, responses",
+    ),
+]
+
+ROWS = {
+    f"{group}-{number}": row
+    for group, rows in (("messages", MESSAGES), ("tools", TOOLS), ("options", OPTIONS), ("profiles", PROFILES))
+    for number, row in enumerate(rows)
+}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_what_code_is_told(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every mistake in what a program passes is a ConfigError, and never another exception from deep inside."""
+    for name in ("OPENAI_API_KEY", "NOWHERE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError) as caught:
+        row[0]()
+    assert str(caught.value) == row[1]
+
+
+# --- streamfold.toml --------------------------------------------------------------------------------------------------
+
+OWN = 'default = "own"\n[providers.own]\nprofile = "kimi"\n'
+KEYS = (
+    "profile, adapter, base_url, api_key, api_key_env, key_header, model, dialect, quirks, headers, timeouts,"
+    " max_retries, limits, transport, http2, fallback, capabilities, models"
+)
+FILES = [
+    ("default = ", "FILE:1: not TOML: Invalid value at the end of the file"),
+    (
+        'default = "own"\n[providers.own\n',
+        "FILE:2: not TOML: Expected ']' at the end of a table declaration in column 15",
+    ),
+    ("default = 5", "FILE:1: default: must be a text in quotes"),
+    (
+        'defalt = "own"',
+        "FILE:1: defalt: unknown key (did you mean 'default'?): allowed are default, providers, gateway",
+    ),
+    (
+        '[providers.own]\nprofile = "kimi"',
+        'no provider was named: write default = "own" into FILE, or set STREAMFOLD_PROVIDER=own',
+    ),
+    (
+        'default = "own"\n\n[provider.own]\nprofile = "kimi"',
+        "FILE:3: provider: unknown key (did you mean 'providers'?): allowed are default, providers, gateway",
+    ),
+    (
+        'default = "own"\n[own]\nprofile = "kimi"',
+        "FILE:2: own: unknown key: allowed are default, providers, gateway; a provider is written as [providers.own]",
+    ),
+    ('default = "own"\n[providers]\nown = "kimi"', "FILE:3: providers.own: must be a table"),
+    (
+        'default = "onw"\n[providers.own]\nprofile = "kimi"',
+        f"FILE:1: default: unknown provider 'onw' (did you mean 'own'?): FILE has own; the catalogue has {NAMES}",
+    ),
+    (
+        'default = "own"\n[providers.own]\nmodel = "m"',
+        'FILE:2: providers.own.base_url: must be written, unless the table starts from the catalogue: profile = "kimi"',
+    ),
+    (
+        'default = "own"\n[providers.own]\nprofile = "kimmi"',
+        f"FILE:3: providers.own.profile: unknown profile 'kimmi' (did you mean 'kimi'?): allowed are {NAMES}",
+    ),
+    (
+        OWN + 'base_ulr = "http://x"',
+        f"FILE:4: providers.own.base_ulr: unknown key (did you mean 'base_url'?): allowed are {KEYS}",
+    ),
+    (OWN + 'base_url = "ftp://x"', "FILE:4: providers.own.base_url: must begin with http:// or https://"),
+    (
+        OWN + 'base_url = "http://${A B}"',
+        'FILE:4: providers.own.base_url: a reference is written "${NAME}", with letters, digits and _',
+    ),
+    (
+        OWN + 'api_key_env = "sk-abc123def456ghi789jkl"',
+        "FILE:4: providers.own.api_key_env: must be the name of an environment variable, not the key itself",
+    ),
+    (OWN + 'max_retries = "3"', "FILE:4: providers.own.max_retries: must be a whole number"),
+    (OWN + "max_retries = -1", "FILE:4: providers.own.max_retries: must not be less than 0"),
+    (
+        OWN + 'transport = "htpx"',
+        "FILE:4: providers.own.transport: can't be 'htpx' (did you mean 'httpx'?): allowed are httpx, aiohttp",
+    ),
+    (OWN + "headers = { X-Team = 5 }", "FILE:4: providers.own.headers.X-Team: must be a text in quotes"),
+    (
+        OWN + 'dialect = "kmi"',
+        f"FILE:4: providers.own.dialect: unknown dialect 'kmi' (did you mean 'kimi'?): {DIALECTS}",
+    ),
+    (
+        OWN + "[providers.own.timeouts]\nraed = 5",
+        (
+            "FILE:5: providers.own.timeouts.raed: unknown key (did you mean 'read'?): allowed are connect, first_event,"
+            " read, stall, total"
+        ),
+    ),
+    (OWN + "[providers.own.quirks]\nhosted = 1.5", "FILE:5: providers.own.quirks.hosted: must be true or false"),
+    (
+        OWN + 'fallback = ["own"]',
+        "FILE:4: providers.own.fallback[0]: the chain comes to 'own' twice: own -> own",
+    ),
+    (
+        'default = "a:b"\n[providers."a:b"]\nprofile = "kimi"',
+        'FILE:2: providers."a:b": a name has no blanks, and no colon: one divides it from a model',
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), FILES, ids=[text.splitlines()[-1] for text, _ in FILES])
+def test_what_a_file_is_told(text: str, wanted: str, tmp_path: Path) -> None:
+    """With the line of the mistake."""
+    path = tmp_path / "streamfold.toml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(ConfigError) as caught:
+        Provider.from_config(config=path)
+    assert str(caught.value).replace(str(path), "FILE") == wanted
+
+
+# --- the command line -------------------------------------------------------------------------------------------------
+
+COMMANDS: list[tuple[str, str]] = [
+    ("chat Hi -p kimmi", f"unknown provider 'kimmi' (did you mean 'kimi'?): the catalogue has {NAMES}"),
+    ("chat Hi -p openai", 'no model for "openai": write "openai:MODEL", or pass model='),
+    (
+        "chat Hi -p ollama:m --base-url localhost:11434",
+        "provider 'ollama': base_url: must begin with http:// or https://",
+    ),
+    (
+        "chat Hi -p ollama:m --tool-choice look_up",
+        (
+            "tool_choice is {'type': 'function', 'name': 'look_up'}, and there are no tools: pass tools=, or leave it"
+            " out"
+        ),
+    ),
+    (
+        "chat Hi -p ollama:m --tool-file FOLDER/no.json",
+        "FOLDER/no.json: not JSON: Expecting value: line 1 column 2 (char 1)",
+    ),
+    (
+        "chat Hi -p ollama:m --tool-file FOLDER/names.json",
+        "a tool is a Tool, a typed function, a pydantic model or a dict, not str: 'look_up'",
+    ),
+    (
+        "chat Hi --config FOLDER/nowhere.toml",
+        "there is no file FOLDER/nowhere.toml, which is named by the path that was passed",
+    ),
+    (
+        "replay FOLDER/a.sse --adapter kmi",
+        "unknown adapter 'kmi' (did you mean 'kimi'?): there are chat, kimi, responses",
+    ),
+    (
+        "replay FOLDER/a.sse --dialect hermess",
+        f"unknown dialect 'hermess' (did you mean 'hermes'?): {DIALECTS}",
+    ),
+    ("config show kimmi", f"unknown provider 'kimmi' (did you mean 'kimi'?): the catalogue has {NAMES}"),
+    (
+        "swap-check -p ollama FOLDER/names.json",
+        "messages[0] is a string, and says not whose: write user('look_up')",
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "wanted"), COMMANDS, ids=[command for command, _ in COMMANDS])
+def test_what_a_command_is_told(command: str, wanted: str, tmp_path: Path) -> None:
+    """One line on standard error, and exit code 2."""
+    (tmp_path / "no.json").write_text("[look_up]", "utf-8")
+    (tmp_path / "names.json").write_text(json.dumps(["look_up"]), "utf-8")
+    (tmp_path / "a.sse").write_text("data: [DONE]\n\n", "utf-8")
+    given = [word.replace("FOLDER", str(tmp_path)) for word in command.split()]
+    done = CliRunner().invoke(app, given, env={"COLUMNS": "1000"})
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.strip().replace(str(tmp_path), "FOLDER") == f"error: {wanted}"
+
+
+def test_there_are_enough_rows() -> None:
+    """A table that shrinks is noticed."""
+    assert len(ROWS) + len(FILES) + len(COMMANDS) >= 130

@@ -1,0 +1,455 @@
+"""`swap-check`: nothing of a conversation is lost at any provider without a word, and every loss is seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conversing import conversation
+from streamfold import ConfigError, Message, ToolCall, assistant, image, tool_result, user
+from streamfold.adapters.chat import ChatAdapter, ChatQuirks
+from streamfold.adapters.kimi import KimiAdapter
+from streamfold.adapters.responses import ResponsesAdapter
+from streamfold.config.catalogue import provider_files, read_profile
+from streamfold.config.profile import Profile
+from streamfold.requests.request import Request
+from streamfold.testing.swapcheck import Conversation, Outcome, check_swap, read_conversation
+
+PNG = b"\x89PNG\r\n\x1a\n"
+# Models that the rules for requests know, and one for all who have no such rules.
+MODELS = {
+    "kimi": "kimi-k2.6",
+    "kimi-cn": "kimi-k3",
+    "kimi-vllm": "moonshotai/Kimi-K2.6",
+    "kimi-sglang": "moonshotai/Kimi-K2.5",
+}
+SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+CALLS = (
+    ToolCall("call_1", "look_up", {"x": 1}, '{ "x": 1}'),
+    ToolCall("call_2", "look_up", {"x": 2}, '{"x":2}'),
+)
+RICH = Conversation(
+    (
+        Message("system", "Be brief."),
+        user("What is this?", image(PNG, detail="low")),
+        assistant("Let me look.", tool_calls=CALLS, reasoning="An image it is."),
+        tool_result(CALLS[1], "the second"),
+        tool_result(CALLS[0], "the first"),
+        user("And now?"),
+    ),
+    ({"type": "function", "function": {"name": "look_up", "description": "Looks.", "parameters": SCHEMA}},),
+    "required",
+    {"temperature": 0.5, "max_output_tokens": 100, "extra_body": {"user": "u1"}},
+)
+
+
+def profile(name: str) -> Profile:
+    known = read_profile(name)
+    return known if known.model else read_profile(name, {"model": MODELS.get(name, "gpt-5-mini")})
+
+
+def states(outcome: Outcome) -> dict[str, str]:
+    """What became of each fact that is not kept."""
+    return {
+        made.fact.path: f"{made.state}: {made.how}" if made.how else made.state
+        for made in outcome.findings
+        if made.state != "kept"
+    }
+
+
+def silent(outcome: Outcome) -> list[str]:
+    return [f"{made.fact.path} {made.fact.shown} {made.state} {made.how}" for made in outcome.findings if made.silent]
+
+
+# --- no provider loses anything without a word ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", provider_files())
+def test_nothing_is_lost_without_a_warning(name: str) -> None:
+    """Conversations made by chance, in our own form and as dicts, at every provider of the catalogue."""
+    sent = 0
+    for number in range(60):
+        made = conversation(number, plain=number % 2 == 0)
+        messages = made["messages"]
+        if number % 3 == 0:  # as somebody has them who has always used Chat Completions
+            request = Request.read("m", messages, None, "auto", {})
+            messages = ChatAdapter(ChatQuirks(reasoning_field="reasoning_content")).encode(request)["messages"]
+        asked = Conversation(tuple(messages), tuple(made["tools"]), made["tool_choice"], made["options"])
+        outcome = check_swap(profile(name), asked)
+        assert silent(outcome) == [], (number, outcome.warnings)
+        sent += outcome.error is None
+    assert sent >= 25  # the others are refused, which is no loss
+
+
+@pytest.mark.parametrize("name", provider_files())
+def test_nothing_is_lost_in_a_repair(name: str) -> None:
+    """A result too many, a call too few, an empty turn: what is mended is told."""
+    messages = (user("Hi."), RICH.messages[2], tool_result(CALLS[0], "the first"), assistant(""), user("Well?"))
+    outcome = check_swap(profile(name), Conversation(messages, RICH.tools, "auto", {"repair": True}))
+    assert (outcome.error, silent(outcome)) == (None, [])
+    assert "history_repaired" in [warning.code for warning in outcome.warnings]
+
+
+# --- what the check says ----------------------------------------------------------------------------------------------
+
+
+def test_what_becomes_of_a_conversation() -> None:
+    """Each wire keeps what it can, and what it changes or can't take is named."""
+    assert states(check_swap(profile("openai"), RICH)) == {"messages[2].reasoning": "lost"}
+    assert states(check_swap(profile("openai-responses"), RICH)) == {"messages[2].reasoning": "lost"}
+    assert states(check_swap(profile("kimi"), RICH)) == {
+        "messages[2].tool_calls[0]": "changed: id functions.look_up:0",
+        "messages[2].tool_calls[1]": "changed: id functions.look_up:1",
+        "messages[3].tool_call_id": "changed: functions.look_up:1",
+        "messages[4].tool_call_id": "changed: functions.look_up:0",
+        "tool_choice": "changed: auto",
+        "temperature": "lost",
+    }
+
+
+def test_what_is_refused() -> None:
+    """The part that is not taken, by name; all else is not sent, because nothing is."""
+    asked = Conversation((user("Listen:", image("https://x.test/a.png")),))
+    outcome = check_swap(profile("kimi"), asked)
+    error = (
+        "messages[0].content[1] is an image by URL, which Kimi does not fetch: pass the bytes, or the ms:// URL of an"
+        " upload"
+    )
+    assert (outcome.error, outcome.body, outcome.fine) == (error, None, False)
+    assert states(outcome) == {
+        "messages[0].content[0]": "not sent: the request is refused",
+        "messages[0].content[1]": f"refused: {error}",
+    }
+
+
+def test_images_of_results_move() -> None:
+    """Where a wire has no place for them in results, they are found in the user's message."""
+    messages = (RICH.messages[2], tool_result(CALLS[0], ["A plot:", image(PNG)]), tool_result(CALLS[1], "x"))
+    outcome = check_swap(profile("vllm"), Conversation(messages))
+    assert states(outcome) == {
+        "messages[0].reasoning": "lost",
+        "messages[1].content[0]": "changed: in a longer text: ... (an image: see the next user message)",
+        "messages[1].content[1]": "changed: in a message of the role 'user'",
+    }
+    assert check_swap(profile("kimi-vllm"), Conversation(messages)).fine
+
+
+def test_an_answer_of_responses_goes_to_others() -> None:
+    """What only its own provider can read stays behind there, and is kept at home."""
+    items = [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"},
+        {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]},
+    ]
+    home = "responses https://api.openai.com/v1"
+    messages = (user("Is it?"), Message("assistant", "Yes.", extras={"output": items}, origin=home), user("Sure?"))
+    assert states(check_swap(profile("openai-responses"), Conversation(messages))) == {}
+    assert states(check_swap(profile("openai"), Conversation(messages))) == {"messages[1].output": "lost"}
+
+
+def test_items_of_responses() -> None:
+    """Whoever writes them by hand has them sent as they are, and refused by everybody else."""
+    items = (
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"},
+        {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "f", "arguments": "{ }", "status": "completed"},
+        {"type": "function_call_output", "call_id": "a", "output": "18"},
+        assistant(tool_calls=CALLS[:1]),
+        tool_result(CALLS[0], "x"),
+    )
+    outcome = check_swap(profile("openai-responses"), Conversation(items))
+    assert (outcome.error, states(outcome)) == (None, {})
+    assert check_swap(profile("vllm"), Conversation(items)).error is not None
+
+
+def test_arguments_as_an_object() -> None:
+    """As some servers have them; where a text is wanted, they become one."""
+    entries = [
+        {"id": name, "function": {"name": "f", "arguments": made}} for name, made in (("a", {}), ("b", {"x": 1}))
+    ]
+    turn = {"role": "assistant", "content": None, "tool_calls": entries}
+    results = tuple({"role": "tool", "tool_call_id": name, "content": name} for name in ("a", "b"))
+    for name in ("vllm", "openai-responses", "kimi"):
+        outcome = check_swap(profile(name), Conversation((turn, *results)))
+        assert (outcome.error, silent(outcome), outcome.fine) == (None, [], True)
+
+
+def test_what_the_caller_overrules_is_no_mistake_of_ours() -> None:
+    """`extra_body` wins over everything; that is said, and is a loss."""
+    asked = Conversation((user("Hi"),), RICH.tools, "auto", {"temperature": 1, "extra_body": {
+        "messages": [], "temperature": 0, "tools": []}})  # fmt: skip
+    outcome = check_swap(profile("vllm"), asked)
+    said = "lost: extra_body has something else there"
+    assert states(outcome) == {"messages[0].content": said, "tools.look_up": said, "temperature": said}
+    assert (silent(outcome), outcome.fine) == ([], False)
+
+
+def test_half_a_character_is_told() -> None:
+    """No JSON text can carry it; what is sent instead is not called the same."""
+    outcome = check_swap(profile("vllm"), Conversation((user("Hi \ud83d there"),)))
+    assert states(outcome) == {"messages[0].content": "changed: half of a character became U+FFFD"}
+    assert [warning.code for warning in outcome.warnings] == ["invalid_utf8"]
+
+
+# --- what the check sees ----------------------------------------------------------------------------------------------
+
+ADAPTERS: dict[str, tuple[type[Any], str]] = {
+    "vllm": (ChatAdapter, "messages"),
+    "openai-responses": (ResponsesAdapter, "input"),
+    "kimi": (KimiAdapter, "messages"),
+}
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of all values that say something; words for forms and what a wire adds by itself say nothing."""
+    if isinstance(value, dict):
+        for name, member in value.items():
+            if name not in ("type", "status", "annotations", "strict") and not (
+                name == "id" and "call_id" not in value
+            ):
+                yield from places(member, (*path, name))
+    elif isinstance(value, list):
+        for at, member in enumerate(value):
+            yield from places(member, (*path, at))
+    elif value not in (None, "auto", "msg_2"):
+        yield path
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_every_damage_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each value in the messages and tools of a body is spoilt, one after the other, by an adapter gone wrong."""
+    adapter, member = ADAPTERS[name]
+    intact = check_swap(profile(name), RICH)
+    assert silent(intact) == []
+    assert intact.body is not None
+    tried = 0
+    encode = adapter.encode
+    for place in [*places(intact.body[member], (member,)), *places(intact.body["tools"], ("tools",))]:
+
+        def damaged(self: Any, request: Request, place: tuple[Any, ...] = place) -> dict[str, Any]:
+            body = json.loads(json.dumps(encode(self, request)))
+            inside = body
+            for step in place[:-1]:
+                inside = inside[step]
+            value = inside[place[-1]]
+            inside[place[-1]] = f"~{value[1:]}" if isinstance(value, str) else [value]
+            return body
+
+        monkeypatch.setattr(adapter, "encode", damaged)
+        outcome = check_swap(profile(name), RICH)
+        monkeypatch.undo()
+        assert silent(outcome) != [], place
+        tried += 1
+    assert tried >= 20
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+@pytest.mark.parametrize("at", range(6))
+def test_a_missing_message_is_seen(name: str, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each message at least one fact is missed."""
+    adapter, member = ADAPTERS[name]
+    encode = adapter.encode
+
+    def forgetful(self: Any, request: Request) -> dict[str, Any]:
+        body: dict[str, Any] = encode(self, request)
+        return {**body, member: body[member][:at] + body[member][at + 1 :]}
+
+    monkeypatch.setattr(adapter, "encode", forgetful)
+    assert silent(check_swap(profile(name), RICH)) != []
+
+
+@pytest.mark.parametrize("key", ["tools", "tool_choice", "temperature", "max_tokens", "user"])
+def test_a_missing_option_is_seen(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every option, the choice and the tools."""
+    encode = ChatAdapter.encode
+
+    def forgetful(self: Any, request: Request) -> dict[str, Any]:
+        body = encode(self, request)
+        body.pop(key)
+        return body
+
+    monkeypatch.setattr(ChatAdapter, "encode", forgetful)
+    assert len(silent(check_swap(profile("vllm"), RICH))) == 1
+
+
+def test_the_same_text_twice_is_two_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them is not found for the other."""
+    encode = ChatAdapter.encode
+    asked = Conversation((user("Hi."), assistant("Yes?"), user("Hi.")))
+    assert states(check_swap(profile("vllm"), asked)) == {}
+    monkeypatch.setattr(ChatAdapter, "encode", lambda self, request: {
+        **encode(self, request), "messages": encode(self, request)["messages"][:2]
+    })  # fmt: skip
+    assert silent(check_swap(profile("vllm"), asked)) == ["messages[2].content Hi. lost "]
+
+
+def test_results_that_changed_places_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both texts and both ids are there, and each answers the other call."""
+    encode = ChatAdapter.encode
+
+    def crossed(self: Any, request: Request) -> dict[str, Any]:
+        body = encode(self, request)
+        one, two = body["messages"][3], body["messages"][4]
+        one["tool_call_id"], two["tool_call_id"] = two["tool_call_id"], one["tool_call_id"]
+        return body
+
+    monkeypatch.setattr(ChatAdapter, "encode", crossed)
+    wanted = ["messages[3].tool_call_id call_2 lost ", "messages[4].tool_call_id call_1 lost "]
+    assert silent(check_swap(profile("vllm"), RICH)) == wanted
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_both_forms_of_a_conversation_are_read() -> None:
+    """What `to_dict` writes, and dicts of Chat Completions, in one file if need be."""
+    entry = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}, "index": 0}
+    chat = {"role": "assistant", "content": None, "tool_calls": [entry]}
+    read = read_conversation(
+        [user("Hi", image(PNG)).to_dict(), chat, {"role": "tool", "tool_call_id": "a", "content": "x"}]
+    )
+    assert read.messages == (user("Hi", image(PNG)), chat, Message("tool", "x", tool_call_id="a"))
+    whole = read_conversation({"messages": [{"role": "user", "content": "Hi"}], "options": {"seed": 1}})
+    assert whole == Conversation((user("Hi"),), options={"seed": 1})
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        ("Hi", "the conversation must be a list of messages, or an object with messages, not a string"),
+        ({"message": []},
+         ("the conversation has the key 'message' (did you mean 'messages'?): allowed are messages, tools, tool_choice,"
+          " options")),
+        ({"messages": {}}, "the conversation: messages must be a list, not an object"),
+        ({"messages": [], "options": []}, "the conversation: options must be an object, not a list"),
+        ([], "messages is empty: there is nothing to answer"),
+        ([{"role": "user", "content": [{"part": "text"}]}],
+         'messages[0].content[0].part is \'text\'; it is "text", "image", "file", "audio" or "dict"'),
+        ([{"role": "usr", "content": "Hi"}],
+         ("messages[0]: 'usr' is the role of nobody (did you mean 'user'?): there are system, developer, user,"
+          " assistant, tool, function")),
+        ([5], "messages[0] is neither a Message nor a dict with a role: 5"),
+    ],
+)  # fmt: skip
+def test_files_that_hold_no_conversation(data: Any, wanted: str) -> None:
+    """What is wrong, where, and what is allowed."""
+    with pytest.raises(ConfigError) as caught:
+        read_conversation(data)
+    assert str(caught.value) == wanted
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def run(tmp_path: Path, data: Any, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    file = tmp_path / "conversation.json"
+    file.write_text(json.dumps(data) if not isinstance(data, str) else data, "utf-8")
+    clean = {name: value for name, value in os.environ.items() if not name.endswith("API_KEY")}
+    return subprocess.run(
+        [sys.executable, "-c", "from streamfold.cli import main; main()", "swap-check", *words, str(file)],
+        capture_output=True, encoding="utf-8", check=False, timeout=60,
+        env={**clean, "COLUMNS": "150", "PYTHONIOENCODING": "utf-8", **environment},
+    )  # fmt: skip
+
+
+def test_the_command_without_keys(tmp_path: Path) -> None:
+    """It prints what would be sent, needs no key, and ends with 0 if nothing is lost."""
+    data = [
+        {"role": "user", "content": "Hi."},
+        {"role": "assistant", "content": "Yes?"},
+        {"role": "user", "content": "No."},
+    ]
+    done = run(tmp_path, data, "-p", "openai:gpt-5-mini", "-p", "kimi:kimi-k2.6")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "POST https://api.openai.com/v1/chat/completions\n" in done.stdout
+    assert '"model": "kimi-k2.6"' in done.stdout
+    assert done.stdout.splitlines()[-2:] == ["openai:gpt-5-mini: 3 kept", "kimi:kimi-k2.6: 3 kept"]
+
+
+def test_the_command_tells_losses(tmp_path: Path) -> None:
+    """Exit code 1, the warning, and a table that has the fact beside all providers."""
+    data = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Yes?", "reasoning": "Hm."}]
+    data.append({"role": "user", "content": "x" * 1000})
+    done = run(tmp_path, data, "-p", "openai:gpt-5-mini", "-p", "kimi:kimi-k2.6")
+    assert done.returncode == 1
+    assert (
+        "warning reasoning_dropped: messages[1]: the reasoning was not sent, this provider takes none back\n"
+        in done.stdout
+    )
+    (row,) = [line for line in done.stdout.splitlines() if "messages[1].reasoning" in line]
+    assert [cell.strip() for cell in row.strip("│").split("│")] == ["messages[1].reasoning", "Hm.", "lost", "kept"]
+    assert "x" * 301 not in done.stdout
+
+
+def test_the_command_as_json(tmp_path: Path) -> None:
+    """One line for each provider, with the whole body."""
+    done = run(tmp_path, {"messages": [{"role": "user", "content": "Hi."}], "options": {"seed": 3}}, "--json",
+               "-p", "ollama:m", "-p", "openai-responses:m")  # fmt: skip
+    first, second = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1
+    assert first == {
+        "provider": "ollama:m",
+        "method": "POST",
+        "url": "http://127.0.0.1:11434/v1/chat/completions",
+        "fine": True,
+        "error": None,
+        "warnings": [],
+        "facts": [
+            {"path": "messages[0].content", "state": "kept", "how": "", "silent": False},
+            {"path": "seed", "state": "kept", "how": "", "silent": False},
+        ],
+        "body": {
+            "model": "m", "messages": [{"role": "user", "content": "Hi."}], "stream": True,
+            "stream_options": {"include_usage": True}, "seed": 3,
+        },
+    }  # fmt: skip
+    assert second["error"] == "the Responses API has no 'seed': leave the option out, or use the adapter 'chat'"
+    assert [fact["state"] for fact in second["facts"]] == ["not sent", "refused"]
+
+
+def test_no_secret_is_shown(tmp_path: Path) -> None:
+    """Neither a password in a URL, nor a key, nor what a variable stands for; unset variables stop nothing."""
+    (tmp_path / "own.toml").write_text(
+        '[providers.own]\nbase_url = "https://me:pa55word@x.test/v1?key=qu3ry"\napi_key = "sk-s3cret"\n'
+        'model = "${OWN_MODEL}"\nheaders = { X-Team = "${NOWHERE}" }\n'
+        '[providers.unset]\nbase_url = "https://${NOWHERE}/v1"\nmodel = "${NOWHERE}"\n',
+        "utf-8",
+    )
+    words = ("-p", "own", "-p", "unset", "--config", str(tmp_path / "own.toml"))
+    done = run(tmp_path, [{"role": "user", "content": "Hi."}], *words, OWN_MODEL="m0del-of-mine")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "POST https://***@x.test/v1?***/chat/completions\n" in done.stdout
+    assert "POST https://${NOWHERE}/v1/chat/completions\n" in done.stdout
+    assert '"model": "${OWN_MODEL}"' in done.stdout
+    assert not any(word in done.stdout for word in ("pa55word", "qu3ry", "s3cret", "m0del"))
+
+
+@pytest.mark.parametrize(
+    ("data", "words", "wanted"),
+    [
+        ("[Hi]", ["-p", "ollama:m"], "error: CONVERSATION: not JSON: Expecting value: line 1 column 2 (char 1)"),
+        ({"msgs": []}, ["-p", "ollama:m"],
+         "error: CONVERSATION has the key 'msgs': allowed are messages, tools, tool_choice, options"),
+        ([{"role": "user", "content": "Hi."}], ["-p", "openai"], 'error: no model for "openai": write "openai:MODEL"'),
+        ([{"role": "user", "content": "Hi."}], ["-p", "kimmi:m"],
+         "error: unknown provider 'kimmi' (did you mean 'kimi'?): the catalogue has " + ", ".join(provider_files())),
+    ],
+)  # fmt: skip
+def test_bad_usage(tmp_path: Path, data: Any, words: list[str], wanted: str) -> None:
+    """Exit code 2 and one line."""
+    done = run(tmp_path, data, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.replace(str(tmp_path / "conversation.json"), "CONVERSATION").strip() == wanted
+
+
+def test_no_provider_is_bad_usage(tmp_path: Path) -> None:
+    """There must be something to compare."""
+    done = run(tmp_path, [{"role": "user", "content": "Hi."}])
+    assert done.returncode == 2
+    assert "Missing option" in done.stderr

@@ -1,0 +1,439 @@
+"""The arguments of a call: bugs that real servers and clients have shown, each with its bytes.
+
+The letter and number in a test's name are the entry id of the bug catalogue.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from folding import DONE, assert_any_cut, call, calls, chunk, codes, entry, fin, fold, fold_chunks, fold_error, text
+from streamfold import IncompleteStreamError, Reply, ToolCall
+
+END = fin("tool_calls") + DONE
+
+
+def with_arguments(*pieces: Any) -> Reply:
+    """The reply to one call whose arguments come in these pieces."""
+    head, *rest = pieces
+    body = call(entry(0, "call_a", "f", head)) + b"".join(call(entry(0, arguments=piece)) for piece in rest) + END
+    return assert_any_cut(body)
+
+
+@pytest.mark.parametrize("arguments", ["", " ", "\n", None])
+def test_b1_no_arguments(arguments: str | None):
+    """No text at all is a call without arguments (QwenLM/qwen-code#6249, langchain-ai/langchain#27602)."""
+    reply = assert_any_cut(call(entry(0, "call_a", "ping", arguments)) + END)
+    assert reply.tool_calls == [ToolCall("call_a", "ping", {}, arguments or "")]
+    assert reply.tool_calls[0].error is None
+    assert codes(reply) == []
+
+
+def test_b1_empty_pieces():
+    """Pieces that are empty add up to no arguments (Claude on Bedrock, Kilo-Org/cloud#4753)."""
+    reply = with_arguments("", "", "")
+    assert reply.tool_calls == [ToolCall("call_a", "f", {}, "")]
+
+
+def test_b2_null_arguments_first():
+    """Null arguments add nothing to what follows (ogx-ai/ogx#5462)."""
+    reply = assert_any_cut(
+        call({"index": 0, "id": "call_a", "function": {"name": "f", "arguments": None}})
+        + call(entry(0, arguments='{"x"'))
+        + call({"index": 0, "function": {"arguments": None}})
+        + call(entry(0, arguments=":1}"))
+        + END
+    )
+    assert reply.tool_calls == [ToolCall("call_a", "f", {"x": 1}, '{"x":1}')]
+    assert codes(reply) == []
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ("{}", '{"city":"Paris"}'),
+        ("{}", '{"city"', ':"Paris"}'),
+        ("{}", "", "{", '"city":"Paris"}'),
+        ('{}{"city":"Paris"}',),
+        ("{", '}{"city"', ':"Paris"}'),
+        ("{}\n", '{"city":"Paris"}'),
+    ],
+)
+def test_b3_empty_object_first(pieces: tuple[str, ...]):
+    """An empty object before the real one is dropped, with a warning (Bedrock, openai/openai-agents-js#712)."""
+    reply = with_arguments(*pieces)
+    assert reply.tool_calls == [ToolCall("call_a", "f", {"city": "Paris"}, '{"city":"Paris"}')]
+    assert codes(reply) == ["repaired_arguments"]
+
+
+@pytest.mark.parametrize("pieces", [("{}",), ("{", "}"), ("{}", "")])
+def test_b3_lone_empty_object(pieces: tuple[str, ...]):
+    """An empty object with nothing after it is what the model said."""
+    reply = with_arguments(*pieces)
+    assert reply.tool_calls == [ToolCall("call_a", "f", {}, "{}")]
+    assert codes(reply) == []
+
+
+def test_b3_empty_object_first_without_index():
+    """An empty object in a head without an index is dropped as well (unslothai/unsloth#10275)."""
+    reply = assert_any_cut(
+        call(entry(None, "call_a", "f", "{}"))
+        + call(entry(arguments='{"x":1}'))
+        + call(entry(None, "call_b", "g", "{}"))
+        + call(entry(arguments='{"y":2}'))
+        + END
+    )
+    assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
+    assert codes(reply) == ["repaired_arguments", "repaired_arguments"]
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        entry(0, "call_a", "f", '{"x":1}'),
+        entry(0, "call_a", None, '{"x":1}'),
+        entry(0, None, "f", '{"x":1}'),
+        entry(None, "call_a", "f", '{"x":1}'),
+        entry(0, "call_a", "f", '{"x": 1}'),
+    ],
+)
+def test_b4_summary_of_the_whole_call(summary: dict[str, Any]):
+    """A closing chunk that repeats the whole call adds nothing to it (BerriAI/litellm#20480)."""
+    reply = assert_any_cut(
+        call(entry(0, "call_a", "f", '{"x"')) + call(entry(0, arguments=":1}")) + call(summary) + END
+    )
+    assert reply.tool_calls == [ToolCall("call_a", "f", {"x": 1}, '{"x":1}')]
+    assert codes(reply) == ["repaired_arguments"]
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_b4_summary_of_two_calls(index: int | None):
+    """A closing chunk that repeats all calls repeats each of them, where only their ids tell them apart too."""
+    first, second = entry(index, "call_a", "f", '{"x":1}'), entry(index, "call_b", "g", '{"y":2}')
+    reply = assert_any_cut(call(first) + call(second) + call(first, second) + END)
+    assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
+    assert codes(reply) == ["repaired_arguments", "repaired_arguments"]
+
+
+@pytest.mark.parametrize("pieces", [("{}", "{}"), ("{", "}", "{}")])
+def test_b4_summary_of_a_call_without_arguments(pieces: tuple[str, ...]):
+    """An empty object that is repeated whole is still an empty object."""
+    reply = with_arguments(*pieces)
+    assert reply.tool_calls == [ToolCall("call_a", "f", {}, "{}")]
+    assert codes(reply) == ["repaired_arguments"]
+
+
+def test_b4_summary_after_an_empty_object():
+    """An empty object first and a summary at the end are dropped together."""
+    reply = with_arguments("{}", '{"x":1}', '{"x":1}')
+    assert reply.tool_calls == [ToolCall("call_a", "f", {"x": 1}, '{"x":1}')]
+    assert codes(reply) == ["repaired_arguments"]
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"x":1}{"x":2}', '{"x":1}{"y":1}', '{"x":1}{"x":true}', '{"x":1}{"x":1}{"x":2}']
+)
+def test_b4_two_objects_that_differ(arguments: str):
+    """Two objects that differ are no repetition: nothing is guessed."""
+    reply = with_arguments(arguments)
+    assert calls(reply) == [("call_a", "f", {"_raw": arguments, "_error": "invalid_json"})]
+    assert codes(reply) == ["invalid_arguments"]
+
+
+@pytest.mark.parametrize("head", [entry(0), entry(0, "call_a"), entry(0, "call_a", "f"), entry(None, "call_a", "f")])
+def test_b5_cumulative_snapshots(head: dict[str, Any]):
+    """Pieces that each repeat the ones before are snapshots, and the last one counts (lobehub/lobehub#13506)."""
+
+    def snapshot(arguments: str) -> bytes:
+        return call({**head, "function": {**head.get("function", {}), "arguments": arguments}})
+
+    reply = assert_any_cut(
+        call(entry(head.get("index"), "call_a", "f"))
+        + snapshot('{"x"')
+        + snapshot('{"x":[1,')
+        + snapshot('{"x":[1,2]}')
+        + snapshot('{"x":[1,2]}')
+        + END
+    )
+    assert reply.tool_calls == [ToolCall("call_a", "f", {"x": [1, 2]}, '{"x":[1,2]}')]
+    assert codes(reply) == ["repaired_arguments"]
+
+
+def test_b5_pieces_that_only_look_like_snapshots():
+    """Pieces that begin alike and fit together are pieces."""
+    reply = with_arguments('{"x":"', "1", "11", "111", '"}')
+    assert calls(reply) == [("call_a", "f", {"x": "111111"})]
+    assert codes(reply) == []
+
+
+def test_b6_arguments_as_an_object():
+    """Arguments that came as an object are that object (unslothai/unsloth#10275, agno-agi/agno#10260)."""
+    reply = assert_any_cut(call(entry(0, "call_a", "f", {"city": "肩部", "n": [1, None]})) + END)
+    [made] = reply.tool_calls
+    assert (made.id, made.name, made.arguments) == ("call_a", "f", {"city": "肩部", "n": [1, None]})
+    assert json.loads(made.raw_arguments) == made.arguments
+    assert codes(reply) == ["repaired_arguments"]
+
+
+def test_b6_an_empty_object_and_then_an_object():
+    """An empty object in the head and the real one later are the real one, as with text."""
+    reply = assert_any_cut(call(entry(0, "call_a", "f", {})) + call(entry(0, arguments={"x": 1})) + END)
+    assert calls(reply) == [("call_a", "f", {"x": 1})]
+    assert set(codes(reply)) == {"repaired_arguments"}
+
+
+@pytest.mark.parametrize("arguments", [[1], 5, True])
+def test_b6_arguments_as_another_value(arguments: Any):
+    """Arguments that came as a value which is no object can't be run."""
+    reply = assert_any_cut(call(entry(0, "call_a", "f", arguments)) + END)
+    assert reply.tool_calls[0].error == "invalid_json"
+
+
+@pytest.mark.parametrize("arguments", ['{"city":"Paris"}', "{}", '{"a":"\\"\\\\\\n"}'])
+def test_b7_double_encoded(arguments: str):
+    """An object that was encoded twice is unwrapped once, with a warning (vllm-project/vllm#54964)."""
+    reply = with_arguments(json.dumps(arguments))
+    assert reply.tool_calls == [ToolCall("call_a", "f", json.loads(arguments), arguments)]
+    assert codes(reply) == ["repaired_arguments"]
+
+
+def test_b7_double_encoded_in_pieces():
+    """Twice encoded text may be cut between a backslash and what it escapes."""
+    reply = with_arguments('"{\\', '"x\\', '":', "1}", '"')
+    assert reply.tool_calls == [ToolCall("call_a", "f", {"x": 1}, '{"x":1}')]
+    assert codes(reply) == ["repaired_arguments"]
+
+
+def test_b7_encoded_three_times():
+    """One unwrapping is a repair, two are a guess."""
+    arguments = json.dumps(json.dumps('{"x":1}'))
+    reply = with_arguments(arguments)
+    assert calls(reply) == [("call_a", "f", {"_raw": arguments, "_error": "invalid_json"})]
+    assert codes(reply) == ["invalid_arguments"]
+
+
+@pytest.mark.parametrize("arguments", ['{"path":"a","text":"half', "{", '{"x":1', "", '{"x":1}'])
+def test_b8_length_hands_out_no_call(arguments: str):
+    """An answer cut off by its length has no calls, not even one that parses (NousResearch/hermes-agent#6638)."""
+    reply = assert_any_cut(text("Writing. ") + call(entry(0, "call_a", "write_file", arguments)) + fin("length") + DONE)
+    assert reply.tool_calls == []
+    assert reply.text == "Writing. "
+    assert (reply.finish_reason, reply.raw_finish_reason) == ("length", "length")
+    assert codes(reply) == ["calls_dropped"]
+    assert "write_file" in reply.warnings[0].detail
+
+
+@pytest.mark.parametrize("reason", ["tool_calls", "stop"])
+def test_b8_truncated_arguments_under_a_lying_reason(reason: str):
+    """Arguments that were cut in spite of the reason can't be run by accident (anthropics/claude-code#67765)."""
+    reply = assert_any_cut(call(entry(0, "call_a", "f", '{"path":"a","te')) + fin(reason) + DONE)
+    assert calls(reply) == [("call_a", "f", {"_raw": '{"path":"a","te', "_error": "invalid_json"})]
+    assert reply.tool_calls[0].error == "invalid_json"
+    assert codes(reply) == ["invalid_arguments"]
+
+
+def test_b8_truncated_by_a_clean_end():
+    """A body that ends in the middle of arguments is an error, without calls (earendil-works/pi#5964)."""
+    error = fold_error(text("Writing. ") + call(entry(0, "call_a", "f", '{"path":"a"')))
+    assert type(error) is IncompleteStreamError
+    assert error.partial is not None
+    assert error.partial.text == "Writing. "
+
+
+def test_b9_no_call_before_the_end():
+    """No chunk but the last one shows a call, however whole it looks on the way (langchain-ai/langchain#38682)."""
+    body = (
+        call(entry(0, "call_a", "f", ""))
+        + text("a")
+        + call(entry(0, arguments='{"x":1}'))
+        + text("b")
+        + fin("tool_calls")
+        + text("c")
+        + DONE
+    )
+    chunks, reply = fold_chunks(body)
+    assert [(made.delta, made.tool_calls, made.finished) for made in chunks] == [
+        ("a", None, False),
+        ("b", None, False),
+        ("c", None, False),
+        ("", [ToolCall("call_a", "f", {"x": 1}, '{"x":1}')], True),
+    ]
+    assert assert_any_cut(body) == reply
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"a":1,}',
+        "{'a':1}",
+        '{"a":1',
+        '{"a":"b\nc"}',
+        '{"a":"b\tc"}',
+        "{a:1}",
+        '{"a":01}',
+        '{"a":"\\x"}',
+        "Paris",
+        '{"a" 1}',
+    ],
+)
+def test_b10_invalid_json(arguments: str):
+    """Text that is not JSON is kept as it is, as a value that can't be run; the other calls are unharmed."""
+    reply = assert_any_cut(call(entry(0, "call_a", "f", arguments)) + call(entry(1, "call_b", "g", '{"y":2}')) + END)
+    assert reply.tool_calls == [
+        ToolCall("call_a", "f", {"_raw": arguments, "_error": "invalid_json"}, arguments),
+        ToolCall("call_b", "g", {"y": 2}, '{"y":2}'),
+    ]
+    assert [made.error for made in reply.tool_calls] == ["invalid_json", None]
+    assert codes(reply) == ["invalid_arguments"]
+
+
+@pytest.mark.parametrize("arguments", ["null", " null\n"])
+def test_b11_null_is_no_arguments(arguments: str):
+    """The text `null` means no arguments (1jehuang/jcode#225)."""
+    reply = with_arguments(arguments)
+    assert reply.tool_calls == [ToolCall("call_a", "f", {}, arguments)]
+    assert reply.tool_calls[0].error is None
+
+
+@pytest.mark.parametrize("arguments", ["[]", '[{"x":1}]', '"x"', '""', "5", "-0.5", "true", "false"])
+def test_b11_not_an_object(arguments: str):
+    """JSON that is no object is as invalid as no JSON (1jehuang/jcode#225)."""
+    reply = with_arguments(arguments)
+    assert calls(reply) == [("call_a", "f", {"_raw": arguments, "_error": "invalid_json"})]
+    assert reply.tool_calls[0].error == "invalid_json"
+    assert codes(reply) == ["invalid_arguments"]
+
+
+@pytest.mark.parametrize("arguments", ['{"a":1}\n\n', ' \r\n\t{"a":1} '])
+def test_b12_white_space_around(arguments: str):
+    """White space around the object is fine, and stays in the raw text."""
+    reply = with_arguments(arguments)
+    assert reply.tool_calls == [ToolCall("call_a", "f", {"a": 1}, arguments)]
+    assert codes(reply) == []
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"a":1}</tool_call>', '{"a":1}}', '{"a":1},', '{"a":1}null', 'x{"a":1}', '```json\n{"a":1}\n```']
+)
+def test_b12_junk_around(arguments: str):
+    """Anything else around the object makes the whole text invalid."""
+    reply = with_arguments(arguments)
+    assert calls(reply) == [("call_a", "f", {"_raw": arguments, "_error": "invalid_json"})]
+    assert codes(reply) == ["invalid_arguments"]
+
+
+def test_b13_duplicate_keys():
+    """Of a key that comes twice the last value counts, as everywhere in Python."""
+    assert calls(with_arguments('{"a":1,"a":2}')) == [("call_a", "f", {"a": 2})]
+
+
+@pytest.mark.parametrize("arguments", ['{"a":NaN}', '{"a":Infinity}', '{"a":[-Infinity]}'])
+def test_b13_numbers_that_json_does_not_have(arguments: str):
+    """NaN and Infinity are not JSON."""
+    reply = with_arguments(arguments)
+    assert calls(reply) == [("call_a", "f", {"_raw": arguments, "_error": "invalid_json"})]
+
+
+def test_b13_large_numbers():
+    """A large integer is exact; one that is larger than Python reads is invalid rather than an exception."""
+    assert calls(fold(call(entry(0, "call_a", "f", '{"a":1' + "0" * 400 + "}")) + END)) == [
+        ("call_a", "f", {"a": 10**400})
+    ]
+    reply = fold(call(entry(0, "call_a", "f", '{"a":1' + "0" * 100_000 + "}")) + END)
+    assert reply.tool_calls[0].error == "invalid_json"
+
+
+def test_b13_lone_surrogates():
+    """Half a surrogate pair in the arguments becomes U+FFFD, so that they can always be encoded."""
+    reply = with_arguments('{"a":"\\ud800"}')
+    assert reply.tool_calls == [ToolCall("call_a", "f", {"a": "\ufffd"}, '{"a":"\\ud800"}')]
+
+
+def test_b13_surrogate_pair_cut_in_two():
+    """A pair that is cut between two pieces, as escapes or as the halves themselves, is one character."""
+    escaped = with_arguments('{"a":"\\ud83d', '\\udc4b"}')
+    assert calls(escaped) == [("call_a", "f", {"a": "\U0001f44b"})]
+    halves = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"%s"}}]}}]}\n\n'
+    plain = assert_any_cut(call(entry(0, "call_a", "f")) + halves % rb"{\"a\":\"\ud83d" + halves % rb"\udc4b\"}" + END)
+    assert plain.tool_calls == [ToolCall("call_a", "f", {"a": "\U0001f44b"}, '{"a":"\U0001f44b"}')]
+
+
+def test_b13_deep_nesting():
+    """Nesting that no parser follows is invalid, not a RecursionError."""
+    arguments = '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"
+    reply = fold(call(entry(0, "call_a", "f", arguments)) + call(entry(1, "call_b", "g", "{}")) + END)
+    assert [made.error for made in reply.tool_calls] == ["invalid_json", None]
+    assert reply.tool_calls[0].raw_arguments == arguments
+
+
+@pytest.mark.parametrize("arguments", ['{"a":"\\u80a9\\u90e8"}', '{"a":"肩部"}'])
+def test_b14_escaped_and_plain_characters(arguments: str):
+    """Escaped and plain characters are the same value, and the raw text keeps the model's spelling."""
+    reply = with_arguments(arguments)
+    assert reply.tool_calls == [ToolCall("call_a", "f", {"a": "肩部"}, arguments)]
+    assert reply.message.tool_calls[0].raw_arguments == arguments
+
+
+def test_b14_characters_one_by_one():
+    """Plain characters, also those beyond 16 bits, arrive one by one and unharmed."""
+    reply = with_arguments(*'{"a":"肩部👋é"}')
+    assert reply.tool_calls == [ToolCall("call_a", "f", {"a": "肩部👋é"}, '{"a":"肩部👋é"}')]
+
+
+def test_b15_each_call_is_parsed_once(monkeypatch: pytest.MonkeyPatch):
+    """Nothing is parsed before the end and each call once after it, however many fragments it had (vercel/ai#15670)."""
+    parsed: list[str] = []
+    seen_before_the_end: list[int] = []
+
+    def spy(original: Any) -> Any:
+        def parse_object(argument: str) -> Any:
+            parsed.append(argument)
+            return original(argument)
+
+        return parse_object
+
+    for module in ("streamfold.values.arguments", "streamfold.engine.calls"):
+        monkeypatch.setattr(f"{module}.parse_object", spy(json.loads))
+    first, second = json.dumps({"x": "a" * 2000}), json.dumps({"y": [{"z": 1}] * 200})
+
+    def pieces():
+        yield call(entry(0, "call_a", "f"), entry(1, "call_b", "g"))
+        for at in range(0, 3000, 4):
+            yield call(entry(0, arguments=first[at : at + 4]), entry(1, arguments=second[at : at + 4]))
+        seen_before_the_end.append(len(parsed))
+        yield END
+
+    reply = fold(b"", pieces())
+    assert [made.raw_arguments for made in reply.tool_calls] == [first, second]
+    assert seen_before_the_end == [0]
+    assert parsed == [first, second]
+
+
+def test_b15_a_name_with_every_fragment_costs_no_parsing(monkeypatch: pytest.MonkeyPatch):
+    """Fragments that each look like the first one of a call are told from it by brackets, without parsing all again."""
+    parsed: list[str] = []
+    monkeypatch.setattr("streamfold.engine.calls.parse_object", lambda text: parsed.append(text) or json.loads(text))
+    inner = ["{}"] * 500
+    pieces = (call(entry(0, name="f", arguments=piece)) for piece in ['{"code":"', *inner, '"}'])
+    reply = fold(b"", [call(entry(0, "call_a")), *pieces, END])
+    assert reply.tool_calls == [ToolCall("call_a", "f", {"code": "{}" * 500}, '{"code":"%s"}' % ("{}" * 500))]
+    assert parsed == []
+
+
+def test_b_arguments_of_parallel_calls_do_not_meet():
+    """Every repair stays with its own call."""
+    reply = assert_any_cut(
+        chunk({"content": None, "tool_calls": [entry(0, "call_a", "f", "{}"), entry(1, "call_b", "g", "")]})
+        + call(entry(1, arguments='"{}"'), entry(0, arguments='{"x":1}'))
+        + call(entry(2, "call_c", "h", "{"))
+        + END
+    )
+    assert calls(reply) == [
+        ("call_a", "f", {"x": 1}),
+        ("call_b", "g", {}),
+        ("call_c", "h", {"_raw": "{", "_error": "invalid_json"}),
+    ]
+    assert codes(reply) == ["repaired_arguments", "repaired_arguments", "invalid_arguments"]
