@@ -5,6 +5,7 @@ from .brackets import *
 from .calls import *
 from .decoder import *
 from .fold import *
+from .framing import *
 from .parts import *
 from .pipeline import *
 from .sse import *

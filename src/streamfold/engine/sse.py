@@ -1,17 +1,19 @@
 """Bytes to server-sent events, by the WHATWG rules: https://html.spec.whatwg.org/multipage/server-sent-events.html
 
-The event type is httpx-sse's, which is what the ecosystem hands around. The decoder is our own, because that one loses
-the first event behind a byte-order mark and a last event without its blank line, makes events out of `id:` and `retry:`
-lines that carry no data, follows a charset in the header although the format is always UTF-8, and has no size limit.
+The event type is httpx-sse's, which the ecosystem shares. The decoder is our own, because httpx-sse's loses the first
+event behind a byte-order mark and a last event without its blank line, makes events out of `id:` and `retry:` lines
+that carry no data, follows a charset in the header although the format is always UTF-8, and has no size limit.
 
-Two things go beyond the rules. `finish` hands out what is left at the end of the body, because a missing blank line is
-no reason to lose an answer: whoever calls it must judge whether the payload is whole. And a line `error: {...}`, which
-the rules ignore, is an event named `error`: llama.cpp reports a failure in mid-stream that way.
+Two things go beyond the rules. `finish` returns what is left at the end of the body, because a missing blank line is
+no reason to lose an answer: the caller must judge whether the payload is whole. And a line `error: {...}`, which the
+rules ignore, is an event named `error`: llama.cpp reports a failure in mid-stream that way.
+
+`framing.py` answers where the events of a body lie, for code that cuts or changes bytes without reading them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from ..values import Limits, ProtocolError
@@ -23,18 +25,19 @@ __all__ = ["SSEDecoder", "body_kind"]
 
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
+_SHOWN = 80  # bytes of an unknown line
 
 
 class SSEDecoder:
     """Cuts a body into events, however it was cut into pieces on the way.
 
     Attributes:
-        invalid_utf8: how many events held bytes that are not UTF-8; those are replaced by U+FFFD.
-        foreign: whether there was a line that is no field of the format.
+        invalid_utf8: how many events had bytes that are not UTF-8; those are replaced by U+FFFD.
+        foreign: the beginning of the first line that is not a field of the format; "" if there was none.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
-        # httpx_sse imports httpx; importing this module alone shall not.
+        # httpx_sse imports httpx; importing this module alone must not.
         from httpx_sse import ServerSentEvent
 
         self._event_type = ServerSentEvent
@@ -48,31 +51,16 @@ class SSEDecoder:
         self._id = ""
         self._retry: int | None = None
         self.invalid_utf8 = 0
-        self.foreign = False
+        self.foreign = ""
 
-    def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
-        """The events that `data` completes. Must be used up before the next call.
+    def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
+        """Yields the events that `data` completes. Use up the iterator before the next call.
 
         Raises:
             ProtocolError: an event is larger than the limit.
         """
-        at_start = not self._size and self._head is None and not self._after_cr
-        if at_start and data.endswith(b"\n\n") and (event := self._only(data[:-2])):
-            return (event,)
-        return self._feed(data)
-
-    def _only(self, lines: bytes) -> ServerSentEvent | None:
-        """The event of these lines, if they are what nearly all are: one line of data, perhaps a type before it."""
-        end = lines.find(b"\n")
-        if b"\r" in lines or len(lines) >= self._limit:
-            return None
-        if end < 0 and lines.startswith(b"data: "):
-            return self._event_type("", self._decode(lines[6:]), self._id, None)
-        if lines.startswith(b"event: ") and lines.startswith(b"data: ", end + 1) and lines.rfind(b"\n") == end:
-            return self._event_type(self._decode(lines[7:end]), self._decode(lines[end + 7 :]), self._id, None)
-        return None
-
-    def _feed(self, data: bytes) -> Iterator[ServerSentEvent]:
+        if not data:
+            return
         if self._head is not None:
             data = self._head + data
             if len(data) < len(_BOM) and _BOM.startswith(data):
@@ -80,37 +68,14 @@ class SSEDecoder:
                 return
             self._head = None
             data = data.removeprefix(_BOM)
-        if self._after_cr and data:
+        if self._after_cr:
             self._after_cr = False
             data = data.removeprefix(b"\n")
-        if not data:
-            return
-        if b"\r" in data:
-            yield from self._lines(data)
-            return
-        events = data.split(b"\n\n")
-        rest = events.pop()
-        for lines in events:
-            if not self._size and (event := self._only(lines)):
-                yield event
-            else:
-                yield from self._lines(lines + b"\n\n")
-        if rest:
-            yield from self._lines(rest)
-
-    def finish(self) -> ServerSentEvent | None:
-        """What is left when the input has ended: an event without its blank line, whole or not."""
-        last, self._tail = b"".join(self._tail), []
-        if last and not any(field.startswith(last) for field in _FIELDS):  # else the field's name is cut off
-            self._size -= len(last)
-            self._line(last)
-        return self._made() if self._data else None
-
-    def _lines(self, data: bytes) -> Iterator[ServerSentEvent]:
-        # On bytes, unlike on str, splitlines() knows CR, LF and CRLF only, which is what the format wants.
-        lines = data.splitlines()
-        self._after_cr = data.endswith(b"\r")
-        rest = b"" if data.endswith((b"\r", b"\n")) else lines.pop()
+        if b"\r" in data:  # CRLF and CR end a line as LF does
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = data.split(b"\n")
+        rest = lines.pop()
         if lines and self._tail:
             self._size -= sum(map(len, self._tail))  # counted again with the whole line
             lines[0] = b"".join((*self._tail, lines[0]))
@@ -121,22 +86,34 @@ class SSEDecoder:
             elif self._data:
                 yield self._made()
             else:  # without a data line there is no event, whatever other lines there were
-                self._next()
+                self._event, self._retry, self._size = "", None, 0
         if rest:
             self._tail.append(rest)
             self._size += len(rest)
-        self._check_size()
+            self._check_size()
+
+    def finish(self) -> ServerSentEvent | None:
+        """Returns what is left when the input has ended: an event without its blank line, whole or not."""
+        last, self._tail = b"".join(self._tail), []
+        if last and not any(field.startswith(last) for field in _FIELDS):  # else the field's name is cut off
+            self._size -= len(last)
+            self._line(last)
+        return self._made() if self._data else None
 
     def _line(self, line: bytes) -> None:
         self._size += len(line) + 1
-        self._check_size()
+        if self._size > self._limit:
+            self._check_size()
+        if line.startswith(b"data: "):  # nearly every line
+            self._data.append(line[6:])
+            return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         match name:
-            case b"data":
-                self._data.append(value)
             case b"event":
                 self._event = self._decode(value)
+            case b"data":
+                self._data.append(value)
             case b"id" if b"\0" not in value:
                 self._id = self._decode(value)
             case b"retry" if value.isdigit():
@@ -144,22 +121,18 @@ class SSEDecoder:
             case b"error":  # llama.cpp, reported by GPUStack: `error: {"error": {"message": ...}}`
                 self._event = "error"
                 self._data.append(value)
-            case _:  # a comment, or a field that nobody knows
+            case _:  # a comment, or an unknown field
                 self._size -= len(line) + 1
-                self.foreign = self.foreign or bool(name)
+                if name and not self.foreign:
+                    self.foreign = line[:_SHOWN].decode("utf-8", "replace")
 
     def _made(self) -> ServerSentEvent:
-        self._check_size()
-        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-        event = self._event_type(self._event, self._decode(data), self._id, self._retry)
-        self._next()
-        return event
-
-    def _next(self) -> None:
+        data = self._data
+        text = self._decode(data[0] if len(data) == 1 else b"\n".join(data))
+        event = self._event_type(self._event, text, self._id, self._retry)
         self._data = []
-        self._event = ""
-        self._retry = None
-        self._size = 0
+        self._event, self._retry, self._size = "", None, 0
+        return event
 
     def _decode(self, value: bytes) -> str:
         # No character is cut here: a line is whole, and no byte of a longer UTF-8 sequence looks like a line end.
@@ -175,16 +148,16 @@ class SSEDecoder:
 
 
 def skip_blank(head: bytes) -> bytes:
-    """The first bytes of a body without white space and byte-order marks in front."""
+    """Removes white space and byte-order marks from the beginning of a body."""
     while (rest := head.lstrip(b" \t\r\n").removeprefix(_BOM)) != head:
         head = rest
     return head
 
 
 def body_kind(head: bytes) -> Literal["events", "json", "markup"] | None:
-    """What a 2xx body is, by its first bytes rather than by a content type that is often wrong. None: too early to say.
+    """Detects what a 2xx body is by its first bytes, because content types are often wrong. None: too early to say.
 
-    Anything that is neither JSON nor markup is read as events; afterwards `SSEDecoder.foreign` tells whether it was.
+    Anything that is neither JSON nor markup is read as events; `SSEDecoder.foreign` shows afterwards what was not.
     """
     head = skip_blank(head)
     start = head[:1]

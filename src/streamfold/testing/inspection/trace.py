@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 from ...adapters import Adapter, find_adapter
-from ...engine import OpenCall, body_kind
+from ...engine import EventRange, OpenCall, body_kind, event_ranges
 from ...engine.dialects import Dialect
 from ...values import Limits, Reply, StreamChunk, StreamError, ToolLike, WarningCode
 from .values import Caused, Event, EventKind, Failed, Inspection, TracedCall
@@ -109,14 +109,15 @@ class _Trace:
         decoder, reader = self._decoder, self._reader
         is_stream = not body or body_kind(body) == "events"
         failed: StreamError | None = None
-        start, closed = 0, False
-        for raw in _blocks(body) if is_stream else [body]:
-            end = start + len(raw)
+        closed = False
+        ranges = event_ranges(body) if is_stream else [EventRange(0, len(body), ended=True)]
+        for start, end, _, ended in ranges:
+            raw = body[start:end]
             if closed:
                 self._add("unread", start, raw, [])
             else:
                 chunks = self._feed(raw)
-                cut_off = end == len(body) and not (is_stream and _ends_blank(raw))
+                cut_off = end == len(body) and not (is_stream and ended)
                 done = decoder.done
                 if done or cut_off:
                     more, failed = self._close(interrupted)
@@ -126,7 +127,6 @@ class _Trace:
                 if cut_off and reader.read and reader.read[0].error:
                     kind = "rest"
                 self._add(kind if is_stream else "body", start, raw, chunks, failed)
-            start = end
         if not closed:
             chunks, failed = self._close(interrupted)
             if chunks or failed or self._decoder.traced.warned:
@@ -188,27 +188,6 @@ class _Trace:
         for code, detail, call in fold.warned:
             self.warnings.setdefault((code, detail), Caused(code, detail, len(self.events), call))
         fold.warned = []
-
-
-def _blocks(body: bytes) -> Iterator[bytes]:
-    """The body in parts that end with a blank line, each with at most one event in it."""
-    block: list[bytes] = []
-    content = ended = False
-    for line in body.splitlines(keepends=True):
-        blank = not line.strip(b"\r\n")
-        if ended and not blank:
-            yield b"".join(block)
-            block, content, ended = [], False, False
-        block.append(line)
-        content = content or not blank
-        ended = ended or (content and blank)
-    if block:
-        yield b"".join(block)
-
-
-def _ends_blank(raw: bytes) -> bool:
-    """Whether the last line is a blank one: what stands before it is over."""
-    return not raw.splitlines()[-1]
 
 
 def _calls(opened: Iterable[OpenCall], events: Sequence[Event]) -> Iterator[TracedCall]:
