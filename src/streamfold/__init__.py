@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .engine import StreamDecoder
-from .requests import Capabilities
+from .requests import Capabilities, ChatOptions, Options
 from .values import (
     AllowedTools,
     APIConnectionError,
@@ -31,6 +31,7 @@ from .values import (
     InvalidToolArgumentsError,
     Limits,
     Message,
+    Messages,
     NamedTool,
     NotFoundError,
     PermissionDeniedError,
@@ -49,9 +50,11 @@ from .values import (
     Tool,
     ToolCall,
     ToolChoice,
+    ToolLike,
     TurnLimitError,
     UpstreamError,
     Usage,
+    WarningCode,
     __version__,
     assistant,
     audio,
@@ -64,7 +67,7 @@ from .values import (
 )
 
 if TYPE_CHECKING:
-    from .client import Asked, ChatStream, Fallback, Hooks, Partial, Provider, ToolRun, in_thread, run_tools
+    from .client import Asked, ChatModel, ChatStream, Fallback, Hooks, Partial, Provider, ToolRun, in_thread, run_tools
 
 __all__ = [
     "APIConnectionError",
@@ -78,6 +81,8 @@ __all__ = [
     "AuthenticationError",
     "BadRequestError",
     "Capabilities",
+    "ChatModel",
+    "ChatOptions",
     "ChatStream",
     "ConfigError",
     "EmptyResponseError",
@@ -91,8 +96,10 @@ __all__ = [
     "InvalidToolArgumentsError",
     "Limits",
     "Message",
+    "Messages",
     "NamedTool",
     "NotFoundError",
+    "Options",
     "Partial",
     "PermissionDeniedError",
     "ProtocolError",
@@ -112,10 +119,12 @@ __all__ = [
     "Tool",
     "ToolCall",
     "ToolChoice",
+    "ToolLike",
     "ToolRun",
     "TurnLimitError",
     "UpstreamError",
     "Usage",
+    "WarningCode",
     "__version__",
     "assistant",
     "audio",
@@ -130,7 +139,18 @@ __all__ = [
 ]
 
 
-_LAZY = ("Asked", "ChatStream", "Fallback", "Hooks", "Partial", "Provider", "ToolRun", "in_thread", "run_tools")
+_LAZY = (
+    "Asked",
+    "ChatModel",
+    "ChatStream",
+    "Fallback",
+    "Hooks",
+    "Partial",
+    "Provider",
+    "ToolRun",
+    "in_thread",
+    "run_tools",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -150,7 +150,7 @@ def test_response_format() -> None:
     assert wanted == {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
     wanted = encode("x", response_format=City)["response_format"]
     assert wanted == {"type": "json_schema", "json_schema": {"name": "City", "schema": City.model_json_schema()}}
-    with pytest.raises(ConfigError, match="response_format is"):
+    with pytest.raises(ConfigError, match="response_format must be"):
         encode("x", response_format="yaml")
 
 

@@ -629,12 +629,12 @@ async def test_mistakes_are_found_before_anything_is_sent() -> None:
     async with serving(silent) as server, server.provider() as provider:
         for wrong, message in [
             ({"temprature": 1}, "did you mean 'temperature'"),
-            ({"n": 2}, "n is always 1"),
+            ({"n": 2}, "n must be 1"),
             ({"tool_choice": "sometimes"}, "tool_choice is"),
             ({"tools": [{"type": "function"}]}, "a tool needs the form"),
             ({"tools": [{"type": "function", "function": {"name": "f"}}],
               "tool_choice": {"type": "function", "name": "g"}}, "'g', which is not among the tools: f"),
-            ({"response_format": 5}, "response_format is"),
+            ({"response_format": 5}, "response_format must be"),
         ]:  # fmt: skip
             with pytest.raises(ConfigError, match=message):
                 provider.chat_stream("Hello", **wrong)

@@ -223,48 +223,50 @@ OPTIONS: list[Row] = [
     (lambda: ask(max_tokens=5), "unknown option 'max_tokens': did you mean 'max_output_tokens'?"),
     (
         lambda: ask(stream=True),
-        "unknown option 'stream': every answer is streamed; chat() hands out the whole of it",
+        "unknown option 'stream': every answer is streamed; chat() returns the whole of it",
     ),
     (lambda: ask(functions=[]), "unknown option 'functions': pass tools="),
     (lambda: ask(timeout=5), "unknown option 'timeout': pass timeouts="),
+    (lambda: ask(logit_bias={}), "unknown option 'logit_bias': pass extra_body={'logit_bias': ...}"),
+    (lambda: ask(top_k=5), "unknown option 'top_k': pass extra_body={'top_k': ...}"),
     (
-        lambda: ask(logit_bias={}),
+        lambda: ask(shape="round"),
         (
-            "unknown option 'logit_bias': known are temperature, top_p, max_output_tokens, stop, seed,"
-            " parallel_tool_calls, reasoning_effort, response_format, force_by_disabling_thinking, extra_body;"
-            " others go into extra_body"
+            "unknown option 'shape': allowed: temperature, top_p, max_output_tokens, stop, seed,"
+            " parallel_tool_calls, reasoning_effort, response_format, force_by_disabling_thinking, extra_body,"
+            " model, extra_headers, timeouts, repair. Anything else goes into extra_body={'shape': ...}"
         ),
     ),
-    (lambda: ask(n=2), "n is always 1: one stream carries one answer; send several requests instead"),
-    (lambda: ask(temperature="hot"), "the option temperature must be a number, not 'hot'"),
-    (lambda: ask(temperature=True), "the option temperature must be a number, not True"),
+    (lambda: ask(n=2), "n must be 1: one stream carries one answer. Send several requests instead"),
+    (lambda: ask(temperature="hot"), "temperature must be a number, not 'hot'"),
+    (lambda: ask(temperature=True), "temperature must be a number, not True"),
     (
         lambda: ask(max_output_tokens=0),
-        "the option max_output_tokens must be a whole number greater than 0, not 0",
+        "max_output_tokens must be a whole number greater than 0, not 0",
     ),
-    (lambda: ask(stop=["a", 5]), "the option stop must be a string or a list of strings, not ['a', 5]"),
-    (lambda: ask(seed=1.5), "the option seed must be a whole number, not 1.5"),
-    (lambda: ask(parallel_tool_calls="no"), "the option parallel_tool_calls must be true or false, not 'no'"),
+    (lambda: ask(stop=["a", 5]), "stop must be a string or a list of strings, not ['a', 5]"),
+    (lambda: ask(seed=1.5), "seed must be a whole number, not 1.5"),
+    (lambda: ask(parallel_tool_calls="no"), "parallel_tool_calls must be true or false, not 'no'"),
     (
         lambda: ask(reasoning_effort="hgih"),
         (
-            "the option reasoning_effort must be one of none, minimal, low, medium, high, xhigh, not 'hgih' (did you"
-            " mean 'high'?); what else a provider knows goes into extra_body"
+            "reasoning_effort must be one of none, minimal, low, medium, high, xhigh, not 'hgih' (did you"
+            " mean 'high'?). Other values of a provider go into extra_body"
         ),
     ),
     (
         lambda: ask(response_format="JSON"),
-        "response_format is \"json\", a JSON schema or a pydantic model, not 'JSON' (did you mean 'json'?)",
+        "response_format must be \"json\", a JSON schema or a pydantic model, not 'JSON' (did you mean 'json'?)",
     ),
     (
         lambda: ask(response_format={"type": "json_object"}),
-        'response_format {"type": "json_object"} is the form of one wire: write "json"',
+        'response_format: {"type": "json_object"} belongs to one wire format; write "json"',
     ),
     (
         lambda: ask(response_format={"type": "json_schema", "json_schema": {}}),
-        'response_format {"type": "json_schema", ...} is the form of one wire: pass the schema itself',
+        'response_format: {"type": "json_schema", ...} belongs to one wire format; pass the schema itself',
     ),
-    (lambda: ask(extra_body=[("a", 1)]), "the option extra_body must be a mapping, not [('a', 1)]"),
+    (lambda: ask(extra_body=[("a", 1)]), "extra_body must be a mapping, not [('a', 1)]"),
     (
         lambda: ask(extra_body={"since": {"when": object()}}),
         "the request can't be written as JSON: extra_body.since.when is of the type object",

@@ -2,6 +2,7 @@
 
 from .fallback import *
 from .hooks import *
+from .model import *
 from .partial import *
 from .prepare import *
 from .provider import *

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import httpx
 from anyio.lowlevel import current_token
@@ -15,7 +15,7 @@ from ..adapters import Adapter, Relents
 from ..engine import StreamDecoder
 from ..engine.dialects import DialectContext, find_dialect
 from ..net import make_client
-from ..requests import Capabilities, Request, read_messages
+from ..requests import Capabilities, ChatOptions, Request, read_messages
 from ..values import (
     APIError,
     ConfigError,
@@ -142,46 +142,44 @@ class Provider:
         tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
-        model: str | None = None,
-        repair: bool = False,
-        timeouts: Timeouts | Mapping[str, float | None] | None = None,
-        extra_headers: Mapping[str, str] | None = None,
-        **options: Any,
+        **options: Unpack[ChatOptions],
     ) -> ChatStream:
-        """Asks for a streamed answer. Nothing is sent before the first chunk is asked for.
+        """Returns a streamed answer. Nothing is sent until the first chunk is asked for.
+
+            async with provider.chat_stream("Hello", temperature=0.2) as stream:
+                async for chunk in stream:
+                    print(chunk.delta, end="")
 
         Args:
-            messages: the conversation; a bare string is one user message.
-            tools: what the model may call: `Tool`s, typed functions, pydantic models, or dicts in the shape of either
-                OpenAI wire.
+            messages: the conversation. A string is one user message.
+            tools: the tools that the model may call: `Tool`s, typed functions, pydantic models, or dicts in the shape
+                of either OpenAI wire format.
             tool_choice: "auto", "none", "required", or `NamedTool(name)`.
-            model: another model than the configured one.
-            repair: mend a conversation that the provider would refuse (results without a call, calls without a result,
-                empty turns, an id twice), and say so in the reply's warnings. Else it raises.
-            timeouts: other clocks than the configured ones; a mapping, `{"read": 5}`, leaves the others as they are.
-            extra_headers: further headers for this request.
-            options: see `Options`: temperature, top_p, max_output_tokens, stop, seed, parallel_tool_calls,
-                reasoning_effort, response_format, extra_body.
+            options: see `ChatOptions`.
+
+        Returns:
+            An async iterator of `StreamChunk`, which is also an async context manager.
 
         Raises:
-            ConfigError: the request can't be sent as it is, or needs what the model is known not to have. Errors of the
-                network are raised by the iteration.
+            ConfigError: the request can't be sent as it is, or needs something that the model does not support. Network
+                errors are raised while iterating.
         """
         from .stream import ChatStream
 
+        settings: dict[str, Any] = dict(options)
         try:
             answer = self._answer(
                 read_messages(messages),  # a `Fallback` reads them several times
                 as_tools(tools),
                 tool_choice=tool_choice,
-                model=model,
-                repair=repair,
-                timeouts=timeouts,
-                extra_headers=extra_headers,
-                options=options,
+                model=settings.pop("model", None),
+                repair=settings.pop("repair", False),
+                timeouts=settings.pop("timeouts", None),
+                extra_headers=settings.pop("extra_headers", None),
+                options=settings,
             )
         except ConfigError as error:
-            del extra_headers  # what shows the variables of a traceback would show the keys in them
+            del settings, options  # what shows the variables of a traceback would show the keys in them
             raise error.with_traceback(None)  # noqa: B904 - the same error, with the cause that it has
         return ChatStream(answer)
 
@@ -232,12 +230,13 @@ class Provider:
         tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
-        **options: Any,
+        **options: Unpack[ChatOptions],
     ) -> Reply:
-        """The whole answer: the same stream, folded. Takes what `chat_stream` takes.
+        """Returns the whole answer, collected from the same stream. Takes the arguments of `chat_stream`.
 
         Raises:
-            APIError: one of its kinds; what had been received is its `partial`.
+            ConfigError: the request can't be sent as it is.
+            APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
         """
         try:
             stream = self.chat_stream(messages, tools, tool_choice=tool_choice, **options)

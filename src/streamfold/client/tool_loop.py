@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
 
 import anyio
 import anyio.to_thread
 from pydantic_core import to_jsonable_python
 
-from ..requests import read_messages
+from ..requests import ChatOptions, read_messages
 from ..values import (
     AudioPart,
     ConfigError,
@@ -34,7 +34,7 @@ from ..values import (
 )
 
 if TYPE_CHECKING:
-    from .provider import Provider
+    from .model import ChatModel
     from .stream import ChatStream
 
 __all__ = ["ToolRun", "in_thread", "run_tools"]
@@ -48,13 +48,13 @@ _NO_TURN_LEFT = "not run: no turn was left"
 
 
 def run_tools(
-    provider: Provider,
+    provider: ChatModel,
     messages: Messages,
     tools: Iterable[ToolLike],
     *,
     max_turns: int = 10,
     tool_choice: ToolChoice = "auto",
-    **options: Any,
+    **options: Unpack[ChatOptions],
 ) -> ToolRun:
     """Streams the answer of a model that may call tools; the calls are run between its turns.
 
@@ -71,7 +71,7 @@ def run_tools(
         tools: functions as `tool` takes them, or `Tool`s that have one.
         max_turns: how often the model is asked at most.
         tool_choice: for the first turn. A forced choice would never let the model come to an end.
-        options: what `Provider.chat_stream` takes, for every turn.
+        options: see `ChatOptions`; they are used for every turn.
 
     Raises:
         ConfigError: a tool has no function, or two have the same name; or the first request can't be sent, as with a
@@ -94,13 +94,13 @@ class ToolRun:
 
     def __init__(
         self,
-        provider: Provider,
+        provider: ChatModel,
         messages: Messages,
         tools: Iterable[ToolLike],
         *,
         max_turns: int,
         tool_choice: ToolChoice,
-        options: dict[str, Any],
+        options: ChatOptions,
     ) -> None:
         if max_turns < 1:
             raise ConfigError(f"max_turns is at least 1, not {max_turns}")

@@ -5,6 +5,7 @@ from .chatdicts import *
 from .fields import *
 from .history import *
 from .needs import *
+from .options import *
 from .request import *
 from .rewrite import *
 from .turns import *

@@ -12,7 +12,8 @@ from typing import Any
 
 from ..values import AllowedTools, AudioPart, FilePart, ImagePart, Message, MessageLike, NamedTool
 from .capabilities import Capabilities
-from .request import Request, ResponseFormat
+from .options import ResponseFormat
+from .request import Request
 
 __all__ = ["Need", "describe_missing", "is_forced", "missing", "needs_of"]
 

@@ -25,7 +25,8 @@ from ..values import (
     system,
 )
 from .needs import is_forced
-from .request import Request, ResponseFormat, read_response_format
+from .options import ResponseFormat, read_response_format
+from .request import Request
 from .schema import Passed, drop_keywords, inline_refs, openai_strict, strict_problems
 
 if TYPE_CHECKING:

@@ -1,0 +1,226 @@
+"""The options of a request: one vocabulary for every wire format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
+
+from ..values import ConfigError, Timeouts, nearest
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = [
+    "ChatOptions",
+    "Options",
+    "ReasoningEffort",
+    "ResponseFormat",
+    "TimeoutOptions",
+    "read_response_format",
+]
+
+ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+
+
+class TimeoutOptions(TypedDict, total=False):
+    """The fields of `Timeouts` as a dict, in seconds. Missing keys keep their configured value."""
+
+    connect: float | None
+    first_event: float | None
+    read: float | None
+    stall: float | None
+    total: float | None
+
+
+class ChatOptions(TypedDict, total=False):
+    """The keyword options of `chat`, `chat_stream` and `run_tools`.
+
+    None is the same as leaving an option out: it is not sent and the server decides. An option that the provider's wire
+    format cannot carry raises ConfigError; it is never dropped silently.
+    """
+
+    model: str | None
+    """Model to use instead of the configured one."""
+
+    temperature: float | None
+    """Sampling temperature."""
+
+    top_p: float | None
+    """Nucleus sampling: only the most likely tokens with this total probability are considered."""
+
+    max_output_tokens: int | None
+    """Maximum number of tokens in the answer. Includes reasoning where the provider counts it."""
+
+    stop: str | list[str] | None
+    """Text, or texts, at which the model stops writing."""
+
+    seed: int | None
+    """Seed for sampling, where the provider supports reproducible answers."""
+
+    parallel_tool_calls: bool | None
+    """Whether the model may make several tool calls in one answer."""
+
+    reasoning_effort: ReasoningEffort | None
+    """How much the model reasons before it answers: "none", "minimal", "low", "medium", "high" or "xhigh"."""
+
+    response_format: type[BaseModel] | Mapping[str, Any] | ResponseFormat | Literal["json"] | None
+    """Form of the answer: a pydantic model, a JSON schema, or "json" for any JSON object."""
+
+    force_by_disabling_thinking: bool | None
+    """For models that accept no forced tool choice while they think (Kimi): disable thinking for this request.
+    Otherwise `tool_choice` becomes "auto", with the warning `forced_choice_dropped`."""
+
+    extra_body: Mapping[str, Any] | None
+    """Additional members of the JSON body, for parameters that are not options here (`{"top_k": 40}`). They replace
+    members of the same name."""
+
+    extra_headers: Mapping[str, str] | None
+    """Additional HTTP headers for this request."""
+
+    timeouts: Timeouts | TimeoutOptions | None
+    """Timeouts for this request. A dict, `{"read": 5}`, changes only the timeouts it names."""
+
+    repair: bool
+    """Repair a conversation that the provider would refuse (results without a call, calls without a result, empty
+    turns, repeated ids), with a warning for each change. Otherwise such a conversation raises ConfigError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of a request that are written into its body. None: not sent, the server decides.
+
+    The meaning of each is documented in `ChatOptions`.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    response_format: Any = None
+    force_by_disabling_thinking: bool = False
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Options:
+        """Checks names and values, and makes an `Options` of them.
+
+        Raises:
+            ConfigError: an option is unknown, or its value is not allowed. The message names the option.
+        """
+        given = dict(given)
+        if given.pop("n", 1) != 1:
+            raise ConfigError("n must be 1: one stream carries one answer. Send several requests instead")
+        known = [option.name for option in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise ConfigError(f"unknown option {name!r}: {_hint(name, known)}")
+        chosen = {name: value for name, value in given.items() if value is not None}
+        for name, value in chosen.items():
+            if name in _TAKES and not _TAKES[name][0](value):
+                raise ConfigError(f"{name} must be {_TAKES[name][1]}, not {value!r:.80}{_effort(name, value)}")
+        return cls(**chosen)
+
+
+def _hint(name: str, known: list[str]) -> str:
+    if name in _FOREIGN:
+        return _FOREIGN[name]
+    if name in _EXTRA_BODY:
+        return f"pass extra_body={{{name!r}: ...}}"
+    others = [*known, *(key for key in ChatOptions.__annotations__ if key not in known)]
+    close = nearest(name, others).strip(" ()")
+    return close or f"allowed: {', '.join(others)}. Anything else goes into extra_body={{{name!r}: ...}}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_stop(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(one, str) for one in value))
+
+
+def _effort(name: str, value: Any) -> str:
+    if name != "reasoning_effort":
+        return ""
+    return f"{nearest(str(value), get_args(ReasoningEffort))}. Other values of a provider go into extra_body"
+
+
+# Names that other libraries use, and what to write here.
+_FOREIGN = {
+    "stream": "every answer is streamed; chat() returns the whole of it",
+    "functions": "pass tools=",
+    "function_call": "pass tool_choice=",
+    "system": "put system(...) at the start of the messages",
+    "timeout": "pass timeouts=",
+    "headers": "pass extra_headers=",
+    "max_completion_tokens": "pass max_output_tokens=",
+}
+# Parameters of providers that are no options here and look like ones that are.
+_EXTRA_BODY = {"top_k", "min_p", "top_a", "frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias"}
+_TAKES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "temperature": (_is_number, "a number"),
+    "top_p": (_is_number, "a number"),
+    "max_output_tokens": (lambda value: _is_integer(value) and value > 0, "a whole number greater than 0"),
+    "stop": (_is_stop, "a string or a list of strings"),
+    "seed": (_is_integer, "a whole number"),
+    "parallel_tool_calls": (lambda value: isinstance(value, bool), "true or false"),
+    "reasoning_effort": (
+        lambda value: value in get_args(ReasoningEffort),
+        f"one of {', '.join(get_args(ReasoningEffort))}",
+    ),
+    "force_by_disabling_thinking": (lambda value: isinstance(value, bool), "true or false"),
+    "extra_body": (lambda value: isinstance(value, Mapping), "a mapping"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseFormat:
+    """The form that the text of the answer must have.
+
+    Attributes:
+        schema: the JSON schema of the text; None allows any JSON object.
+        strict: whether the provider must enforce the schema; None is not sent.
+        model: True if the schema was generated from a pydantic model, False if the caller wrote it.
+        description: explains the form to the model.
+    """
+
+    schema: Mapping[str, Any] | None = None
+    name: str = "answer"
+    strict: bool | None = None
+    model: bool = False
+    description: str | None = None
+
+
+def read_response_format(wanted: Any) -> ResponseFormat | None:
+    """Reads the option `response_format` in any of its spellings.
+
+    Raises:
+        ConfigError: it is not "json", a JSON schema or a pydantic model.
+    """
+    if wanted is None or isinstance(wanted, ResponseFormat):
+        return wanted
+    if wanted == "json":
+        return ResponseFormat()
+    if hasattr(wanted, "model_json_schema"):
+        # OpenAI allows only these characters in the name, and a model may be called `Page[Item]`.
+        name = re.sub(r"[^A-Za-z0-9_-]+", "_", wanted.__name__).strip("_")[:64]
+        return ResponseFormat(wanted.model_json_schema(), name or "answer", model=True)
+    if isinstance(wanted, Mapping):
+        if wanted.get("type") == "json_object":
+            raise ConfigError('response_format: {"type": "json_object"} belongs to one wire format; write "json"')
+        if wanted.get("type") == "json_schema":
+            raise ConfigError(
+                'response_format: {"type": "json_schema", ...} belongs to one wire format; pass the schema itself'
+            )
+        return ResponseFormat(dict(wanted))
+    hint = nearest(wanted, ["json"]) if isinstance(wanted, str) else ""
+    raise ConfigError(f'response_format must be "json", a JSON schema or a pydantic model, not {wanted!r}{hint}')
