@@ -385,6 +385,7 @@ def test_e9_a_list_of_errors() -> None:
         ({"error": {"message": "m", "code": "1302"}}, ErrorInfo("m", code="1302")),
         ({"error": {"message": "m", "code": 1302}}, ErrorInfo("m", code="1302")),
         ({"error": {"message": "m", "type": "t", "code": "c", "status": 400}}, ErrorInfo("m", "t", "c", 400)),
+        ({"error": {"message": "m", "param": "messages[1]"}}, ErrorInfo("m", param="messages[1]")),
         ({"error": {"message": "m", "type": "t", "code": None, "param": None}}, ErrorInfo("m", "t")),
         ({"error": {"message": "m", "type": "", "code": ""}}, ErrorInfo("m")),
         ({"error": {"message": "m", "type": 5, "code": {"x": 1}}}, ErrorInfo("m")),

@@ -234,6 +234,7 @@ class Fold:
             status_code=info.status,
             retryable=info.retryable,
             body=failure.body,
+            info=info,
         )
 
     def _done(self) -> StreamChunk:

@@ -79,6 +79,7 @@ class APIError(StreamfoldError):
         request_id: the server's id for the request, the one that its support asks for.
         retryable: whether the same request may succeed later. Nothing was executed, whatever the answer.
         body: what the server sent, parsed if it was JSON, cut to the configured limit.
+        info: the server's error object as it was read; None if the server sent none.
         partial: what had been received, without tool calls; None before the first chunk.
         attempts: what was tried before this, in vain.
     """
@@ -93,6 +94,7 @@ class APIError(StreamfoldError):
         request_id: str | None = None,
         retryable: bool = False,
         body: Any = None,
+        info: ErrorInfo | None = None,
         partial: Reply | None = None,
     ) -> None:
         super().__init__(message)
@@ -101,6 +103,7 @@ class APIError(StreamfoldError):
         self.request_id = request_id
         self.retryable = retryable
         self.body = body
+        self.info = info
         self.partial = partial
 
     def __str__(self) -> str:
@@ -275,12 +278,13 @@ _FINAL = {
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """What an error object says, whoever wrote it: the message, and the words that classify it."""
+    """An error object of a server: its message, the words that classify it, and the member that it is about."""
 
     message: str
     type: str | None = None
     code: str | None = None
     status: int | None = None
+    param: str | None = None
 
     @property
     def quota(self) -> bool:
@@ -325,6 +329,7 @@ def error_info(body: Any, *, status: int | None = None) -> ErrorInfo:
         type=_word(fields.get("type")),
         code=_word(str(code) if type(code) is int else code) if _http_status(code) is None else None,
         status=status,
+        param=_word(fields.get("param")),
     )
 
 
@@ -348,6 +353,7 @@ def status_error(info: ErrorInfo, *, should_retry: bool | None = None, **rest: A
         status_code=status,
         code=info.code or info.type,
         retryable=info.retryable if should_retry is None or info.quota else should_retry,
+        info=info,
         **rest,
     )
 

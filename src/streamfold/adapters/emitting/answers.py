@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ...values import (
@@ -69,23 +70,28 @@ def reply_deltas(reply: Reply) -> Iterator[Delta]:
 
 
 def error_delta(error: APIError) -> Failure:
-    """An error as the server that we are to our own client reports it: the message, and the words that classify it."""
+    """Returns the failure to write for an error. A server's own error object is passed on as it was."""
     return Failure(_info(error))
 
 
 def _info(error: APIError) -> ErrorInfo:
-    told = ErrorInfo(error.message)
     match error:
+        case APIStatusError(info=ErrorInfo() as info, status_code=status):
+            return replace(info, status=status)
+        case APIError(info=ErrorInfo() as info):
+            return info
         case UpstreamError(type=kind, code=code, status_code=status):
-            return ErrorInfo(error.message, kind, code, status)  # just as it was
+            return ErrorInfo(error.message, kind, code, status)
         case APIStatusError(code=code, status_code=status):
-            told = ErrorInfo(error.message, None, code, status)
+            made = ErrorInfo(error.message, None, code, status)
         case APITimeoutError():
-            told = ErrorInfo(error.message, "timeout_error")
-    if told.retryable == error.retryable and (told.type or told.code):
-        return told
-    # A client that knows the words can tell from them whether to ask again.
-    return ErrorInfo(error.message, "server_error" if error.retryable else "upstream_error", told.code, told.status)
+            made = ErrorInfo(error.message, "timeout_error")
+        case _:
+            made = ErrorInfo(error.message)
+    if made.retryable == error.retryable and (made.type or made.code):
+        return made
+    # A client that knows the words can tell from them whether to retry.
+    return replace(made, type="server_error" if error.retryable else "upstream_error")
 
 
 def _whole(number: int, call: ToolCall, items: list[dict[str, Any]]) -> Call:

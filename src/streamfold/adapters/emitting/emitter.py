@@ -61,7 +61,7 @@ def comment(text: str) -> bytes:
 
 def error_body(info: ErrorInfo) -> dict[str, Any]:
     """An error object: the body of an answer with an error status, on both wires, and an event of Chat Completions."""
-    error: dict[str, Any] = {"message": info.message, "type": info.type, "param": None, "code": info.code}
+    error: dict[str, Any] = {"message": info.message, "type": info.type, "param": info.param, "code": info.code}
     return {"error": error if info.status is None else {**error, "status": info.status}}
 
 

@@ -73,8 +73,7 @@ def response_error(info: ErrorInfo) -> dict[str, Any]:
     fitting = "rate_limit_exceeded" if info.status == 429 else "server_error" if info.retryable else "upstream_error"
     code = info.code or info.type or fitting
     error: dict[str, Any] = {"code": code, "message": info.message}
-    if info.type:
-        error["type"] = info.type
+    error.update({name: value for name, value in (("type", info.type), ("param", info.param)) if value})
     return error if info.status is None else {**error, "status": info.status}
 
 
