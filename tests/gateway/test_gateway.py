@@ -21,9 +21,9 @@ from folding import DONE, call, entry, event, fin, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind, client_of
 from mirror import WIRES, check_open_responses, check_response_events, comments, openai_chat, payloads, read
 from streamfold import ConfigError, Provider, ToolCall
-from streamfold.config.config import read_config
+from streamfold.config import GatewaySettings, read_config
 from streamfold.gateway import gateway
-from streamfold.gateway.serve import Settings, settings
+from streamfold.gateway.serve import settings
 from streamfold.recording import Recording, ReplayTransport
 
 pytestmark = [
@@ -605,17 +605,17 @@ def test_settings_of_the_file(tmp_path: Path) -> None:
         [gateway]
         port = 9
         providers = "main"
-        models = { "gpt-4o" = "main" }
+        aliases = { "gpt-4o" = "main" }
         api_key_env = "KEYS"
         keepalive = 5
         [providers.main]
         base_url = "http://localhost/v1"
         """,
     )
-    assert settings(config, port=10, host=None) == Settings(
-        port=10, providers=["main"], models={"gpt-4o": "main"}, api_key_env=["KEYS"], keepalive=5
+    assert settings(config, port=10, host=None) == GatewaySettings(
+        port=10, providers=["main"], aliases={"gpt-4o": "main"}, api_key_env=["KEYS"], keepalive=5
     )
-    assert settings(written(tmp_path, "")) == Settings()
+    assert settings(written(tmp_path, "")) == GatewaySettings()
 
 
 def test_this_machine_alone_by_default(tmp_path: Path) -> None:
@@ -633,7 +633,7 @@ def test_this_machine_alone_by_default(tmp_path: Path) -> None:
     [
         ("[gateway]\nport = 'x'", "streamfold.toml:2: gateway.port: must be a whole number"),
         ("[gateway]\nport = 70000", "streamfold.toml:2: gateway.port: must not be more than 65535"),
-        ("[gateway]\nhots = 'x'", "streamfold.toml:2: gateway.hots: unknown key (did you mean 'host'?)"),
+        ("[gateway]\nprot = 'x'", "streamfold.toml:2: gateway.prot: unknown key (did you mean 'port'?)"),
         ("[gateway]\nhost = '0.0.0.0'", "on 0.0.0.0 other machines could use this server, and it asks for no key"),
     ],
 )

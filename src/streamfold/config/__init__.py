@@ -3,6 +3,7 @@
 from .catalogue import *
 from .config import *
 from .file import *
+from .gateway import *
 from .profile import *
 from .sources import *
 from .tomltext import *

@@ -21,7 +21,8 @@ from typing import Any
 
 from ..values import ConfigError, referenced
 from .catalogue import catalogue_values, layered, provider_files, read_profile
-from .file import Problem, file_problems, nearest, provider_problems
+from .file import Problem, file_problems, nearest, provider_problems, read_settings
+from .gateway import GatewaySettings
 from .profile import Profile, validated, variable_is_set
 from .tomltext import KeyPath, key_lines, line_of
 
@@ -173,17 +174,15 @@ class Config:
         start = table.pop("profile", None)
         return {**layered(catalogue_values(start) if start else {}, table), "name": name}
 
-    def gateway(self) -> dict[str, Any]:
-        """What the file says of the gateway. Raises ConfigError for a mistake in it."""
-        self._refuse(file_problems(self.data))
-        return self._gateway()
+    def gateway(self, **overrides: Any) -> GatewaySettings:
+        """Returns the gateway's settings: the table of the file with the overrides that are not None on top.
 
-    def _gateway(self) -> dict[str, Any]:
-        table = dict(self.data.get("gateway", _NOTHING))
-        for name in ("providers", "api_key_env"):
-            if isinstance(table.get(name), str):
-                table[name] = [table[name]]
-        return table
+        Raises:
+            ConfigError: a mistake in the file or in an override.
+        """
+        self._refuse(file_problems(self.data))
+        given = {name: value for name, value in overrides.items() if value is not None}
+        return read_settings(GatewaySettings, {**self.data.get("gateway", _NOTHING), **given})
 
     def secret(self, variable: str) -> str:
         """What a variable of the environment holds. Raises ConfigError if it is not set."""
@@ -251,13 +250,13 @@ class Config:
         """Names in the gateway's table that lead nowhere. Values of a wrong type are told elsewhere."""
         if any(problem.path[:1] == ("gateway",) for problem in file_problems(self.data)):
             return []
-        table = self._gateway()
+        table = read_settings(GatewaySettings, self.data.get("gateway", _NOTHING))
         found = [
             Problem(("gateway", "providers", place), text)
-            for place, name in enumerate(table.get("providers", ()))
+            for place, name in enumerate(table.providers)
             if (text := self.unknown(name))
         ]
-        for variable in table.get("api_key_env", ()):
+        for variable in table.api_key_env:
             if not variable_is_set(variable):
                 found.append(Problem(("gateway", "api_key_env"), f"{variable} is not set"))
         return found

@@ -8,14 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    Field,
-    NonNegativeFloat,
     NonNegativeInt,
     TypeAdapter,
     ValidationError,
@@ -27,10 +25,14 @@ from ..engine.dialects import DialectContext, find_dialect
 from ..requests import CAPABILITIES, Support
 from ..values import ConfigError, nearest
 from .catalogue import catalogue_values, layered, provider_files
+from .gateway import GatewaySettings
 from .profile import Profile
 from .tomltext import KeyPath, spelled
 
-__all__ = ["Problem", "allowed", "file_problems", "nearest", "provider_problems"]
+__all__ = ["Problem", "allowed", "file_problems", "nearest", "provider_problems", "read_settings"]
+
+
+M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,24 +108,10 @@ class _Provider(_Strict):
     models: list[_Models] = []  # type: ignore[valid-type]
 
 
-class _Gateway(_Strict):
-    host: str = ""
-    port: Annotated[int, Field(ge=0, le=65535)] = 0
-    providers: _Names = []
-    models: dict[str, str] = {}
-    api_key_env: _Names = []
-    open: bool = False
-    max_body_bytes: NonNegativeInt = 0
-    max_requests: NonNegativeInt = 0
-    keepalive: NonNegativeFloat = 0
-    repair: bool = False
-    shutdown: NonNegativeFloat = 0
-
-
 class _File(_Strict):
     default: str = ""
     providers: dict[str, dict[str, Any]] = {}
-    gateway: _Gateway = _Gateway()
+    gateway: GatewaySettings = GatewaySettings()
 
 
 _SAYS = {
@@ -138,6 +126,7 @@ _SAYS = {
     "list_type": "must be a list",
     "dict_type": "must be a table",
     "model_type": "must be a table",
+    "greater_than": "must be more than {gt}",
     "greater_than_equal": "must not be less than {ge}",
     "less_than_equal": "must not be more than {le}",
     "missing": "must be written",
@@ -159,6 +148,13 @@ def file_problems(data: Mapping[str, Any]) -> list[Problem]:
                 Problem(("providers", name), "a name has no blanks, and no colon: one divides it from a model")
             )
     return found
+
+
+def read_settings(model: type[M], values: Mapping[str, Any]) -> M:
+    """Validates settings that do not come from a file. Raises ConfigError for the first mistake."""
+    for problem in _problems(model, values, ()):
+        raise ConfigError(f"gateway: {problem}")
+    return model.model_validate(values)
 
 
 def provider_problems(name: str, table: Mapping[str, Any], overrides: Mapping[str, Any]) -> list[Problem]:

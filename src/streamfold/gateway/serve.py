@@ -3,47 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..config import Config, read_config
+from ..config import Config, GatewaySettings, read_config
 from ..values import ConfigError
 from .origins import is_loopback
 
-__all__ = ["Settings", "run", "settings"]
+__all__ = ["run", "settings"]
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What is served, where, and to whom: the table `[gateway]` of the file, and what was said instead.
+def settings(config: Config, **overrides: Any) -> GatewaySettings:
+    """Returns the settings of a file with the overrides that are not None on top.
 
-    Attributes:
-        providers: names of providers; empty: all of the file.
-        models: further names for models.
-        api_key_env: variables with the keys of clients. Without any, everybody who reaches the server may use it.
-        open: serve other machines without a key.
-        shutdown: seconds that running answers have when the server is told to stop.
+    Raises:
+        ConfigError: a mistake in them; or other machines could use the server without a key.
     """
-
-    host: str = "127.0.0.1"
-    port: int = 8100
-    providers: Sequence[str] = ()
-    models: dict[str, str] = field(default_factory=dict)
-    api_key_env: Sequence[str] = ()
-    open: bool = False
-    max_body_bytes: int = 32 * 2**20
-    max_requests: int = 256
-    keepalive: float = 15.0
-    repair: bool = False
-    shutdown: float = 30.0
-
-
-def settings(config: Config, **said: Any) -> Settings:
-    """The settings of a file, with those on top that were said. Raises ConfigError for a mistake in them."""
-    given = {name: value for name, value in said.items() if value is not None}
-    made = replace(Settings(), **{**config.gateway(), **given})
+    made = config.gateway(**overrides)
     if not made.api_key_env and not made.open and not is_loopback(made.host):
         raise ConfigError(
             f"on {made.host} other machines could use this server, and it asks for no key: set api_key_env in"
@@ -71,7 +47,7 @@ def run(path: str | os.PathLike[str] | None = None, **said: Any) -> None:
     app = gateway(
         {name: name for name in chosen.providers} or None,
         config=path,
-        aliases=chosen.models,
+        aliases=chosen.aliases,
         keys=keys,
         max_body_bytes=chosen.max_body_bytes,
         max_requests=chosen.max_requests,

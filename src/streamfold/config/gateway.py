@@ -1,0 +1,80 @@
+"""Settings of the gateway: one model for the `[gateway]` table, the command line and the arguments of `gateway()`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+__all__ = ["GatewayOptions", "GatewaySettings"]
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+_Names = Annotated[list[str], BeforeValidator(_as_list)]
+
+
+class GatewayOptions(BaseModel):
+    """Options of the gateway as an ASGI app; `gateway(...)` takes them as keywords.
+
+    Attributes:
+        aliases: further names for models, such as `{"gpt-4o": "main"}` or `{"small": "main:kimi-k2"}`.
+        allow_models: which other models of a provider clients may ask for, as patterns for `PROVIDER:MODEL`. The
+            default `["*"]` allows every model; `["main:kimi-*"]` some of one provider; `[]` only the configured ones.
+        hosts: names that a request's `Host` header may have, without a port; `"*"` allows any. Without `hosts`, a
+            server that listens on a loopback address and asks for no key accepts loopback names only, so that no web
+            page can reach it under a name of its own (DNS rebinding).
+        repair: repair conversations that a provider would refuse, with a warning (see `ChatOptions`).
+        keepalive: seconds of silence after which a stream gets a comment, so that proxies keep it open; 0: never.
+        max_requests: requests that are answered at the same time; further ones get a 503.
+        max_body_bytes: size of one request body; larger ones get a 413.
+        max_total_body_bytes: size of all request bodies in memory together; further ones get a 503.
+        body_timeout: seconds in which a request body must arrive, plus one second for each 64 KiB received; then 408.
+        max_messages: messages (on the Responses API: input items) in one request.
+        max_tool_calls: tool calls in the messages of one request.
+        max_tools: tools in one request.
+        max_model_length: characters in the name of a model.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)  # most programs need none
+
+    aliases: dict[str, str] = {}
+    allow_models: _Names = ["*"]
+    hosts: _Names = []
+    repair: bool = False
+    keepalive: NonNegativeFloat = 15.0
+    max_requests: PositiveInt = 256
+    max_body_bytes: PositiveInt = 32 * 2**20
+    max_total_body_bytes: PositiveInt = 256 * 2**20
+    body_timeout: PositiveFloat = 15.0
+    max_messages: PositiveInt = 10_000
+    max_tool_calls: PositiveInt = 10_000
+    max_tools: PositiveInt = 1_000
+    max_model_length: PositiveInt = 256
+
+
+class GatewaySettings(GatewayOptions):
+    """Everything that the `[gateway]` table of `streamfold.toml` may set: the app's options, and the server's.
+
+    Attributes:
+        host: address to listen on.
+        port: port to listen on; 0: a free one.
+        providers: names of the providers to serve; empty: all of the file.
+        api_key_env: environment variables that hold the keys of clients. Without any, no key is needed.
+        open: allow other machines to use a server that asks for no key.
+        max_connections: open client connections. When all are taken, the one that has waited longest for its request
+            is closed. Lowered at start if the process may not open that many files.
+        head_timeout: seconds in which the head of a request must arrive on a connection.
+        shutdown: seconds that running answers get when the server is told to stop.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8100
+    providers: _Names = []
+    api_key_env: _Names = []
+    open: bool = False
+    max_connections: PositiveInt = 1000
+    head_timeout: PositiveFloat = 10.0
+    shutdown: NonNegativeFloat = 30.0
