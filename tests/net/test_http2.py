@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 import httpx
@@ -18,7 +19,7 @@ from h2.exceptions import H2Error
 
 from folding import DONE, call, entry, fin, text
 from streamfold import APIConnectionError, ConfigError, IncompleteStreamError, Provider, ServerError
-from streamfold.net import retries
+from streamfold.net import clients, retries
 from streamfold.net.clients import make_client
 
 pytestmark = [
@@ -267,15 +268,15 @@ def test_a_connection_whose_first_request_is_cancelled(monkeypatch: pytest.Monke
 
 
 async def test_the_key_reaches_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`http2 = true` makes a client that speaks it, and without the extra the error names it."""
+    """`http2 = true` makes a client that offers it, and without the extra the error names it."""
     made: list[object] = []
-    plain = httpx.AsyncClient
+    plain = httpx.AsyncHTTPTransport
 
-    def client(**options: object) -> httpx.AsyncClient:
-        made.append(options["http2"])
-        return plain(**options)  # type: ignore[arg-type]
+    def transport(*, http2: bool = False, **options: Any) -> httpx.AsyncHTTPTransport:
+        made.append(http2)
+        return plain(http2=http2, **options)
 
-    monkeypatch.setattr(httpx, "AsyncClient", client)
+    monkeypatch.setattr(httpx, "AsyncHTTPTransport", transport)
     for http2 in (True, False):
         config = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "max_retries": 0, "http2": http2}
         async with Provider.from_config(config) as provider:
@@ -283,9 +284,6 @@ async def test_the_key_reaches_the_client(monkeypatch: pytest.MonkeyPatch) -> No
                 await provider.chat("Hello")
     assert made == [True, False]
 
-    def without(**_: object) -> httpx.AsyncClient:
-        raise ImportError("Using http2=True, but the 'h2' package is not installed.")
-
-    monkeypatch.setattr(httpx, "AsyncClient", without)
+    monkeypatch.setattr(clients, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"http2 = true needs the extra: pip install 'streamfold\[http2\]'"):
         make_client(http2=True)

@@ -177,5 +177,5 @@ async def test_n6_proxies_that_aiohttp_does_not_know(name: str, monkeypatch: pyt
     """It would leave them aside without a word; so they are refused, with what is taken."""
     monkeypatch.setenv(name, "socks5://127.0.0.1:9")
     async with Provider.from_config({"base_url": "http://a.test/v1", "model": "m", "transport": "aiohttp"}) as provider:
-        with pytest.raises(ConfigError, match="no SOCKS proxy"):
+        with pytest.raises(ConfigError, match="does not support SOCKS"):
             await provider.chat("Hello")

@@ -47,6 +47,7 @@ _DRAIN = 0.1  # seconds for the end of the body behind the end of the answer, so
 _REQUEST_IDS = ("x-request-id", "request-id", "msh-request-id", "x-trace-id", "apim-request-id")
 
 
+_REDIRECTS = (301, 302, 303, 307, 308)
 _SHOULD_RETRY = {"true": True, "false": False}
 
 
@@ -237,8 +238,9 @@ class Exchange:
         await self.aclose()
         text = body[: self._request.limits.error_body_bytes].decode("utf-8", "replace").strip()
         read = error_body(text) or response.reason_phrase or "no message"
-        if response.has_redirect_location:
-            target = shown_url(response.headers["location"])
+        location = response.extensions.get("location") or response.headers.get("location")
+        if location and response.status_code in _REDIRECTS:
+            target = shown_url(location)
             read = f"redirects are not followed, and this one leads to {target}: set base_url to the final address"
         return status_error(
             error_info(read, status=response.status_code),
