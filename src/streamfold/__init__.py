@@ -67,7 +67,19 @@ from .values import (
 )
 
 if TYPE_CHECKING:
-    from .client import Asked, ChatModel, ChatStream, Fallback, Hooks, Partial, Provider, ToolRun, in_thread, run_tools
+    from .client import (
+        Asked,
+        ChatModel,
+        ChatStream,
+        Fallback,
+        Hooks,
+        Partial,
+        Preview,
+        Provider,
+        ToolRun,
+        in_thread,
+        run_tools,
+    )
 
 __all__ = [
     "APIConnectionError",
@@ -102,6 +114,7 @@ __all__ = [
     "Options",
     "Partial",
     "PermissionDeniedError",
+    "Preview",
     "ProtocolError",
     "ProtocolWarning",
     "Provider",
@@ -146,6 +159,7 @@ _LAZY = (
     "Fallback",
     "Hooks",
     "Partial",
+    "Preview",
     "Provider",
     "ToolRun",
     "in_thread",

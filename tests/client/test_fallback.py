@@ -19,8 +19,10 @@ from streamfold import (
     RateLimitError,
     ServerError,
     UpstreamError,
+    assistant,
     run_tools,
     tool,
+    user,
 )
 
 pytestmark = [
@@ -155,10 +157,12 @@ async def test_l10_who_can_not_is_passed_over() -> None:
 
 
 async def test_nobody_can() -> None:
-    """A request that nobody takes raises at the call, with everybody's reason."""
+    """A request that no provider accepts raises at the call with each provider's reason; a typo is reported once."""
     async with servers(BUSY, BUSY) as them, Fallback(*providers(them)) as provider:
-        with pytest.raises(ConfigError, match=r"temprature.*; .*temprature"):
-            provider.chat_stream("Hello", temprature=1)
+        with pytest.raises(ConfigError, match=r"is partial.*; .*is partial"):
+            provider.chat_stream([user("Hello"), assistant("Hi", partial=True)])
+        with pytest.raises(ConfigError, match=r"^unknown option 'temprature'[^;]*$"):
+            provider.chat_stream("Hello", temprature=1)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="there are none"):
         Fallback()
 

@@ -4,7 +4,7 @@ from .fallback import *
 from .hooks import *
 from .model import *
 from .partial import *
-from .prepare import *
+from .preview import *
 from .provider import *
 from .stream import *
 from .tool_loop import *

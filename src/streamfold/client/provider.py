@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -11,25 +12,24 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import httpx
 from anyio.lowlevel import current_token
 
-from ..adapters import Adapter, Relents
+from ..adapters import Adapter, Prepared
 from ..engine import StreamDecoder
 from ..engine.dialects import DialectContext, find_dialect
 from ..net import make_client
-from ..requests import Capabilities, ChatOptions, Request, read_messages
+from ..requests import Capabilities, ChatOptions, Request, read_headers
 from ..values import (
     APIError,
     ConfigError,
     Messages,
-    ProtocolWarning,
     Reply,
     StreamfoldError,
     Timeouts,
     ToolChoice,
     ToolLike,
-    as_tools,
     shown_url,
 )
 from .hooks import LOG, Asked, Hooks
+from .preview import HIDDEN, Preview
 
 if TYPE_CHECKING:  # at run time the configuration is imported by `from_config`, and the network by the first request
     from ..config import Profile
@@ -164,65 +164,104 @@ class Provider:
             ConfigError: the request can't be sent as it is, or needs something that the model does not support. Network
                 errors are raised while iterating.
         """
-        from .stream import ChatStream
-
         settings: dict[str, Any] = dict(options)
         try:
-            answer = self._answer(
-                read_messages(messages),  # a `Fallback` reads them several times
-                as_tools(tools),
-                tool_choice=tool_choice,
-                model=settings.pop("model", None),
-                repair=settings.pop("repair", False),
-                timeouts=settings.pop("timeouts", None),
-                extra_headers=settings.pop("extra_headers", None),
-                options=settings,
-            )
+            model, sending = settings.pop("model", None), _take_sending(settings)
+            return self.stream_request(Request.read(model or "", messages, tools, tool_choice, settings), **sending)
         except ConfigError as error:
-            del settings, options  # what shows the variables of a traceback would show the keys in them
+            del settings, options, sending  # what shows the variables of a traceback would show the keys in them
             raise error.with_traceback(None)  # noqa: B904 - the same error, with the cause that it has
-        return ChatStream(answer)
+
+    def stream_request(
+        self,
+        request: Request,
+        *,
+        repair: bool = False,
+        timeouts: Timeouts | Mapping[str, float | None] | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+    ) -> ChatStream:
+        """Requests a streamed answer to a request that was read already, as the gateway's are.
+
+        Args:
+            request: its model "" stands for the configured one.
+            repair: repair a conversation that the provider would refuse, instead of raising.
+            timeouts: see `ChatOptions`.
+            extra_headers: see `ChatOptions`.
+
+        Raises:
+            ConfigError: the request can't be sent as it is.
+        """
+        from .stream import ChatStream
+
+        return ChatStream(self._answer(request, repair=repair, timeouts=timeouts, extra_headers=extra_headers))
+
+    def preview(
+        self,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        tool_choice: ToolChoice = "auto",
+        **options: Unpack[ChatOptions],
+    ) -> Preview:
+        """Returns the request that `chat_stream` would send for the same arguments. Sends nothing, and needs no key.
+
+        Raises:
+            ConfigError: the request can't be sent as it is.
+        """
+        settings: dict[str, Any] = dict(options)
+        model, sending = settings.pop("model", None), _take_sending(settings)
+        asked = self._chosen(Request.read(model or "", messages, tools, tool_choice, settings))
+        ready = self._prepared(self._adapter, asked, repair=sending["repair"])
+        hidden = [*self.profile.headers, *read_headers(sending["extra_headers"])]
+        if self.profile.api_key is not None or self.profile.api_key_env:
+            hidden.append(self.profile.key_header)
+        headers = {**_COMMON_HEADERS, **ready.headers, **dict.fromkeys(hidden, HIDDEN)}
+        return Preview(ready.method, self.profile.url_of(ready.path), headers, ready.body, ready.warnings)
+
+    def _chosen(self, request: Request) -> Request:
+        """Returns the request with the configured model if it names none, and with the facts about this endpoint."""
+        model = request.model or self.profile.sent_model()
+        if not model:
+            raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
+        origin = f"{self.profile.adapter} {shown_url(self.profile.base_url)}"
+        return replace(request, model=model, origin=origin, capabilities=self.profile.capabilities_of(model))
+
+    def _prepared(self, adapter: Adapter, request: Request, *, repair: bool) -> Prepared:
+        return adapter.prepare(request, repair=repair, endpoint=self.profile)
 
     def _answer(
         self,
-        messages: Messages,
-        tools: Iterable[ToolLike],
+        request: Request,
         *,
-        tool_choice: ToolChoice,
-        model: str | None,
-        repair: bool,
-        timeouts: Timeouts | Mapping[str, float | None] | None,
-        extra_headers: Mapping[str, str] | None,
-        options: Mapping[str, Any],
+        repair: bool = False,
+        timeouts: Timeouts | Mapping[str, float | None] | None = None,
+        extra_headers: Mapping[str, str] | None = None,
     ) -> Answering:
-        """What `chat_stream` reads from. Raises ConfigError."""
-        from .prepare import prepared
+        """Returns the source of a stream's chunks. Raises ConfigError."""
         from .stream import Answer, Plan
 
-        chosen = model or self.profile.sent_model()
-        if not chosen:
-            raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
-        asked = Request.read(chosen, messages, tools, tool_choice, options)
-        told = Asked(self.name, self.profile.adapter, shown_url(self.profile.base_url) + self._adapter.path, asked)
+        request = self._chosen(request)
+        asked: Asked | None = None  # all attempts share one object
 
-        def plan(changed: Sequence[ProtocolWarning] = ()) -> Plan:
-            adapter = self._adapter
-            ready = prepared(self.profile, adapter, asked, repair=repair)
+        def plan(adapter: Adapter) -> Plan:
+            nonlocal asked
+            ready = self._prepared(adapter, request, repair=repair)
+            asked = asked or Asked(self.name, self.profile.adapter, self.profile.url_of(ready.path), request)
             return Plan(
                 provider=self.name,
-                request=self._http_request(ready.body, extra_headers, timeouts),
-                client=partial(self._client_for, asked),
+                request=self._http_request(ready, extra_headers, timeouts),
+                client=partial(self._client_for, request),
                 decoder=lambda: self._decoder(adapter, ready.request),
                 max_retries=self.profile.max_retries,
-                asked=told,
+                asked=asked,
                 hooks=(LOG, *self.hooks),
-                changes=[*ready.warnings, *changed],
+                changes=ready.warnings,
                 secrets=self.profile.secrets(extra_headers),
-                origin=ready.request.origin,
-                relent=lambda error: self._relented(adapter, error, plan),
+                origin=request.origin,
+                retry_without=lambda error: self._retry_without(adapter, error, plan),
             )
 
-        return Answer(plan())
+        return Answer(plan(self._adapter))
 
     async def chat(
         self,
@@ -282,39 +321,32 @@ class Provider:
             answer_tool=request.answer_tool,
         )
 
-    def _relented(
-        self, adapter: Adapter, error: APIError, plan: Callable[[Sequence[ProtocolWarning]], Plan]
-    ) -> Plan | None:
-        """A plan with a milder adapter after the server refused a member of the request; kept for what comes after."""
-        milder = adapter.relent(error) if isinstance(adapter, Relents) else None
+    def _retry_without(self, adapter: Adapter, error: APIError, plan: Callable[[Adapter], Plan]) -> Plan | None:
+        """Returns a plan without the part of the request that the server refused; later requests leave it out too."""
+        milder = adapter.retry_without(error)
         if milder is None:
             return None
-        self._adapter, warning = milder
-        return plan([warning])
+        self._adapter = milder
+        return plan(milder)
 
     def _http_request(
         self,
-        body: bytes,
+        ready: Prepared,
         extra_headers: Mapping[str, str] | None,
         timeouts: Timeouts | Mapping[str, float | None] | None,
     ) -> HTTPRequest:
         from ..config import laid_over
         from ..net import HTTPRequest
-        from .prepare import checked_headers
 
-        headers = {
-            "Accept": "text/event-stream",
-            "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
-            "Cache-Control": "no-store",
-            "Content-Type": "application/json",
-        }
+        headers = {**_COMMON_HEADERS, **ready.headers}
         headers.update(self.profile.key_headers())
-        headers.update(self.profile.sent_headers(checked_headers(extra_headers)))
-        url = self.profile.sent_url(self._adapter.path)
+        headers.update(self.profile.sent_headers(read_headers(extra_headers)))
+        url = self.profile.sent_url(ready.path)
         return HTTPRequest(
+            method=ready.method,
             url=url,
             headers=headers,
-            body=body,
+            body=ready.body,
             timeouts=laid_over(self.profile.timeouts, timeouts),
             limits=self.profile.limits,
             # Somebody else's client may have a transport that reads the URL's text.
@@ -339,3 +371,18 @@ class Provider:
         if self._client is None:
             self._client = make_client(self.profile.transport, http2=self.profile.http2)
         return self._client
+
+
+_COMMON_HEADERS = {
+    "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
+    "Cache-Control": "no-store",
+}
+
+
+def _take_sending(settings: dict[str, Any]) -> dict[str, Any]:
+    """Takes the options that are not part of the request itself out of all options."""
+    return {
+        "repair": settings.pop("repair", False),
+        "timeouts": settings.pop("timeouts", None),
+        "extra_headers": settings.pop("extra_headers", None),
+    }

@@ -49,7 +49,7 @@ class Plan:
         secrets: what must never be shown, should the server echo it.
         origin: the `origin` of the message that the answer is.
         asked, hooks: what is asked for, and who is told how it goes.
-        relent: another plan after the server refused a member of the request that it can do without; None if it can't.
+        retry_without: given a 400, returns a plan that leaves out the part that the server refused, or None.
     """
 
     provider: str
@@ -62,7 +62,7 @@ class Plan:
     hooks: Sequence[Hooks] = ()
     secrets: Sequence[str] = field(default=(), repr=False)
     origin: str | None = None
-    relent: Callable[[APIError], Plan | None] = lambda _: None
+    retry_without: Callable[[APIError], Plan | None] = lambda _: None
 
 
 class Answering(Protocol):
@@ -250,7 +250,7 @@ class Answer:
 
     def _next_try(self, error: APIError, clocks: Clocks) -> float | None:
         """Seconds until the next attempt, which is noted; None if there is to be none."""
-        if (milder := self._plan.relent(error)) is not None:
+        if (milder := self._plan.retry_without(error)) is not None:
             self._plan, pause = milder, 0.0
         else:
             wanted = retry_delay(error, self._retries) if self._retries < self._plan.max_retries else None

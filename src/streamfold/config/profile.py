@@ -198,7 +198,11 @@ class Profile(BaseModel):
             raise ConfigError(f'provider "{self.name}": base_url: what {names} gives is not an http:// or https:// URL')
         base, mark, query = url.partition("?")
         # A gateway's address may end with a slash.
-        return re.sub(r"(?<=[^:/])//+", "/", base).rstrip("/") + path + mark + query
+        return _joined(re.sub(r"(?<=[^:/])//+", "/", base).rstrip("/") + mark + query, path)
+
+    def url_of(self, path: str) -> str:
+        """Returns the URL of a path below the base URL as it may be shown: references are not looked up."""
+        return _joined(shown_url(self.base_url), path)
 
     def shown_url(self, url: str) -> str:
         """A URL that was made of the base URL, fit to be shown: without what came from the environment."""
@@ -258,6 +262,14 @@ class Profile(BaseModel):
         if not value.isascii() or not (value.isprintable() or not value):
             raise ConfigError(f'provider "{self.name}": {key}: has a character that a header can\'t carry')
         return value
+
+
+def _joined(base_url: str, path: str) -> str:
+    """Returns the URL of a path below a base URL. Both may have a query."""
+    base, _, query = base_url.partition("?")
+    path, _, more = path.partition("?")
+    queries = "&".join(filter(None, (query, more)))
+    return base + path + ("?" + queries if queries else "")
 
 
 def variable_is_set(name: str) -> bool:
