@@ -285,6 +285,7 @@ class ErrorInfo:
     code: str | None = None
     status: int | None = None
     param: str | None = None
+    retry: bool | None = None  # what is known of another try, if the words don't tell
 
     @property
     def quota(self) -> bool:
@@ -294,8 +295,8 @@ class ErrorInfo:
     @property
     def retryable(self) -> bool:
         """True if the same request may succeed later: by code, then by type, then by status."""
-        if self.quota:
-            return False
+        if self.retry is not None or self.quota:
+            return bool(self.retry)
         for word in self._words():
             if word in _TRANSIENT:
                 return True
