@@ -3,7 +3,6 @@
 An adapter is a stateless value. Other packages add theirs by an entry point in the group `streamfold.adapters`.
 """
 
-from .dropped import *
-from .prepared import *
+from .losses import *
 from .protocol import *
 from .requested import *

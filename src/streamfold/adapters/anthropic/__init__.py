@@ -1,3 +1,0 @@
-"""Anthropic's Messages API: requests and answers, both ways."""
-
-from .decode import *

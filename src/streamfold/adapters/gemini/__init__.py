@@ -1,3 +1,0 @@
-"""Gemini's own API: requests and answers."""
-
-from .decode import *
