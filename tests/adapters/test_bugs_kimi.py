@@ -44,7 +44,7 @@ def write(
 ) -> tuple[dict[str, Any], list[str]]:
     """The body of a request, for the hosted Kimi unless another adapter is given, and the codes of what was changed."""
     adapter = adapter or KimiAdapter()
-    request, changes = adapter.prepare(Request.read(model, messages, tools, "auto", rest))
+    request, changes = adapter.rewrite(Request.read(model, messages, tools, "auto", rest))
     return adapter.encode(request), [change.code for change in changes]
 
 

@@ -44,7 +44,7 @@ def write(
 ) -> dict[str, Any]:
     """The body of a request."""
     adapter = find_adapter(adapter)() if isinstance(adapter, str) else adapter
-    request, _ = adapter.prepare(Request.read("kimi-k2.6", messages, tools, choice, options))
+    request, _ = adapter.rewrite(Request.read("kimi-k2.6", messages, tools, choice, options))
     return adapter.encode(request)
 
 

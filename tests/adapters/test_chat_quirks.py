@@ -24,7 +24,7 @@ def sent(
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """The body, without what is always the same, and the warnings."""
     adapter = ChatAdapter(quirks)
-    request, warnings = adapter.prepare(Request.read("m", messages, tools, choice, options))
+    request, warnings = adapter.rewrite(Request.read("m", messages, tools, choice, options))
     body = adapter.encode(request)
     for name in ("model", "stream", "stream_options"):
         body.pop(name, None)

@@ -45,9 +45,29 @@ def test_a_package_adds_an_adapter_and_a_dialect(installed: Path) -> None:
     assert done.stdout.strip() == "'Hello >> you.\\n' ping {'host': 1} tool_calls", done.stderr
 
 
+PREVIEW = """
+from streamfold import Provider, Tool, assistant, user
+
+provider = Provider.from_config({"adapter": "acme", "base_url": "https://acme.example/v1?team=a", "model": "big"})
+shown = provider.preview([user("Hello"), assistant("Hi."), user("Bye")], [Tool("a.b")])
+print(shown.method, shown.url, shown.json()["messages"], *shown.json()["tools"], [w.code for w in shown.warnings])
+"""
+
+
+def test_an_adapter_of_another_package_sends_messages(installed: Path) -> None:
+    """A subclass of `Adapter` gets the checks and rewrites of all wires, and may make its path from the request."""
+    paths = [str(installed), *(path for path in sys.path if path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run([sys.executable, "-c", PREVIEW], capture_output=True, text=True, env=environment, check=False)
+    said = "[{'by': 'user', 'words': 'Hello'}, {'by': 'assistant', 'words': 'Hi.'}, {'by': 'user', 'words': 'Bye'}]"
+    assert done.stdout.strip() == (f"POST https://acme.example/v1/models/big/talk?*** {said} a_b ['tool_renamed']"), (
+        done.stderr
+    )
+
+
 def test_without_it_the_names_are_unknown() -> None:
     """A name that nobody provides is an error with the names there are."""
-    with pytest.raises(ConfigError, match=r"unknown adapter 'acme'.* there are chat, kimi"):
+    with pytest.raises(ConfigError, match=r"unknown adapter 'acme'.* Allowed: chat, kimi"):
         StreamDecoder("acme")
     with pytest.raises(ConfigError, match=r"unknown dialect 'acme'.* there are .*hermes"):
         StreamDecoder("chat", dialect="acme")

@@ -33,7 +33,7 @@ def encode(
 ) -> tuple[dict[str, Any], list[str]]:
     """The body of a request without what is the same in each, and the codes of the warnings."""
     adapter = KimiAdapter(quirks)
-    request, warnings = adapter.prepare(Request.read(model, messages, tools, tool_choice, options))
+    request, warnings = adapter.rewrite(Request.read(model, messages, tools, tool_choice, options))
     body = adapter.encode(request)
     assert (body.pop("model"), body.pop("stream"), body.pop("stream_options")) == (model, True, {"include_usage": True})
     if messages == "Hello":
@@ -159,7 +159,7 @@ def test_tools_that_would_be_refused(tools: list[Tool], message: str) -> None:
 )
 def test_h6_names_that_would_be_refused(name: str, sent: str) -> None:
     """They are sent under names that the hosted API takes, and the calls come back under their own."""
-    request, warnings = KimiAdapter().prepare(
+    request, warnings = KimiAdapter().rewrite(
         Request.read("kimi-k2", [user("x"), assistant(tool_calls=[ToolCall("i", name, {}, "")]), tool_result(
             ToolCall("i", name, {}, ""), "y")], [Tool(name), CLOCK], NamedTool(name), {})
     )  # fmt: skip

@@ -33,7 +33,7 @@ from streamfold.adapters.chat.parse import wants_usage
 from streamfold.adapters.requested import wants_stream
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
 from streamfold.adapters.responses.parse import parse_request as parse_responses
-from streamfold.requests.request import Options, Request, ResponseFormat
+from streamfold.requests import Options, Request, ResponseFormat
 
 PARSE = {"chat": parse_chat, "responses": parse_responses}
 ADAPTER: dict[str, Any] = {

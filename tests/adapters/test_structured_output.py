@@ -52,7 +52,7 @@ CLOSED = {
 def prepared(adapter: Any, *, messages: Any = "x", tools: Any = None, choice: Any = "auto", wanted: Any = City) -> Any:
     """The body, the prepared request, and the codes of the warnings."""
     asked = Request.read("kimi-k2", messages, tools, choice, {"response_format": wanted})
-    request, warnings = adapter.prepare(asked)
+    request, warnings = adapter.rewrite(asked)
     return adapter.encode(request), request, [warning.code for warning in warnings]
 
 
@@ -83,7 +83,7 @@ class Prices(BaseModel):
 
 def test_what_strict_mode_can_not_say() -> None:
     """The schema is sent without it, and the reply says why. A schema that the caller wrote is not touched."""
-    request, warnings = ResponsesAdapter().prepare(Request.read("m", "x", None, "auto", {"response_format": Prices}))
+    request, warnings = ResponsesAdapter().rewrite(Request.read("m", "x", None, "auto", {"response_format": Prices}))
     written = ResponsesAdapter().encode(request)["text"]["format"]
     assert (written["schema"], written["strict"]) == (Prices.model_json_schema(), False)
     (warning,) = warnings

@@ -355,7 +355,7 @@ URL = 'base_url = "http://x/v1"\n'
         ),
         (
             PROVIDER + URL + 'adapter = "chatt"',
-            ":3: providers.a.adapter: unknown adapter 'chatt' (did you mean 'chat'?): there are chat, kimi, responses",
+            ":3: providers.a.adapter: unknown adapter 'chatt' (did you mean 'chat'?). Allowed: chat, kimi, responses",
         ),
         (
             PROVIDER + URL + 'dialect = "hermess"',

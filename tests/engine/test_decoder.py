@@ -38,6 +38,7 @@ from streamfold import (
     StreamfoldError,
     UpstreamError,
 )
+from streamfold.adapters import Adapter
 from streamfold.values.deltas import Delta, Finish, Text
 
 BOOM = event({"error": {"message": "boom"}})
@@ -630,7 +631,7 @@ def test_below_the_limits() -> None:
 # --- adapters of others ----------------------------------------------------------------------------------------------
 
 
-class Lines:
+class Lines(Adapter):
     """A wire format in which each event is a piece of text and `.` is the end; `decode` is a generator."""
 
     name = "lines"
@@ -645,15 +646,41 @@ class Lines:
                 raise ValueError("nobody knows what it means")
             yield Finish("stop", ".") if word == "." else Text(word)
 
-    def decode_body(self, body: Any) -> Iterator[Delta]:
-        raise ValueError("this wire has no whole answers")
-        yield
-
 
 def test_an_adapter_as_a_value() -> None:
     """An adapter may be given as a value, and its `decode` may be a generator."""
     for pieces in every_split(b"data: a b\n\ndata: c .\n\n"):
         decoder = StreamDecoder(Lines())
+        chunks = [made for piece in pieces for made in decoder.feed(piece)]
+        chunks += decoder.close()
+        assert said(chunks) == ["a", "b", "c", ""]
+
+
+class Frames:
+    """Splits a body into one event for each line; the length of an event comes first."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.invalid_utf8, self.foreign, self._rest = 0, "", b""
+
+    def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
+        self._rest += data
+        while self._rest and len(self._rest) > self._rest[0]:
+            size = self._rest[0] + 1
+            event, self._rest = self._rest[1:size], self._rest[size:]
+            yield ServerSentEvent(data=event.decode())
+
+    def finish(self) -> ServerSentEvent | None:
+        return ServerSentEvent(data=self._rest[1:].decode()) if self._rest else None
+
+
+class FramedLines(Lines):
+    framing = Frames
+
+
+def test_an_adapter_with_its_own_framing() -> None:
+    """An adapter may read another framing than server-sent events, at any cut of the bytes."""
+    for pieces in every_split(b"\x03 a \x05b c .\n"):
+        decoder = StreamDecoder(FramedLines())
         chunks = [made for piece in pieces for made in decoder.feed(piece)]
         chunks += decoder.close()
         assert said(chunks) == ["a", "b", "c", ""]
@@ -671,7 +698,7 @@ def test_an_adapter_that_cannot_read_a_body() -> None:
     """The ValueError of an adapter about a whole body is a ProtocolError."""
     decoder = StreamDecoder(Lines())
     decoder.feed(b"{}")
-    with pytest.raises(ProtocolError, match="this wire has no whole answers"):
+    with pytest.raises(ProtocolError, match="has no answers that are not streamed"):
         decoder.close()
 
 

@@ -193,7 +193,7 @@ async def test_a_first_event_that_did_not_come_is_asked_for_again() -> None:
 
 
 async def test_f10_once_more_without_stream_options() -> None:
-    """A server that refuses `stream_options` is asked once more without, and from then on without."""
+    """A server that refuses `stream_options` is asked again without them, and each reply from then on says so."""
     refused = b'{"error":{"message":"Unrecognized request argument supplied: stream_options"}}'
 
     async def script(peer: Connection) -> None:
@@ -206,7 +206,8 @@ async def test_f10_once_more_without_stream_options() -> None:
         assert [warning.code for warning in reply.warnings] == ["option_dropped"]
         assert [attempt.error for attempt in reply.attempts] == ["BadRequestError"]
         again = await provider.chat("Hello")
-        assert (again.text, again.warnings, again.attempts) == ("Hi", [], ())
+        assert (again.text, again.warnings, again.attempts) == ("Hi", reply.warnings, ())
+        assert provider.preview("Hello").warnings == tuple(reply.warnings)
         assert len(server.requests) == 3
 
 

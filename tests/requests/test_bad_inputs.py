@@ -322,7 +322,7 @@ PROFILES: list[Row] = [
     (lambda: configured(apikey="secret"), "provider 'custom': unknown key 'apikey': did you mean 'api_key'?"),
     (
         lambda: configured(adapter="Chat"),
-        "provider 'custom': adapter: unknown adapter 'Chat' (did you mean 'chat'?): there are chat, kimi, responses",
+        "provider 'custom': adapter: unknown adapter 'Chat' (did you mean 'chat'?). Allowed: chat, kimi, responses",
     ),
     (
         lambda: configured(dialect="hermess"),
@@ -380,7 +380,7 @@ PROFILES: list[Row] = [
     ),
     (
         lambda: StreamDecoder("chatt"),
-        "unknown adapter 'chatt' (did you mean 'chat'?): there are chat, kimi, responses",
+        "unknown adapter 'chatt' (did you mean 'chat'?). Allowed: chat, kimi, responses",
     ),
 ]
 
@@ -527,7 +527,7 @@ COMMANDS: list[tuple[str, str]] = [
     ),
     (
         "replay FOLDER/a.sse --adapter kmi",
-        "unknown adapter 'kmi' (did you mean 'kimi'?): there are chat, kimi, responses",
+        "unknown adapter 'kmi' (did you mean 'kimi'?). Allowed: chat, kimi, responses",
     ),
     (
         "replay FOLDER/a.sse --dialect hermess",

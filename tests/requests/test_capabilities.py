@@ -29,6 +29,7 @@ from streamfold import (
     tool_result,
     user,
 )
+from streamfold.adapters import Adapter
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.config import catalogue as catalogue_module
 from streamfold.config import profile as profiles_module
@@ -36,8 +37,8 @@ from streamfold.config.catalogue import catalogue_values, provider_files, read_p
 from streamfold.config.config import read_config
 from streamfold.config.sources import capability_values, effective_values
 from streamfold.requests.capabilities import CAPABILITIES, ModelCapabilities, find_capabilities
-from streamfold.requests.needs import Need, missing, needs_of
 from streamfold.requests.request import Request
+from streamfold.requests.requirements import Requirement, missing, requirements_of
 
 PIXEL = image("data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs=")
 PDF = file(b"%PDF-1.7", name="a.pdf")
@@ -312,20 +313,20 @@ def test_needs_and_their_places() -> None:
         user(PDF, SOUND, "text"),
     ]  # fmt: skip
     options = {"response_format": Answer, "reasoning_effort": "low", "parallel_tool_calls": True}
-    assert needs_of(request(conversation, [TOOL], "required", **options)) == (
-        Need("images", "messages[0].content[1]"),
-        Need("images", "messages[2].content[1]"),
-        Need("images", "messages[3].content[1]"),
-        Need("audio", "messages[3].content[2]"),
-        Need("files", "messages[3].content[3]"),
-        Need("images", "messages[4].output[0]"),
-        Need("files", "messages[5].content[0]"),
-        Need("audio", "messages[5].content[1]"),
-        Need("tools", "tools"),
-        Need("forced_choice", "tool_choice"),
-        Need("structured_output", "response_format"),
-        Need("reasoning", "reasoning_effort"),
-        Need("parallel_calls", "parallel_tool_calls"),
+    assert requirements_of(request(conversation, [TOOL], "required", **options)) == (
+        Requirement("images", "messages[0].content[1]"),
+        Requirement("images", "messages[2].content[1]"),
+        Requirement("images", "messages[3].content[1]"),
+        Requirement("audio", "messages[3].content[2]"),
+        Requirement("files", "messages[3].content[3]"),
+        Requirement("images", "messages[4].output[0]"),
+        Requirement("files", "messages[5].content[0]"),
+        Requirement("audio", "messages[5].content[1]"),
+        Requirement("tools", "tools"),
+        Requirement("forced_choice", "tool_choice"),
+        Requirement("structured_output", "response_format"),
+        Requirement("reasoning", "reasoning_effort"),
+        Requirement("parallel_calls", "parallel_tool_calls"),
     )
 
 
@@ -345,14 +346,14 @@ def test_needs_and_their_places() -> None:
     ],
 )
 def test_what_needs_nothing(options: dict[str, Any], needs: list[str]) -> None:
-    assert [need.capability for need in needs_of(request(**options))] == needs
+    assert [need.capability for need in requirements_of(request(**options))] == needs
 
 
 def test_unknown_is_not_missing() -> None:
     """Only "no" is missing; neither "yes" nor "unknown" is."""
     asked = request([user(PIXEL, SOUND, PDF)], [TOOL])
     can = Capabilities(tools="no", images="yes", audio="no")
-    assert missing(can, asked) == (Need("audio", "messages[0].content[1]"), Need("tools", "tools"))
+    assert missing(can, asked) == (Requirement("audio", "messages[0].content[1]"), Requirement("tools", "tools"))
     assert missing(Capabilities(), asked) == ()
 
 
@@ -502,16 +503,19 @@ def test_encrypted_reasoning_of_models_that_reason(model: str, known: Any, asked
 
 
 def test_adapter_that_makes_up_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An adapter of another package need not say what it can do without: then nothing is."""
+    """An adapter of another package may say that it emulates no missing capability."""
 
-    class Plain:
+    class Plain(Adapter):
         name, path = "plain", "/x"
 
-        def prepare(self, asked: Request) -> tuple[Request, list[Any]]:
-            return asked, []
+        def emulated_capabilities(self, request: Request) -> tuple[str, ...]:
+            return ()
 
-        def encode(self, asked: Request) -> dict[str, Any]:
+        def encode(self, request: Request) -> dict[str, Any]:
             return {}
+
+        def decode(self, event: Any) -> list[Any]:
+            return []
 
     monkeypatch.setattr(profiles_module, "find_adapter", lambda _: Plain)
     config = {"adapter": "plain", "capabilities": {"forced_choice": "no"}}
@@ -579,6 +583,7 @@ async def test_fallback_passes_over_who_can_not() -> None:
     both = Fallback(blind.provider, deaf.provider)
     with pytest.raises(ConfigError, match=r'^provider "blind": .*; provider "deaf": '):
         both.chat_stream([user(PIXEL)])
+    assert both.capabilities().tools == "unknown"  # those of the first
 
 
 # --- the catalogue ----------------------------------------------------------------------------------------------------

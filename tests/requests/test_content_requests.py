@@ -50,7 +50,7 @@ def sent(wire: Any, *messages: Any, origin: str | None = None) -> tuple[list[Any
     """The messages of the body, and what was said about them."""
     adapter = WIRES[wire] if isinstance(wire, str) else wire
     request = replace(Request.read("kimi-k2.6", list(messages), None, "auto", {}), origin=origin)
-    request, warnings = adapter.prepare(request)
+    request, warnings = adapter.rewrite(request)
     body = adapter.encode(request)
     return body.get("messages") or body["input"], [f"{warning.code}: {warning.detail}" for warning in warnings]
 

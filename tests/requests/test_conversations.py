@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
@@ -22,9 +23,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from folding import DONE, assert_any_cut, chunk, codes, entry, event
 from streamfold import (
+    BadRequestError,
     ConfigError,
     Message,
     NamedTool,
+    Provider,
     Reply,
     Tool,
     ToolCall,
@@ -631,7 +634,7 @@ ANSWERED = [
 def prepare(wire: str, row: Conversation, messages: list[Any] | None = None) -> tuple[Request, list[str]]:
     """A row's request as the wire's endpoint takes it, and the codes of what was changed for that."""
     asked = Request.read(MODELS[wire], messages or row.messages, list(row.tools), row.tool_choice, row.options)
-    request, changes = find_adapter(wire)().prepare(asked)
+    request, changes = find_adapter(wire)().rewrite(asked)
     return request, [change.code for change in changes]
 
 
@@ -661,6 +664,38 @@ def test_a_conversation_is_written_as_each_wire_wants_it(name: str, wire: str) -
     assert body == wanted
     assert json.loads(json.dumps(body)) == body
     assert tuple(prepare(wire, row)[1]) == row.changes.get(wire, ())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_preview_is_what_is_sent(wire: str) -> None:
+    """`preview` shows method, URL, headers and body of each conversation exactly as they are sent, without secrets."""
+    sent: list[httpx.Request] = []
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(400, json={"error": {"message": "enough"}})
+
+    config = {
+        "adapter": wire, "base_url": "https://example.com/v1", "model": MODELS[wire], "api_key": "sk-the-key-itself",
+        "headers": {"X-Team": "a-configured-value"},
+    }  # fmt: skip
+    async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as client:
+        provider = Provider.from_config(config, http_client=client)
+        for row in CONVERSATIONS:
+            if isinstance(getattr(row, wire), str):
+                continue
+            asked: dict[str, Any] = {"tool_choice": row.tool_choice, "extra_headers": {"X-Trace": "9"}, **row.options}
+            shown = provider.preview(row.messages, row.tools, **asked)
+            with pytest.raises(BadRequestError):
+                await provider.chat(row.messages, row.tools, **asked)
+            request = sent.pop()
+            assert (shown.method, shown.url, shown.body) == (request.method, str(request.url), request.content)
+            secret = {"Authorization": "***", "X-Team": "***", "X-Trace": "***"}
+            assert {**{name: request.headers[name] for name in shown.headers}, **secret} == shown.headers
+            assert "sk-the-key" not in repr(shown)
+            changes = row.changes.get(wire, ())  # those of the history come first
+            assert not changes or tuple(warning.code for warning in shown.warnings)[-len(changes) :] == changes
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -242,7 +242,7 @@ def test_moonshot_leaves_what_would_mean_something_else(schema: dict[str, Any], 
         assert "type" not in fixed or moonshot_problems(fixed)
         problem = "parameters"
     with pytest.raises(ConfigError, match="the schema of the tool 'pick' would be refused: parameters"):
-        KimiAdapter().prepare(Request.read("kimi-k2", "x", [Tool("pick", parameters=schema)], "auto", {}))
+        KimiAdapter().rewrite(Request.read("kimi-k2", "x", [Tool("pick", parameters=schema)], "auto", {}))
     assert any(text.startswith(problem) for text in moonshot_problems(fixed))
 
 
@@ -323,7 +323,7 @@ def test_moonshot_on_the_hosted_wire() -> None:
     """Tools and the form of the answer go through the pass, and the reply says what was changed."""
     wanted = {"$schema": "x", "type": "object", "properties": {"a": {"minimum": 1}}}
     tools = [Tool("pick", parameters=of(a={"enum": ["x"]}))]
-    request, warnings = KimiAdapter().prepare(Request.read("kimi-k2", "x", tools, "auto", {"response_format": wanted}))
+    request, warnings = KimiAdapter().rewrite(Request.read("kimi-k2", "x", tools, "auto", {"response_format": wanted}))
     body = KimiAdapter().encode(request)
     assert body["tools"][0]["function"]["parameters"] == of(a={"type": "string", "enum": ["x"]})
     assert body["response_format"]["json_schema"]["schema"] == of(a={"type": "number", "minimum": 1})
@@ -434,7 +434,7 @@ def test_strict_leaves_what_would_mean_something_else(schema: Any, problem: str)
 def test_strict_tools(adapter: type[ChatAdapter]) -> None:
     """A tool that is to be strict is sent so, or is an error that says why it can't be; the others stay as they are."""
     tools = [Tool("a", parameters=of(x=TEXT), strict=True), Tool("b", parameters=of(x=TEXT))]
-    request, warnings = adapter().prepare(Request.read("m", "x", tools, "auto", {}))
+    request, warnings = adapter().rewrite(Request.read("m", "x", tools, "auto", {}))
     assert request.tools[0].parameters == {
         **of(x={"type": ["string", "null"]}), "required": ["x"], "additionalProperties": False,
     }  # fmt: skip
@@ -442,14 +442,14 @@ def test_strict_tools(adapter: type[ChatAdapter]) -> None:
     assert [warning.code for warning in warnings] == ["schema_changed"]
     assert warnings[0].detail.startswith("the tool a: parameters: x may be null")
     with pytest.raises(ConfigError, match="the tool 'c' would be refused: parameters: an object whose fields"):
-        adapter().prepare(Request.read("m", "x", [Tool("c", parameters={"type": "object"}, strict=True)], "auto", {}))
+        adapter().rewrite(Request.read("m", "x", [Tool("c", parameters={"type": "object"}, strict=True)], "auto", {}))
 
 
 def test_passes_by_quirk() -> None:
     """A server that takes no `$ref`, or not every keyword, gets what it takes; tools and answers alike."""
     quirks = ChatQuirks(inline_refs=True, unsupported_keywords=("title", "default"))
     options = {"response_format": Home}
-    request, warnings = ChatAdapter(quirks).prepare(Request.read("m", "x", [Tool.from_model(Home)], "auto", options))
+    request, warnings = ChatAdapter(quirks).rewrite(Request.read("m", "x", [Tool.from_model(Home)], "auto", options))
     body = str(ChatAdapter(quirks).encode(request))
     assert ("$ref" in body, "'title'" in body, "'default'" in body, "$defs" in body) == (False,) * 4
     assert [warning.code for warning in warnings] == ["schema_changed", "schema_changed"]

@@ -370,7 +370,7 @@ def test_names_that_no_wire_takes(adapter: type[ChatAdapter], name: str) -> None
     history = [user("x"), assistant(tool_calls=[earlier]), tool_result(earlier, "y"), written]
     history.append({"role": "tool", "tool_call_id": "j", "content": "z"})
     tools = [Tool(name), Tool("a_b_c"), Tool("fine")]
-    request, warnings = adapter().prepare(Request.read("m", history, tools, NamedTool(name), {}))
+    request, warnings = adapter().rewrite(Request.read("m", history, tools, NamedTool(name), {}))
     body = str(adapter().encode(request))
     assert name not in body
     assert body.count("'tool_a_b_c'") == 4  # `a_b_c` is another tool: the declaration, the choice, two calls
@@ -384,5 +384,5 @@ def test_names_that_no_wire_takes(adapter: type[ChatAdapter], name: str) -> None
 
 def test_allowed_tools_are_renamed_too() -> None:
     adapter = ChatAdapter(ChatQuirks(allowed_tools=True))
-    request, _ = adapter.prepare(Request.read("m", "x", [Tool("a.b")], AllowedTools(("a.b",)), {}))
+    request, _ = adapter.rewrite(Request.read("m", "x", [Tool("a.b")], AllowedTools(("a.b",)), {}))
     assert request.tool_choice == AllowedTools(("a_b",))

@@ -3,6 +3,7 @@
 An adapter is a stateless value. Other packages add theirs by an entry point in the group `streamfold.adapters`.
 """
 
-from .losses import *
+from .dropped import *
+from .prepared import *
 from .protocol import *
 from .requested import *

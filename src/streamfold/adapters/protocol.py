@@ -1,26 +1,30 @@
-"""Wire formats: how a request is written and how an event of the answer is read.
+"""The base class of wire formats: how a request is prepared and written, and how an event of the answer is read.
 
-An adapter is a stateless value. What it seems to have to remember belongs to `calls.py`, `fold.py` or a dialect.
-Other packages add theirs by an entry point in the group `streamfold.adapters`.
+An adapter is a stateless value. State that seems to belong here belongs to the engine or to a dialect. Other packages
+add adapters with an entry point in the group `streamfold.adapters`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from ..requests import HistoryRules, Rules, apply_rules, check_history, describe_missing, emulated, missing
 from ..values import APIError, ConfigError, nearest
+from .prepared import Prepared, write_body
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-    from ..requests import HistoryRules, Request
-    from ..values import Delta, ProtocolWarning
+    from ..requests import Request
+    from ..values import Delta, Limits, ProtocolWarning
 
-__all__ = ["Adapter", "DoesWithout", "Relents", "StatesRules", "find_adapter"]
+__all__ = ["Adapter", "Endpoint", "Framing", "find_adapter"]
 
-# Imported when asked for.
+# Imported on first use.
 _BUILT_IN = {
     "chat": "streamfold.adapters.chat:ChatAdapter",
     "kimi": "streamfold.adapters.kimi:KimiAdapter",
@@ -28,84 +32,173 @@ _BUILT_IN = {
 }
 
 
-@runtime_checkable
-class Adapter(Protocol):
-    """One wire format.
+class Framing(Protocol):
+    """Splits the body of one answer into events. Only needed for wire formats that do not use server-sent events.
 
     Attributes:
-        name: as it is written in configurations.
-        path: where requests go, below the base URL.
+        invalid_utf8: the number of events so far with bytes that are not UTF-8.
+        foreign: the beginning of the first text that is not part of the format; "" if there was none.
     """
 
-    name: str
-    path: str
+    invalid_utf8: int
+    foreign: str
 
-    def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
-        """The request as the endpoint takes it, and what was changed for that: the reply will say so.
+    def __init__(self, limits: Limits) -> None: ...
+
+    def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
+        """Returns the events that `data` completes. Raises ProtocolError for an event larger than the limit."""
+        ...
+
+    def finish(self) -> ServerSentEvent | None:
+        """Returns the event that was left unfinished at the end of the body, or None."""
+        ...
+
+
+class Endpoint(Protocol):
+    """Facts about a provider that errors mention. A `Profile` is one."""
+
+    @property
+    def name(self) -> str:
+        """The provider's configured name."""
+        ...
+
+    def models_with(self, capability: str) -> Collection[str]:
+        """Returns some models of this provider that have a capability."""
+        ...
+
+
+class Adapter(ABC):
+    """One wire format. Subclasses must define `name`, `path`, `encode` and `decode`; the rest has defaults.
+
+    Attributes:
+        name: the adapter's name in configurations.
+        path: the path of requests below the base URL. Override `request_path` if it depends on the request.
+        method: the HTTP method.
+        Quirks: a frozen dataclass with the differences between endpoints that configuration may set, or None. An
+            adapter with quirks takes an instance of it, or None, as its only argument.
+        framing: the class that splits the body of an answer into events. None: server-sent events.
+        refused: warnings about parts of the request that this endpoint has refused before, so that they are left out.
+            They are added to every request; see `retry_without`.
+    """
+
+    name: str = ""
+    path: str = ""
+    method: str = "POST"
+    Quirks: ClassVar[type[Any] | None] = None
+    framing: type[Framing] | None = None
+    refused: tuple[ProtocolWarning, ...] = ()
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def prepare(self, request: Request, *, repair: bool = False, endpoint: Endpoint | None = None) -> Prepared:
+        """Returns the HTTP request for a streamed answer, and a warning for everything that had to be changed.
+
+        Args:
+            request: what the application asks for. Never changed; `Prepared.request` is a copy.
+            repair: repair a conversation that the endpoint would refuse, instead of raising.
+            endpoint: named in errors about missing capabilities.
 
         Raises:
-            ConfigError: the endpoint would refuse it.
+            ConfigError: the request can't be sent to this endpoint.
         """
-        ...
+        self._check_capabilities(request, endpoint)
+        messages, found = check_history(request.messages, self.history_rules(request), repair=repair)
+        ready, changes = self.rewrite(replace(request, messages=messages))
+        body, replaced = write_body(self.encode(ready), ready.options.extra_body)
+        warnings = (*found, *changes, *replaced, *self.refused)
+        return Prepared(ready, self.method, self.request_path(ready), self.headers(ready), body, warnings)
 
-    def encode(self, request: Request) -> dict[str, Any]:
-        """The JSON body of a request for a streamed answer. Raises ConfigError for what this wire can't carry."""
-        ...
+    def _check_capabilities(self, request: Request, endpoint: Endpoint | None) -> None:
+        """Raises ConfigError if the model lacks a capability that the request requires and nothing can stand in."""
+        emulated = self.emulated_capabilities(request)
+        lacking = [found for found in missing(request.capabilities, request) if found.capability not in emulated]
+        if not lacking:
+            return
+        others = {found.capability: endpoint.models_with(found.capability) for found in lacking} if endpoint else {}
+        told = describe_missing(lacking, request.model, others)
+        raise ConfigError(f'provider "{endpoint.name}": {told}' if endpoint else told)
 
-    def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
-        """The facts of one event, all of them, in the order reasoning, text, calls, usage, finish.
-
-        Raises:
-            ValueError: the event is not of this format; the message says why.
-        """
-        ...
-
-    def decode_body(self, body: Any) -> Iterable[Delta]:
-        """The facts of a whole JSON answer, which some servers send although a stream was asked for."""
-        ...
-
-
-@runtime_checkable
-class StatesRules(Protocol):
-    """An adapter that knows what its endpoint demands of a conversation."""
+    def rules(self, request: Request) -> Rules:
+        """Returns what the endpoint accepts in tool names, schemas and response formats."""
+        return Rules()
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """The rules for this request. They are checked before `prepare` is asked."""
-        ...
+        """Returns what the endpoint demands of a conversation. Checked before `rewrite` is called."""
+        return HistoryRules()
 
+    def emulated_capabilities(self, request: Request) -> Collection[str]:
+        """Returns the missing capabilities that `rewrite` can emulate, with a warning. Others are an error."""
+        return emulated(request, self.rules(request))
 
-@runtime_checkable
-class DoesWithout(Protocol):
-    """An adapter that can make up for what a model can't."""
+    def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """Returns the request as the endpoint accepts it, and a warning for each change.
 
-    def does_without(self, request: Request) -> Collection[str]:
-        """The capabilities for which `prepare` puts something else in their place, and says so; the rest is refused."""
-        ...
-
-
-@runtime_checkable
-class Relents(Protocol):
-    """An adapter that can do without a member of the request that a server refuses."""
-
-    def relent(self, error: APIError) -> tuple[Adapter, ProtocolWarning] | None:
-        """A milder adapter, and what it does without; None if this refusal has another reason.
-
-        The request is sent once more with it, and so are the provider's later ones.
+        Raises:
+            ConfigError: the endpoint would refuse the request, and no equivalent exists.
         """
-        ...
+        return apply_rules(request, self.rules(request))
+
+    @abstractmethod
+    def encode(self, request: Request) -> dict[str, Any]:
+        """Returns the JSON body of a request for a streamed answer.
+
+        Raises:
+            ConfigError: the wire format has no place for something in the request.
+        """
+
+    def request_path(self, request: Request) -> str:
+        """Returns the path of this request below the base URL. It may have a query."""
+        return self.path
+
+    def headers(self, request: Request) -> Mapping[str, str]:
+        """Returns the headers of the wire format. Configured headers and the key are added to them, and win."""
+        return {"Accept": "text/event-stream", "Content-Type": "application/json"}
+
+    def serves(self, path: str) -> bool:
+        """Returns whether requests of this wire format go to URLs with this path."""
+        return bool(self.path) and path.endswith(self.path)
+
+    def retry_without(self, error: APIError) -> Adapter | None:
+        """Returns an adapter that leaves out the part of the request that the server refused with `error`.
+
+        Its `refused` must have a warning about that part. The failed request is sent again with the new adapter, and so
+        are all later requests of the same provider.
+
+        Returns:
+            None if the error has another cause, or nothing can be left out.
+        """
+        return None
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
+        """Returns the facts of one event, in the order reasoning, text, calls, usage, finish.
+
+        Raises:
+            ValueError: the event is not in this format; the message says why.
+        """
+
+    def decode_body(self, body: Any) -> Iterable[Delta]:
+        """Returns the facts of a whole JSON answer, which some servers send although a stream was requested.
+
+        Raises:
+            ValueError: the body is not an answer in this format; the message says why.
+        """
+        raise ValueError("this wire format has no answers that are not streamed")
 
 
 def find_adapter(name: str) -> type[Adapter]:
-    """The class of an adapter by its name. Raises ConfigError with the names there are."""
+    """Returns the class of an adapter by its name. Raises ConfigError that lists the known names."""
     if target := _BUILT_IN.get(name):
         module, _, attribute = target.partition(":")
         built_in: type[Adapter] = getattr(import_module(module), attribute)
         return built_in
-    from importlib.metadata import entry_points  # slow to import, and mostly not needed
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
 
     others = {entry.name: entry for entry in entry_points(group="streamfold.adapters")}
     if name in others:
         loaded: type[Adapter] = others[name].load()
         return loaded
     known = sorted({*_BUILT_IN, *others})
-    raise ConfigError(f"unknown adapter {name!r}{nearest(name, known)}: there are {', '.join(known)}")
+    raise ConfigError(f"unknown adapter {name!r}{nearest(name, known)}. Allowed: {', '.join(known)}")

@@ -25,17 +25,7 @@ from pydantic import (
 from ..adapters import Adapter, find_adapter
 from ..net import redact
 from ..requests import CAPABILITIES, Capabilities, ModelCapabilities, find_capabilities
-from ..values import (
-    ConfigError,
-    Limits,
-    NotConfiguredError,
-    Timeouts,
-    check_references,
-    filled,
-    in_words,
-    referenced,
-    shown_url,
-)
+from ..values import ConfigError, Limits, Timeouts, check_references, filled, in_words, referenced, shown_url
 
 __all__ = [
     "Profile",
@@ -186,9 +176,7 @@ class Profile(BaseModel):
             if variable_is_set(variable):
                 return self._sendable(variable, os.environ[variable].strip())
         if self.api_key_env:
-            raise NotConfiguredError(
-                f'no API key for "{self.name}": set {" or ".join(self.api_key_env)}, or pass api_key='
-            )
+            raise ConfigError(f'no API key for "{self.name}": set {" or ".join(self.api_key_env)}, or pass api_key=')
         return None
 
     def key_headers(self) -> dict[str, str]:
@@ -210,7 +198,11 @@ class Profile(BaseModel):
             raise ConfigError(f'provider "{self.name}": base_url: what {names} gives is not an http:// or https:// URL')
         base, mark, query = url.partition("?")
         # A gateway's address may end with a slash.
-        return re.sub(r"(?<=[^:/])//+", "/", base).rstrip("/") + path + mark + query
+        return _joined(re.sub(r"(?<=[^:/])//+", "/", base).rstrip("/") + mark + query, path)
+
+    def url_of(self, path: str) -> str:
+        """Returns the URL of a path below the base URL as it may be shown: references are not looked up."""
+        return _joined(shown_url(self.base_url), path)
 
     def shown_url(self, url: str) -> str:
         """A URL that was made of the base URL, fit to be shown: without what came from the environment."""
@@ -258,7 +250,7 @@ class Profile(BaseModel):
     def _filled(self, key: str, text: str) -> str:
         def value_of(variable: str) -> str:
             if not variable_is_set(variable):
-                raise NotConfiguredError(f'provider "{self.name}": {key}: {variable} is not set')
+                raise ConfigError(f'provider "{self.name}": {key}: {variable} is not set')
             return os.environ[variable].strip()
 
         return filled(text, value_of)
@@ -270,6 +262,14 @@ class Profile(BaseModel):
         if not value.isascii() or not (value.isprintable() or not value):
             raise ConfigError(f'provider "{self.name}": {key}: has a character that a header can\'t carry')
         return value
+
+
+def _joined(base_url: str, path: str) -> str:
+    """Returns the URL of a path below a base URL. Both may have a query."""
+    base, _, query = base_url.partition("?")
+    path, _, more = path.partition("?")
+    queries = "&".join(filter(None, (query, more)))
+    return base + path + ("?" + queries if queries else "")
 
 
 def variable_is_set(name: str) -> bool:
@@ -293,7 +293,7 @@ def validated(values: Mapping[str, Any], where: str) -> Profile:
         raise ConfigError(f"{where}: {_problems(exc)}") from None  # pydantic's own text quotes the input
 
 
-def laid_over(clocks: Timeouts, said: Timeouts | Mapping[str, object] | None) -> Timeouts:
+def laid_over(clocks: Timeouts, said: Timeouts | Mapping[str, float | None] | None) -> Timeouts:
     """The clocks with what is said on top of them, key by key. Raises ConfigError for a clock that there is not."""
     if said is None or isinstance(said, Timeouts):
         return said or clocks

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..adapters import Adapter, find_adapter
+from ..adapters import Adapter, Framing, find_adapter
 from ..values import (
     Limits,
     Meta,
@@ -90,7 +90,7 @@ class StreamDecoder:
             answer_tool=answer_tool,
         )
         self._pipeline = Pipeline(self._fold, dialect, read=read)
-        self._sse: SSEDecoder | None = None
+        self._sse: SSEDecoder | Framing | None = None
         self._plain: PlainBody | None = None
         self._head = b""  # the first bytes, kept to say what the body was
         self._transcript: deque[str] = deque(maxlen=_TRANSCRIPT)
@@ -185,6 +185,9 @@ class StreamDecoder:
 
     def _begin(self, data: bytes) -> bytes:
         """Finds out what the body is; the bytes to begin with."""
+        if self._adapter.framing is not None:
+            self._sse, self._head = self._adapter.framing(self._limits), data[:HEAD]
+            return data
         data = skip_blank(self._head + data)  # white space, as some servers send to keep a connection open
         self._head = data[:HEAD]
         kind = body_kind(data)

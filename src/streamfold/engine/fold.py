@@ -49,6 +49,7 @@ from ..values import (
     read_arguments,
     word,
 )
+from .blocks import Blocks
 from .calls import Calls, OpenCall
 
 __all__ = ["Fold"]
@@ -97,6 +98,7 @@ class Fold:
         self._warnings: dict[ProtocolWarning, None] = {}  # a set that keeps its order
         self._reply: Reply | None = None
         self.finished = self.identified = False
+        self.blocks = Blocks()
 
     @property
     def text(self) -> str:
@@ -267,6 +269,8 @@ class Fold:
         if reason == "stop" and not (reply.text or reply.refusal or reply.extras):
             self.warn("empty_answer", "the answer has neither text nor tool calls")
         reply.tool_calls = calls
+        if self.blocks:
+            reply.extras["blocks"] = self.blocks.content(calls)
         reply.finish_reason = reason
         reply.raw_finish_reason = raw
         reply.warnings = list(self._warnings)

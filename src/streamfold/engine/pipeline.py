@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
-from ..values import Call, Delta, Done, Failure, Finish, Meta, Reasoning, Refusal, Sequence, StreamChunk, Text
+from ..values import (
+    Answered,
+    Block,
+    BlockEnd,
+    BlockPiece,
+    Call,
+    Delta,
+    Done,
+    Failure,
+    Finish,
+    MessageStart,
+    Meta,
+    ProtocolError,
+    Reasoning,
+    Refusal,
+    Sequence,
+    StreamChunk,
+    Text,
+    UsageUpdate,
+)
 from .dialects import Dialect, describe_leak
 from .fold import Fold
 from .parts import Parts, Resumption
 
 __all__ = ["Pipeline"]
+
+_OF_BLOCKS = frozenset({Answered, Block, BlockPiece, BlockEnd, MessageStart, UsageUpdate})
 
 
 class Pipeline:
@@ -26,13 +48,16 @@ class Pipeline:
         self._dialect = dialect
         self._read = read
         self._parts = Parts()
+        self._blocks = fold.blocks
+        self._message: str | None = None
+        self._usage: dict[str, Any] = {}
         self._raw: dict[type[Delta], list[str]] = {}  # what a dialect was fed
         self._numbers = Resumption()
-        self._finish: Finish | None = None  # kept until the dialect has given what came before it
+        self._finishes: list[Finish] = []  # kept until the dialect has given what came before it
 
     @property
     def has_finish_reason(self) -> bool:
-        return self._finish is not None or self._fold.has_finish_reason
+        return bool(self._finishes) or self._fold.has_finish_reason
 
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
         """Adds the chunks of one event to `chunks`. `data` is its payload, by which a repetition is known.
@@ -55,19 +80,47 @@ class Pipeline:
                 (delta.part is None and not delta.whole) or self._parts.goes_on(delta)
             ):
                 self._sort(delta, chunks)
-            elif self._dialect is not None or kind is Done or kind is Failure:
+            elif kind in _OF_BLOCKS:
+                if self._take_block(delta, data, chunks):
+                    return
+            elif self._dialect is not None or kind is Done or kind is Failure or kind is Finish:
                 self._filter(delta, chunks)
             elif (chunk := fold.feed(delta)) is not None:
                 chunks.append(chunk)
 
+    def _take_block(self, delta: Delta, data: str, chunks: list[StreamChunk]) -> bool:
+        """Takes what only wires with blocks send; returns whether the rest of the event is to be skipped.
+
+        Raises:
+            ProtocolError: another message begins inside this one: two streams were spliced.
+        """
+        match delta:
+            case MessageStart(id):
+                first, self._message = self._message is None, self._message or id or ""
+                if not first and id and id != self._message:
+                    raise ProtocolError(f"message {id} begins inside message {self._message}")
+                if not first:
+                    self._fold.warn("repeated_event", "the message began again; the second beginning is ignored")
+                return not first
+            case UsageUpdate(members, read):
+                self._usage |= {
+                    name: value for name, value in members.items() if value is not None or name not in self._usage
+                }
+                self._fold.feed(read(dict(self._usage)))
+            case Block() | BlockPiece() | BlockEnd() | Answered():
+                self.feed(self._blocks.feed(delta), data, chunks)
+        return False
+
     def end(self, chunks: list[StreamChunk]) -> None:
         """The text has ended: what the dialect held back, and whether the text shows what one should have read."""
+        self.feed(self._blocks.settle(), "", chunks)
         self._fold_all(self._held_back(), chunks)
         if leak := describe_leak(self._fold.text, self._read):
             self._fold.warn("leaked_markup", leak)
 
     def give_up(self, chunks: list[StreamChunk]) -> None:
         """The answer ends with an error: only the text that was held back is still worth something."""
+        self._fold_all((held for held in self._blocks.settle() if isinstance(held, Text | Reasoning)), chunks)
         self._fold_all((held for held in self._held_back() if isinstance(held, Text | Reasoning)), chunks)
 
     def _sort(self, delta: Text | Reasoning | Refusal, chunks: list[StreamChunk]) -> None:
@@ -79,10 +132,10 @@ class Pipeline:
             self._filter(new, chunks)
 
     def _filter(self, delta: Delta, chunks: list[StreamChunk]) -> None:
-        if isinstance(delta, Finish) and self._dialect is not None:
-            self._finish = delta
+        if isinstance(delta, Finish) and (self._dialect is not None or delta.more):
+            self._finishes.append(delta)
             return
-        if self._finish is not None:  # the fold will see it after what comes now
+        if self._finishes and not self._finishes[-1].more:  # the fold will see it after what comes now
             if isinstance(delta, Text) and delta.text:
                 self._fold.warn("late_content", "text came after the finish reason")
             elif isinstance(delta, Call) and (delta.id or delta.name or delta.arguments):
@@ -105,6 +158,5 @@ class Pipeline:
         dialect, self._dialect = self._dialect, None
         if dialect is not None:
             yield from dialect.finish()
-        finish, self._finish = self._finish, None
-        if finish is not None:
-            yield finish
+        finishes, self._finishes = self._finishes, []
+        yield from finishes

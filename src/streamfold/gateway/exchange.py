@@ -12,7 +12,7 @@ import anyio
 
 from ..adapters.emitting import Emitter, chunk_deltas, end_deltas, error_delta, json_text
 from ..requests import Options, Request
-from ..values import APIError, ConfigError, Failure, NotConfiguredError, ProtocolWarning, Reply
+from ..values import APIError, ConfigError, Failure, ProtocolWarning, Reply
 from .failures import Refusal, of_error, refused
 from .models import Answers
 from .sink import ClientGone, EventSink, Send, encoded, guarded
@@ -83,6 +83,7 @@ class Exchange:
     async def _answer(self, emitter: Emitter, sink: EventSink, send: Send, headers: dict[str, str]) -> None:
         try:
             request, dropped = self.wire.across(self.asked.request, _adapter(self.provider))
+            _check_configuration(self.provider)
             reply = await self._read(request, emitter, sink)
             reply = replace(reply, warnings=[*dropped, *reply.warnings])
             self._tell(reply)
@@ -90,12 +91,12 @@ class Exchange:
                 await sink.write(emitter.feed_all(end_deltas(reply)) + emitter.finish(), last=True)
             else:
                 await _send_body(send, self.wire.whole(self.asked, reply), {**headers, **_told(reply.warnings)})
-        except NotConfiguredError as error:
+        except ConfigError as error:
+            await self._failed(refused(400, str(error)), emitter, sink, send)
+        except _NotConfigured as error:
             log.error("%s %s: %s", self.asked.id, self.asked.model, error)
             message = "this provider is not configured rightly; the server's log says what is missing"
             await self._failed(refused(500, message), emitter, sink, send)
-        except ConfigError as error:
-            await self._failed(refused(400, str(error)), emitter, sink, send)
         except APIError as error:
             log.warning("%s %s: %s: %s", self.asked.id, self.asked.model, type(error).__name__, error)
             await self._failed(of_error(error), emitter, sink, send, error_delta(error))
@@ -140,9 +141,25 @@ class Exchange:
             log.warning("%s %s: %s: %s", self.asked.id, self.asked.model, warning.code, warning.detail)
 
 
+class _NotConfigured(Exception):
+    """The provider can't be asked, and no request can change that."""
+
+
 def _adapter(provider: Answers) -> str | None:
     adapter = getattr(getattr(provider, "profile", None), "adapter", None)
     return adapter if isinstance(adapter, str) else None
+
+
+def _check_configuration(provider: Answers) -> None:
+    """Raises _NotConfigured if a key or a variable is missing: that is no mistake of the client's."""
+    profile = getattr(provider, "profile", None)
+    if profile is None or hasattr(provider, "providers"):  # of several, those without a key are passed over
+        return
+    try:
+        profile.secrets()
+        profile.sent_url()
+    except ConfigError as exc:
+        raise _NotConfigured(str(exc)) from exc
 
 
 def _told(warnings: list[ProtocolWarning]) -> dict[str, str]:

@@ -65,6 +65,7 @@ class HTTPRequest:
     timeouts: Timeouts = field(default_factory=Timeouts)
     limits: Limits = field(default_factory=Limits)
     logged_url: str | None = None
+    method: str = "POST"
 
 
 class Exchange:
@@ -173,7 +174,7 @@ class Exchange:
     async def _send(self) -> httpx.Response:
         wanted = self._request
         request = self._client.build_request(
-            "POST",
+            wanted.method,
             wanted.url,
             headers=dict(wanted.headers),
             content=wanted.body,

@@ -24,15 +24,15 @@ from ..values import (
     Tool,
     system,
 )
-from .needs import is_forced
 from .options import ResponseFormat, read_response_format
 from .request import Request
+from .requirements import is_forced
 from .schema import Passed, drop_keywords, inline_refs, openai_strict, strict_problems
 
 if TYPE_CHECKING:
     from ..values import WarningCode
 
-__all__ = ["Rules", "does_without", "drop_force", "prepare", "schema_passes"]
+__all__ = ["Rules", "apply_rules", "drop_force", "emulated", "schema_passes"]
 
 Pass: TypeAlias = Callable[..., Passed]  # (schema, *, at=...)
 
@@ -69,7 +69,7 @@ def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[Pass, 
     return (*passes, partial(drop_keywords, keywords=unsupported)) if unsupported else tuple(passes)
 
 
-def prepare(request: Request, rules: Rules) -> tuple[Request, list[ProtocolWarning]]:
+def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ProtocolWarning]]:
     """The request as the endpoint takes it, and what was changed. Raises ConfigError for what it would refuse."""
     form = _form(request, rules)
     request, warnings = _named(request, rules.tool_name)
@@ -89,8 +89,8 @@ def prepare(request: Request, rules: Rules) -> tuple[Request, list[ProtocolWarni
 # --- what the model can't ---------------------------------------------------------------------------------------------
 
 
-def does_without(request: Request, rules: Rules) -> frozenset[str]:
-    """The capabilities for which `prepare` has something in their place, if the model lacks them, and says so."""
+def emulated(request: Request, rules: Rules) -> frozenset[str]:
+    """The capabilities for which `apply_rules` has something in their place, if the model lacks them, and says so."""
     form = _form(request, rules)
     by_other_means = form == "json_object" or (form == "tool" and request.capabilities.tools != "no")
     return frozenset({"forced_choice", "parallel_calls", *(["structured_output"] if by_other_means else [])})

@@ -8,6 +8,7 @@ from .functions import *
 from .jsontext import *
 from .media import *
 from .messages import *
+from .paths import *
 from .references import *
 from .replies import *
 from .suggestions import *

@@ -7,19 +7,26 @@ per token, and a frozen dataclass would take three times as long to make.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from .errors import ErrorInfo
-from .replies import FinishReason, Usage, WarningCode
+from .replies import FinishReason, ToolCall, Usage, WarningCode
 
 __all__ = [
+    "Answered",
+    "Block",
+    "BlockEnd",
+    "BlockKind",
+    "BlockPiece",
     "Call",
     "Delta",
     "Done",
     "Extra",
     "Failure",
     "Finish",
+    "MessageStart",
     "Meta",
     "Part",
     "Reasoning",
@@ -28,6 +35,7 @@ __all__ = [
     "Summary",
     "Text",
     "Usage",
+    "UsageUpdate",
     "Warn",
 ]
 
@@ -118,6 +126,92 @@ class Extra:
     whole: bool = False
 
 
+BlockKind: TypeAlias = Literal["text", "reasoning", "call", "other"]
+
+
+@dataclass(slots=True)
+class Block:
+    """A block of the message begins, on wires whose messages are lists of blocks. `engine/blocks.py` keeps them.
+
+    Attributes:
+        index: the server's key for the block, if it sent a usable one.
+        kind: what the block is to the reader: visible text, reasoning, a call, or nothing that is shown.
+        value: the block as it came; what goes back into the history is made of it.
+        member: the member whose text the reader is shown.
+        call: the call that the block is; its arguments count only if no piece brings others.
+        write: puts a call that was handed out into the block, for the history.
+        held: the call is known to be the client's only when the message has ended: see `Answered`.
+    """
+
+    index: int | None
+    kind: BlockKind
+    value: dict[str, Any]
+    member: str = ""
+    call: Call | None = None
+    write: Callable[[dict[str, Any], ToolCall], dict[str, Any]] | None = None
+    held: bool = False
+
+
+@dataclass(slots=True)
+class BlockPiece:
+    """A block grows.
+
+    Attributes:
+        index: the key of the block; None: the block that was opened last.
+        kind: the kind of block that takes such a piece. A piece that does not fit its block is ignored.
+        member: the member of the block that grows.
+        how: "append" text to it, "json" to append to the JSON text of its value, "path" to put in a `PathValue`, "add"
+            an entry to its list, or "set" it.
+        opens: the block to open where none is open that takes the piece.
+    """
+
+    index: int | None
+    kind: BlockKind
+    member: str
+    value: Any
+    how: Literal["append", "json", "path", "add", "set"] = "append"
+    opens: Block | None = None
+
+
+@dataclass(slots=True)
+class BlockEnd:
+    """A block is complete."""
+
+    index: int | None
+
+
+@dataclass(slots=True)
+class Answered:
+    """The server ran a call itself and shows the result: the newest such call without one is not the client's.
+
+    Attributes:
+        id, name: of the call; the id counts where there is one.
+    """
+
+    id: str | None
+    name: str | None
+
+
+@dataclass(slots=True)
+class MessageStart:
+    """The message begins, on wires that say so. First of its event's deltas: a message may begin only once."""
+
+    id: str | None
+
+
+@dataclass(slots=True)
+class UsageUpdate:
+    """Members of the usage object, where the server sends it in installments: each replaces what was sent before.
+
+    Attributes:
+        members: as sent. Null replaces nothing.
+        read: makes a `Usage` of all members that have come.
+    """
+
+    members: Mapping[str, Any]
+    read: Callable[[dict[str, Any]], Usage]
+
+
 @dataclass(slots=True)
 class Sequence:
     """The number of the event, on the wire that numbers them, or None if it has none. First of the event's deltas."""
@@ -152,10 +246,14 @@ class Failure:
 
 @dataclass(slots=True)
 class Finish:
-    """Why the model stopped. More may follow: usage, a further reason, on some servers even calls."""
+    """Why the model stopped. More may follow: usage, a further reason, on some servers even calls.
+
+    `more`: on this wire text and calls may follow as a matter of course.
+    """
 
     reason: FinishReason
     raw: str
+    more: bool = False
 
 
 @dataclass(slots=True)
@@ -164,5 +262,23 @@ class Done:
 
 
 Delta: TypeAlias = (
-    Text | Reasoning | Refusal | Call | Summary | Extra | Sequence | Meta | Warn | Failure | Usage | Finish | Done
+    Text
+    | Reasoning
+    | Refusal
+    | Call
+    | Summary
+    | Block
+    | BlockPiece
+    | BlockEnd
+    | Answered
+    | MessageStart
+    | Extra
+    | Sequence
+    | Meta
+    | Warn
+    | Failure
+    | Usage
+    | UsageUpdate
+    | Finish
+    | Done
 )

@@ -2,7 +2,6 @@
 
     StreamfoldError
     +- ConfigError                     something that was written down is wrong: where, and what is allowed
-    |  +- NotConfiguredError           a key or another environment variable is not set: which one
     +- APIError                        something went wrong between here and the model
     |  +- APIStatusError               the server answered with a status that is not 2xx
     |  |  +- AuthenticationError, PermissionDeniedError, NotFoundError, BadRequestError,
@@ -45,7 +44,6 @@ __all__ = [
     "IncompleteStreamError",
     "InvalidReplyError",
     "InvalidToolArgumentsError",
-    "NotConfiguredError",
     "NotFoundError",
     "PermissionDeniedError",
     "ProtocolError",
@@ -70,10 +68,6 @@ class StreamfoldError(Exception):
 
 class ConfigError(StreamfoldError):
     """Something that was written down can't be used: the message says what, where, and what is allowed."""
-
-
-class NotConfiguredError(ConfigError):
-    """A provider lacks its key, or an environment variable that its configuration refers to is not set."""
 
 
 class APIError(StreamfoldError):
@@ -291,6 +285,7 @@ class ErrorInfo:
     code: str | None = None
     status: int | None = None
     param: str | None = None
+    retry: bool | None = None  # what is known of another try, if the words don't tell
 
     @property
     def quota(self) -> bool:
@@ -300,8 +295,8 @@ class ErrorInfo:
     @property
     def retryable(self) -> bool:
         """True if the same request may succeed later: by code, then by type, then by status."""
-        if self.quota:
-            return False
+        if self.retry is not None or self.quota:
+            return bool(self.retry)
         for word in self._words():
             if word in _TRANSIENT:
                 return True

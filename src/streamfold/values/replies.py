@@ -135,6 +135,7 @@ class Usage:
 
     Attributes:
         cached_tokens: how many of `input_tokens` were read from the provider's cache.
+        cache_write_tokens: how many of `input_tokens` were written to it.
         reasoning_tokens: how many of `output_tokens` were reasoning.
         raw: the usage object as sent.
     """
@@ -144,6 +145,7 @@ class Usage:
     total_tokens: int | None = None
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+    cache_write_tokens: int | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 

@@ -11,27 +11,38 @@ from typing import Any
 
 from httpx_sse import ServerSentEvent
 
+from streamfold import ConfigError, Message
+from streamfold.adapters import Adapter
 from streamfold.engine.dialects import DialectContext
-from streamfold.requests.request import Request
-from streamfold.values.deltas import Call, Delta, Done, Failure, Finish, Text
-from streamfold.values.errors import error_info
-from streamfold.values.replies import ProtocolWarning
+from streamfold.requests import Request
+from streamfold.values import Call, Delta, Done, Failure, Finish, Text, error_info
 
 __all__ = ["AcmeAdapter", "AcmeDialect"]
 
 
-class AcmeAdapter:
-    """A wire format is a stateless value: a request to a body, an event to its facts."""
+class AcmeAdapter(Adapter):
+    """A wire format is a stateless value: it turns a request into a body, and an event into its facts."""
 
     name = "acme"
-    path = "/talk"
 
-    def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
-        return request, []
+    def request_path(self, request: Request) -> str:
+        return f"/models/{request.model}/talk"
 
     def encode(self, request: Request) -> dict[str, Any]:
-        words = [str(message.get("content")) for message in request.messages if isinstance(message, dict)]
-        return {"model": request.model, "words": words}
+        messages = [
+            {"by": message.role, "words": self._words(message, f"messages[{at}]")}
+            for at, message in enumerate(request.messages)
+        ]
+        body = {"messages": messages, "tools": {tool.name: tool.parameters for tool in request.tools}}
+        return {**body, **request.options.extra_body}
+
+    def _words(self, message: Message, where: str) -> str:
+        """Messages are text here. Whatever else a message has must be refused, or dropped with a warning."""
+        if message.tool_calls:
+            return "\n".join(f">> {call.name} {call.raw_arguments}" for call in message.tool_calls)
+        if not isinstance(message.content, str):
+            raise ConfigError(f"{where}.content must be text: Acme takes nothing else")
+        return message.content
 
     def decode(self, event: ServerSentEvent) -> Iterator[Delta]:
         said = json.loads(event.data)
@@ -42,9 +53,6 @@ class AcmeAdapter:
         if "end" in said:
             yield Finish("stop", said["end"])
             yield Done()
-
-    def decode_body(self, body: Any) -> Iterator[Delta]:
-        raise ValueError("Acme never sends a plain body")
 
 
 class AcmeDialect:

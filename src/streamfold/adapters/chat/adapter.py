@@ -7,15 +7,16 @@ for everybody else, each have a comment with the server they come from. Deviatio
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from copy import copy
 from dataclasses import replace
 from typing import Self
 
-from ...requests import HistoryRules, Request, Rules, does_without, prepare, schema_passes
+from ...requests import HistoryRules, Request, Rules, schema_passes
 from ...values import APIError, BadRequestError, ProtocolWarning
-from ..losses import losses_of_chat
+from ..protocol import Adapter
 from .content import results_without_media
 from .decode import EventReader
+from .dropped import dropped_by_chat
 from .encode import RequestWriter
 from .history import ids_changed, with_short_ids
 from .quirks import ChatQuirks
@@ -24,8 +25,8 @@ from .thinking import grade_dropped, only_allowed_tools, possible_choice, thinks
 __all__ = ["ChatAdapter", "ChatQuirks"]
 
 
-class ChatAdapter(RequestWriter, EventReader):
-    """Requests and events of Chat Completions."""
+class ChatAdapter(RequestWriter, EventReader, Adapter):
+    """Writes requests and reads events of Chat Completions."""
 
     name = "chat"
     path = "/chat/completions"
@@ -34,45 +35,8 @@ class ChatAdapter(RequestWriter, EventReader):
     def __init__(self, quirks: ChatQuirks | None = None) -> None:
         self.quirks = quirks or ChatQuirks()
 
-    def history_rules(self, request: Request) -> HistoryRules:
-        """What this wire demands of a conversation."""
-        roles = HistoryRules().roles - (set() if self.quirks.developer_role else {"developer"})
-        return HistoryRules(roles, wants_reasoning=self.quirks.reasoning_required and thinks(request))
-
-    def does_without(self, request: Request) -> Collection[str]:
-        """The capabilities that `prepare` makes up for."""
-        return does_without(request, self._rules())
-
-    def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
-        """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
-        lost = losses_of_chat(request, self.quirks).warnings()
-        moved: list[ProtocolWarning] = []
-        if not self.quirks.result_images:
-            messages, moved = results_without_media(request.messages)
-            if moved:  # what can't be sent is told with the positions that the caller knows
-                self._messages(request)
-            request = replace(request, messages=messages)
-        request, changes = prepare(request, self._rules())
-        only: list[ProtocolWarning] = []
-        if not self.quirks.allowed_tools:
-            request, only = only_allowed_tools(request)
-        request, dropped = self._forced_choice(request)
-        if self.quirks.call_ids == "nine_alphanumeric":
-            dropped = [*dropped, *ids_changed(request.messages, with_short_ids)]
-        return request, [*lost, *moved, *changes, *only, *dropped, *grade_dropped(request, self.quirks)]
-
-    def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
-        return possible_choice(request, self.quirks)
-
-    def relent(self, error: APIError) -> tuple[Self, ProtocolWarning] | None:
-        """Without `stream_options`, if the server refused the request and named them (older vLLM, LM Studio, Azure)."""
-        refused = isinstance(error, BadRequestError) and "stream_options" in f"{error.message} {error.body}"
-        if not (refused and self.quirks.stream_usage):
-            return None
-        told = f"the server refuses stream_options, and may send no usage without: set stream_usage = false ({error})"
-        return type(self)(replace(self.quirks, stream_usage=False)), ProtocolWarning("option_dropped", told)
-
-    def _rules(self) -> Rules:
+    def rules(self, request: Request) -> Rules:
+        """Returns what the endpoint accepts in tool names, schemas and response formats."""
         quirks = self.quirks
         return Rules(
             response_format=quirks.response_format,
@@ -80,3 +44,43 @@ class ChatAdapter(RequestWriter, EventReader):
             strict_output=quirks.strict_output,
             passes=schema_passes(inline=quirks.inline_refs, unsupported=quirks.unsupported_keywords),
         )
+
+    def history_rules(self, request: Request) -> HistoryRules:
+        """Returns what this wire format demands of a conversation."""
+        roles = HistoryRules().roles - (set() if self.quirks.developer_role else {"developer"})
+        return HistoryRules(roles, wants_reasoning=self.quirks.reasoning_required and thinks(request))
+
+    def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """Returns the request as the endpoint accepts it, and a warning for each change."""
+        dropped = dropped_by_chat(request, self.quirks).warnings()
+        moved: list[ProtocolWarning] = []
+        if not self.quirks.result_images:
+            messages, moved = results_without_media(request.messages)
+            if moved:  # errors name the positions that the caller knows
+                self._messages(request)
+            request = replace(request, messages=messages)
+        request, changes = super().rewrite(request)
+        only: list[ProtocolWarning] = []
+        if not self.quirks.allowed_tools:
+            request, only = only_allowed_tools(request)
+        request, free = self._forced_choice(request)
+        if self.quirks.call_ids == "nine_alphanumeric":
+            free = [*free, *ids_changed(request.messages, with_short_ids)]
+        return request, [*dropped, *moved, *changes, *only, *free, *grade_dropped(request, self.quirks)]
+
+    def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        return possible_choice(request, self.quirks)
+
+    def retry_without(self, error: APIError) -> Self | None:
+        """Leaves out `stream_options` if the server refused the request and named it (older vLLM, LM Studio, Azure)."""
+        refused = isinstance(error, BadRequestError) and "stream_options" in f"{error.message} {error.body}"
+        if not (refused and self.quirks.stream_usage):
+            return None
+        detail = (
+            "the server refuses stream_options, so that it was not asked for its usage: set stream_usage = false"
+            f" ({error})"
+        )
+        milder = copy(self)
+        milder.quirks = replace(self.quirks, stream_usage=False)
+        milder.refused = (*self.refused, ProtocolWarning("option_dropped", detail))
+        return milder

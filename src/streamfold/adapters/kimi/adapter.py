@@ -90,17 +90,18 @@ class KimiAdapter(ChatAdapter):
         thinks = self.hosted and self._thinks(request)
         return HistoryRules(roles, unique_ids=None, empty_turn="refused", wants_reasoning=thinks)
 
-    def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
-        """The request as the endpoint takes it, and what was changed. Raises ConfigError for what it would refuse."""
+    def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """Returns the request as the endpoint accepts it, and a warning for each change."""
         if self.hosted:
             self._check_tools(request.tools)
             self._check_options(request)
-        request, changes = super().prepare(request)
+        request, changes = super().rewrite(request)
         request, dropped = self._pinned_sampling(request)
         return request, [*changes, *dropped, *self._ungraded(request), *ids_changed(request.messages, _renumbered)]
 
-    def _rules(self) -> Rules:
-        rules = super()._rules()
+    def rules(self, request: Request) -> Rules:
+        """Returns what the endpoint accepts in tool names, schemas and response formats."""
+        rules = super().rules(request)
         if not self.hosted:
             return rules
         # `strict` is on by default there, and holds the model to Moonshot's flavour, not to OpenAI's.

@@ -7,18 +7,19 @@ may be *sent* are `ResponsesQuirks`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
-from ...requests import HistoryRules, Request, Rules, does_without, prepare
+from ...requests import HistoryRules, Request, Rules
 from ...values import ProtocolWarning
+from ..protocol import Adapter
 from .decode import EventReader
+from .dropped import dropped_by_responses
 from .encode import RequestWriter, ResponsesQuirks
-from .unsent import losses_of_responses
 
 __all__ = ["ResponsesAdapter", "ResponsesQuirks"]
 
 
-class ResponsesAdapter(RequestWriter, EventReader):
+class ResponsesAdapter(RequestWriter, EventReader, Adapter):
     """Requests and events of the Responses API."""
 
     name = "responses"
@@ -29,7 +30,7 @@ class ResponsesAdapter(RequestWriter, EventReader):
         self.quirks = quirks or ResponsesQuirks()
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """What this API demands of a conversation: a flat list, in which ids alone say what belongs together."""
+        """Returns what this API demands of a conversation: ids alone connect calls and results."""
         # "Duplicate function_call_output for call_id" (NousResearch/hermes-agent#111443)
         kept = [request.options.extra_body.get(name) for name in ("previous_response_id", "conversation")]
         kept += [item.get("type") == "item_reference" for item in request.messages if isinstance(item, Mapping)]
@@ -41,15 +42,12 @@ class ResponsesAdapter(RequestWriter, EventReader):
             knows_more=any(kept),
         )
 
-    def does_without(self, request: Request) -> Collection[str]:
-        """The capabilities that `prepare` makes up for."""
-        return does_without(request, self._rules())
+    def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """Returns the request as the endpoint accepts it, and a warning for each change."""
+        dropped = dropped_by_responses(request, stored=self.stores(request)).warnings()
+        request, changes = super().rewrite(request)
+        return request, dropped + changes
 
-    def prepare(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
-        """The request as this wire takes it, and what was changed. Raises ConfigError for what it would refuse."""
-        lost = losses_of_responses(request, stored=self.stores(request)).warnings()
-        request, changes = prepare(request, self._rules())
-        return request, lost + changes
-
-    def _rules(self) -> Rules:
+    def rules(self, request: Request) -> Rules:
+        """Returns what the endpoint accepts in tool names, schemas and response formats."""
         return Rules(strict_tools=True, strict_output=self.quirks.strict_output)

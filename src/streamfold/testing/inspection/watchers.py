@@ -14,6 +14,8 @@ from .words import placement_words
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
+    from ...requests import Request
+
 __all__ = ["TracedAdapter", "TracedCalls", "TracedDecoder", "TracedFold"]
 
 
@@ -25,14 +27,16 @@ class Reading(NamedTuple):
     error: str | None = None
 
 
-class TracedAdapter:
+class TracedAdapter(Adapter):
     """An adapter that keeps what it read."""
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
-        self.name, self.path = adapter.name, adapter.path
-        self.prepare, self.encode = adapter.prepare, adapter.encode
+        self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
         self.read: list[Reading] = []
+
+    def encode(self, request: Request) -> dict[str, Any]:
+        return self._adapter.encode(request)
 
     def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
         return self._keep(event, lambda: self._adapter.decode(event))

@@ -6,12 +6,17 @@ from collections.abc import Iterable, Iterator
 
 from ...engine import OpenCall, Rule
 from ...values import (
+    Answered,
+    Block,
+    BlockEnd,
+    BlockPiece,
     Call,
     Delta,
     Done,
     Extra,
     Failure,
     Finish,
+    MessageStart,
     Meta,
     Reasoning,
     Refusal,
@@ -19,6 +24,7 @@ from ...values import (
     Summary,
     Text,
     Usage,
+    UsageUpdate,
     Warn,
     word,
 )
@@ -48,6 +54,12 @@ _KINDS: dict[type[object], str] = {
     Usage: "usage",
     Finish: "finish",
     Done: "done",
+    MessageStart: "message",
+    UsageUpdate: "usage",
+    Block: "block",
+    BlockPiece: "block",
+    BlockEnd: "block",
+    Answered: "answered",
 }
 
 
@@ -134,6 +146,22 @@ def delta_words(delta: Delta) -> str:
             return reason if reason == raw else f"{reason} (as sent: {_quoted(raw)})"
         case Done():
             return "nothing follows"
+        case MessageStart(message_id):
+            return f"message {_quoted(message_id or '')} begins"
+        case UsageUpdate(members):
+            return _cut(repr(dict(members)))
+        case Block(index, kind, value):
+            return f"{_at(index)}{kind}: {_cut(repr(value))}"
+        case BlockPiece(index, _, member, value):
+            return f"{_at(index)}{member}: {_cut(repr(value))}"
+        case BlockEnd(index):
+            return f"{_at(index)}complete"
+        case Answered(call_id, name):
+            return f"the server ran the call {_quoted(call_id or name or '')} itself"
+
+
+def _at(index: int | None) -> str:
+    return "" if index is None else f"block {index}, "
 
 
 def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dialect: bool) -> Iterator[str]:

@@ -100,7 +100,7 @@ def _judged(recording: Recording) -> Recording:
 
 def _adapter_of(path: str, adapter: str | None) -> str:
     for name in (adapter, *_WIRES):
-        if name and path.endswith(find_adapter(name)().path):
+        if name and find_adapter(name)().serves(path):
             return name
     return _NO_WIRE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...client import Prepared
+from ...adapters import Prepared
 from ...requests import Request
 from ...values import WarningCode
 from .facts import Fact, FactKind

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ...client import prepared
 from ...config import Profile, variable_is_set
 from ...values import ConfigError, ProtocolWarning, referenced, shown_url
 from .announced import speaks_of
@@ -51,10 +50,11 @@ def check_swap(profile: Profile, conversation: Conversation) -> Outcome:
         raise ConfigError(f'no model for "{profile.name}": write "{profile.name}:MODEL"')
     adapter = profile.make_adapter()
     url = shown_url(profile.base_url) + adapter.path
-    asked = conversation.request(model)
+    origin = f"{profile.adapter} {shown_url(profile.base_url)}"
+    asked = replace(conversation.request(model), origin=origin, capabilities=profile.capabilities_of(model))
     facts = facts_of(asked)
     try:
-        ready = prepared(profile, adapter, asked, repair=bool(conversation.options.get("repair")))
+        ready = adapter.prepare(asked, repair=bool(conversation.options.get("repair")), endpoint=profile)
     except ConfigError as exc:
         return Outcome(profile.name, url, None, error=str(exc), findings=tuple(_refused(facts, str(exc))))
     body = json.loads(ready.body)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from ...client import Prepared
+from ...adapters import Prepared
 from ...requests import Request
 from ...values import AllowedTools, NamedTool, Tool, audio_format, join_surrogates, read_tool_choice
 from .announced import announced, overruled

@@ -6,53 +6,53 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...values import Message
-from ..losses import Losses, unsent_of_parts
+from ..dropped import DroppedParts, dropped_media_members
 from .items import as_it_came, is_item
 from .output import CALL_EXTRAS
 
 if TYPE_CHECKING:
     from ...requests import Request
 
-__all__ = ["losses_of_responses"]
+__all__ = ["dropped_by_responses"]
 
 _REASONING = ("reasoning_content", "reasoning")
 # Of a dict of Chat Completions; `read_message` reads them, or refuses them by name.
 _READ = ("role", "content", "tool_calls", "tool_call_id", "refusal", "partial", "function_call", *_REASONING)
 
 
-def losses_of_responses(request: Request, *, stored: bool) -> Losses:
+def dropped_by_responses(request: Request, *, stored: bool) -> DroppedParts:
     """What stays behind. Items of this API are sent as they are."""
-    losses = Losses()
+    dropped = DroppedParts()
     for at, message in enumerate(request.messages):
         where = f"messages[{at}]"
         if isinstance(message, Message):
-            _of_message(message, where, losses, came_from_here=request.came_from_here(message), stored=stored)
+            _of_message(message, where, dropped, came_from_here=request.came_from_here(message), stored=stored)
         elif not is_item(message):
-            _of_dict(message, where, losses)
-    return losses
+            _of_dict(message, where, dropped)
+    return dropped
 
 
-def _of_message(message: Message, where: str, losses: Losses, *, came_from_here: bool, stored: bool) -> None:
+def _of_message(message: Message, where: str, dropped: DroppedParts, *, came_from_here: bool, stored: bool) -> None:
     items = as_it_came(message, stored=stored) if came_from_here else None
     if message.reasoning and not any(item.get("type") == "reasoning" for item in items or ()):
-        losses.reasoning.append(where)
-    losses.members += [f"{where}.{name}" for name in message.extras if items is None or name != "output"]
+        dropped.reasoning.append(where)
+    dropped.members += [f"{where}.{name}" for name in message.extras if items is None or name != "output"]
     if message.name and message.role == "tool":  # the id says whose result it is
-        losses.members.append(f"{where}.name")
-    losses.members += unsent_of_parts(message, where)
+        dropped.members.append(f"{where}.name")
+    dropped.members += dropped_media_members(message, where)
     for number, call in enumerate(message.tool_calls):
         extra = call.extra or {}
         if extra and (not came_from_here or not extra.keys() <= set(CALL_EXTRAS)):
-            losses.members.append(f"{where}.tool_calls[{number}].extra")
+            dropped.members.append(f"{where}.tool_calls[{number}].extra")
 
 
-def _of_dict(message: Mapping[str, Any], where: str, losses: Losses) -> None:
+def _of_dict(message: Mapping[str, Any], where: str, dropped: DroppedParts) -> None:
     if any(message.get(name) for name in _REASONING):
-        losses.reasoning.append(where)
+        dropped.reasoning.append(where)
     # A name on any message but a tool's is refused.
-    losses.members += [f"{where}.{name}" for name, value in message.items() if value and name not in _READ]
+    dropped.members += [f"{where}.{name}" for name, value in message.items() if value and name not in _READ]
     for number, entry in enumerate(message.get("tool_calls") or ()):
-        losses.members += _of_entry(entry, f"{where}.tool_calls[{number}]")
+        dropped.members += _of_entry(entry, f"{where}.tool_calls[{number}]")
 
 
 def _of_entry(entry: Mapping[str, Any], where: str) -> Iterator[str]:

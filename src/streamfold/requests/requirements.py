@@ -15,11 +15,11 @@ from .capabilities import Capabilities
 from .options import ResponseFormat
 from .request import Request
 
-__all__ = ["Need", "describe_missing", "is_forced", "missing", "needs_of"]
+__all__ = ["Requirement", "describe_missing", "is_forced", "missing", "requirements_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Requirement:
     """A capability that a request needs, and the place in the request that needs it."""
 
     capability: str
@@ -55,14 +55,14 @@ _MOST_PLACES = 3
 _MOST_MODELS = 4
 
 
-def needs_of(request: Request) -> tuple[Need, ...]:
+def requirements_of(request: Request) -> tuple[Requirement, ...]:
     """What the request needs, each with its place: `tools`, `tool_choice`, `messages[2].content[1]`, an option."""
     return tuple(_needs(request))
 
 
-def missing(capabilities: Capabilities, request: Request) -> tuple[Need, ...]:
+def missing(capabilities: Capabilities, request: Request) -> tuple[Requirement, ...]:
     """What the request needs and the model can't. What is unknown is not among it."""
-    return tuple(need for need in needs_of(request) if capabilities.of(need.capability) == "no")
+    return tuple(need for need in requirements_of(request) if capabilities.of(need.capability) == "no")
 
 
 def is_forced(request: Request) -> bool:
@@ -71,7 +71,7 @@ def is_forced(request: Request) -> bool:
     return choice == "required" or isinstance(choice, NamedTool) or _mode(choice) == "required"
 
 
-def describe_missing(needs: Sequence[Need], model: str, others: Mapping[str, Iterable[str]]) -> str:
+def describe_missing(needs: Sequence[Requirement], model: str, others: Mapping[str, Iterable[str]]) -> str:
     """What the model can't, where the request needs it, and what to do.
 
     Args:
@@ -95,20 +95,20 @@ def _described(name: str, places: list[str], model: str, others: list[str]) -> s
     return f"{model} can't {cannot}, which {where} need{'s' * (not first)}: {remedy}, or ask a model that can{known}"
 
 
-def _needs(request: Request) -> Iterator[Need]:
+def _needs(request: Request) -> Iterator[Requirement]:
     options = request.options
     for at, message in enumerate(request.messages):
         yield from _media(message, f"messages[{at}]")
     if request.tools:
-        yield Need("tools", "tools")
+        yield Requirement("tools", "tools")
         if is_forced(request):
-            yield Need("forced_choice", "tool_choice")
+            yield Requirement("forced_choice", "tool_choice")
     if _wants_schema(options.response_format):
-        yield Need("structured_output", "response_format")
+        yield Requirement("structured_output", "response_format")
     if options.reasoning_effort not in (None, "none"):
-        yield Need("reasoning", "reasoning_effort")
+        yield Requirement("reasoning", "reasoning_effort")
     if options.parallel_tool_calls:
-        yield Need("parallel_calls", "parallel_tool_calls")
+        yield Requirement("parallel_calls", "parallel_tool_calls")
 
 
 def _mode(choice: object) -> str | None:
@@ -121,7 +121,7 @@ def _wants_schema(wanted: Any) -> bool:
     return not (without or (isinstance(wanted, ResponseFormat) and wanted.schema is None))
 
 
-def _media(message: MessageLike, where: str) -> Iterator[Need]:
+def _media(message: MessageLike, where: str) -> Iterator[Requirement]:
     if isinstance(message, Message):
         yield from _of_parts(message.content, f"{where}.content")
         return
@@ -129,10 +129,10 @@ def _media(message: MessageLike, where: str) -> Iterator[Need]:
         yield from _of_parts(message.get(name), f"{where}.{name}")
 
 
-def _of_parts(parts: Any, where: str) -> Iterator[Need]:
+def _of_parts(parts: Any, where: str) -> Iterator[Requirement]:
     if not isinstance(parts, list | tuple):
         return
     for at, part in enumerate(parts):
         capability = _PART_TYPES.get(str(part.get("type"))) if isinstance(part, Mapping) else _PARTS.get(type(part))
         if capability:
-            yield Need(capability, f"{where}[{at}]")
+            yield Requirement(capability, f"{where}[{at}]")

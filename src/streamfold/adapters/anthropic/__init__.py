@@ -1,0 +1,3 @@
+"""Anthropic's Messages API: requests and answers, both ways."""
+
+from .decode import *

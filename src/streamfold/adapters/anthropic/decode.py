@@ -1,0 +1,260 @@
+"""Events of the Messages API to deltas: https://docs.anthropic.com/en/docs/build-with-claude/streaming.
+
+The JSON's `type` decides; the event's name is advice, and some servers leave it out. Pings, unknown events and unknown
+members say nothing. Blocks are put together in `engine/blocks.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...values import (
+    Block,
+    BlockEnd,
+    BlockPiece,
+    Call,
+    Delta,
+    Done,
+    Extra,
+    Failure,
+    Finish,
+    FinishReason,
+    MessageStart,
+    Meta,
+    Refusal,
+    ToolCall,
+    Usage,
+    UsageUpdate,
+    count,
+    error_info,
+    index,
+    is_done,
+    keep,
+    parse_event,
+    word,
+)
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+__all__ = ["EventReader"]
+
+# https://docs.anthropic.com/en/api/handling-stop-reasons
+_STOP_REASONS: dict[str, FinishReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+    "content_filter": "content_filter",  # aimock 1.43
+}
+_CALL_MEMBERS = ("type", "id", "name", "input")
+_TEXT: dict[str, Any] = {"type": "text", "text": ""}
+_THINKING: dict[str, Any] = {"type": "thinking", "thinking": ""}
+
+
+class EventReader:
+    """The half of the adapter that reads answers."""
+
+    def decode(self, event: ServerSentEvent) -> list[Delta]:
+        """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
+        out: list[Delta] = []
+        try:
+            payload = parse_event(event.data)
+        except ValueError:
+            if event.event == "error":
+                return [Failure(error_info(event.data.strip() or None))]
+            if is_done(event.data):
+                return [Done()]  # OpenRouter, after message_stop
+            if not event.data.strip():
+                return out
+            raise ValueError("the payload is not JSON") from None
+        if event.event == "error":
+            return [_failure(payload)]
+        if not isinstance(payload, dict):
+            raise ValueError(f"an event must be an object, not {type(payload).__name__}")
+        kind = payload.get("type")
+        if kind == "content_block_delta":  # as nearly every event
+            _piece(payload, out)
+        elif kind is None and "error" in payload:
+            out.append(_failure(payload))
+        elif isinstance(kind, str) and (read := _EVENTS.get(kind)):
+            read(payload, out)
+        return out
+
+    def decode_body(self, body: Any) -> list[Delta]:
+        """Returns the facts of a whole message, or of an error, that came as a plain JSON body."""
+        if not isinstance(body, dict) or body.get("type") != "message":
+            return [_failure(body)]
+        out: list[Delta] = []
+        _message(body, out)
+        out.append(Done())
+        return out
+
+
+def _failure(payload: Any) -> Failure:
+    return Failure(error_info(payload), payload)
+
+
+def _message_start(payload: dict[str, Any], out: list[Delta]) -> None:
+    message = _object(payload, "message")
+    out.append(MessageStart(word(message.get("id"))))
+    _message(message, out)
+
+
+def _message(message: dict[str, Any], out: list[Delta]) -> None:
+    """A message as it stands in message_start, or whole. Its content may be there already, block by block.
+
+    A continuation of a programmatic tool call has all of it in message_start.
+    """
+    out.append(Meta(message.get("id"), message.get("model")))
+    for block in _list(message, "content"):
+        out.append(_block(None, block))
+        out.append(BlockEnd(None))
+    _end(message, out)
+    _usage(message, out)
+
+
+def _block_start(payload: dict[str, Any], out: list[Delta]) -> None:
+    out.append(_block(index(payload.get("index")), payload.get("content_block")))
+
+
+def _block(number: int | None, value: Any) -> Block:
+    if not isinstance(value, dict):
+        raise ValueError(f"a content block must be an object, not {value!r:.80}")
+    value = keep(value)
+    match value.get("type"):
+        case "text":
+            return Block(number, "text", _without_null(value), "text")
+        case "thinking":
+            return Block(number, "reasoning", value, "thinking")
+        case "tool_use":
+            given = value.get("input")
+            text = given if isinstance(given, str) else _json(given) if given else ""
+            extra = {name: item for name, item in value.items() if name not in _CALL_MEMBERS}
+            call = Call(None, word(value.get("id")), word(value.get("name")), text, extra=extra or None)
+            return Block(number, "call", value, "input", call, _write_call)
+    return Block(number, "other", value)
+
+
+def _without_null(value: dict[str, Any]) -> dict[str, Any]:
+    # `citations: null` stands for none, and is refused when it comes back.
+    return {name: item for name, item in value.items() if item is not None}
+
+
+def _write_call(block: dict[str, Any], call: ToolCall) -> dict[str, Any]:
+    # `input` must be an object. Text that is none is wrapped; the result that follows says what was wrong.
+    given = {"_raw": call.raw_arguments} if call.error else call.arguments
+    return {**block, "id": call.id, "name": call.name, "input": given}
+
+
+def _piece(payload: dict[str, Any], out: list[Delta]) -> None:
+    delta, number = _object(payload, "delta"), index(payload.get("index"))
+    match delta:
+        case {"type": "text_delta", "text": str(text)}:
+            out.append(BlockPiece(number, "text", "text", text, opens=Block(number, "text", _TEXT, "text")))
+        case {"type": "thinking_delta", "thinking": str(text)}:
+            opens = Block(number, "reasoning", _THINKING, "thinking")
+            out.append(BlockPiece(number, "reasoning", "thinking", text, opens=opens))
+        case {"type": "input_json_delta", "partial_json": str(text)}:
+            out.append(BlockPiece(number, "call", "input", text, "json"))
+        case {"type": "signature_delta", "signature": str(signature)}:
+            out.append(BlockPiece(number, "reasoning", "signature", signature, "set"))  # a second one replaces it
+        case {"type": "citations_delta", "citation": citation}:
+            out.append(BlockPiece(number, "text", "citations", keep(citation), "add"))
+        case {"type": "compaction_delta", "content": str(text)}:
+            out.append(BlockPiece(number, "other", "content", text))
+
+
+def _block_stop(payload: dict[str, Any], out: list[Delta]) -> None:
+    out.append(BlockEnd(index(payload.get("index"))))
+
+
+def _message_delta(payload: dict[str, Any], out: list[Delta]) -> None:
+    _usage(payload, out)
+    _end(_object(payload, "delta"), out)
+    for name in ("context_management", "container"):
+        if payload.get(name) is not None:
+            out.append(Extra(name, [keep(payload[name])], whole=True))
+
+
+def _end(said: dict[str, Any], out: list[Delta]) -> None:
+    """Why the message stopped: members of message_delta, and of a whole message."""
+    for name in ("stop_sequence", "stop_details", "container"):
+        if said.get(name) is not None:
+            out.append(Extra(name, [keep(said[name])], whole=True))
+    details = said.get("stop_details")
+    if isinstance(details, dict) and isinstance(text := details.get("explanation"), str) and text:
+        out.append(Refusal(text))
+    reason = word(said.get("stop_reason"))
+    if reason is not None:
+        out.append(Finish(_STOP_REASONS.get(reason, "unknown"), reason, more=True))
+
+
+def _message_stop(payload: dict[str, Any], out: list[Delta]) -> None:
+    metrics = payload.get("amazon-bedrock-invocationMetrics")  # Bedrock
+    if metrics is not None:
+        out.append(Extra("amazon-bedrock-invocationMetrics", [keep(metrics)], whole=True))
+    out.append(Done())
+
+
+def _error(payload: dict[str, Any], out: list[Delta]) -> None:
+    out.append(_failure(payload))
+
+
+_EVENTS = {
+    "message_start": _message_start,
+    "content_block_start": _block_start,
+    "content_block_stop": _block_stop,
+    "message_delta": _message_delta,
+    "message_stop": _message_stop,
+    "error": _error,
+}
+
+
+def _usage(said: dict[str, Any], out: list[Delta]) -> None:
+    if isinstance(usage := said.get("usage"), dict):
+        out.append(UsageUpdate(keep(usage), read_usage))
+
+
+def read_usage(numbers: dict[str, Any]) -> Usage:
+    """Anthropic's `input_tokens` leaves out what was read from or written to the cache; ours counts all input.
+
+    https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching#tracking-cache-performance
+    """
+    said, output = count(numbers, "input_tokens"), count(numbers, "output_tokens")
+    read, written = count(numbers, "cache_read_input_tokens"), count(numbers, "cache_creation_input_tokens")
+    counted = None if said is None else said + (read or 0) + (written or 0)
+    details = numbers.get("output_tokens_details")
+    return Usage(
+        input_tokens=counted,
+        output_tokens=output,
+        total_tokens=None if counted is None or output is None else counted + output,
+        cached_tokens=read,
+        reasoning_tokens=count(details, "thinking_tokens") if isinstance(details, Mapping) else None,
+        cache_write_tokens=written,
+        raw=numbers,
+    )
+
+
+def _object(payload: dict[str, Any], name: str) -> dict[str, Any]:
+    value = payload.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be an object, not {type(value).__name__}")
+    return value
+
+
+def _list(payload: dict[str, Any], name: str) -> list[Any]:
+    value = payload.get(name) or []
+    if not isinstance(value, list):
+        raise ValueError(f"{name} must be a list, not {type(value).__name__}")
+    return value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

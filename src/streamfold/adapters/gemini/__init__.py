@@ -1,0 +1,3 @@
+"""Gemini's own API: requests and answers."""
+
+from .decode import *

@@ -1,0 +1,223 @@
+"""Events of Gemini's `streamGenerateContent` to deltas: https://ai.google.dev/api/generate-content.
+
+Each chunk holds what is new. Its parts have no index: a text goes on with the text before it, and a part that is signed
+stands alone, because its signature has to go back on that part and no other
+(https://ai.google.dev/gemini-api/docs/thought-signatures).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ...values import (
+    Answered,
+    Block,
+    BlockEnd,
+    BlockKind,
+    BlockPiece,
+    Call,
+    Delta,
+    Done,
+    ErrorInfo,
+    Extra,
+    Failure,
+    Finish,
+    FinishReason,
+    Meta,
+    PathValue,
+    Refusal,
+    ToolCall,
+    Usage,
+    Warn,
+    count,
+    error_info,
+    is_done,
+    keep,
+    parse_event,
+    word,
+)
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+__all__ = ["EventReader"]
+
+# https://ai.google.dev/api/generate-content#FinishReason. The numbers come from proxies that ask for enums as numbers.
+_FINISH_REASONS: dict[str, FinishReason] = {
+    **dict.fromkeys(["STOP", "1"], "stop"),
+    **dict.fromkeys(["MAX_TOKENS", "2"], "length"),
+    **dict.fromkeys(["SAFETY", "3", "RECITATION", "4", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"], "content_filter"),
+    **dict.fromkeys(["LANGUAGE", "MODEL_ARMOR", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT"], "content_filter"),
+    "IMAGE_RECITATION": "content_filter",
+}
+# The model or the request went wrong, so there is no answer. Those of the first row may succeed when asked again.
+_FAILURES = {
+    **dict.fromkeys(["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"], True),
+    **dict.fromkeys(["TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"], False),
+}
+_ABOUT_CANDIDATE = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
+_SIGNATURE = "thoughtSignature"
+
+
+class EventReader:
+    """The half of the adapter that reads answers."""
+
+    def decode(self, event: ServerSentEvent) -> list[Delta]:
+        """Returns the facts of one event. Raises ValueError if it is not a chunk of this format."""
+        if not event.data.strip():
+            return []
+        if is_done(event.data):
+            return [Done()]  # proxies that translate from OpenAI
+        out: list[Delta] = []
+        _chunk(parse_event(event.data), out)
+        return out
+
+    def decode_body(self, body: Any) -> list[Delta]:
+        """Returns the facts of a body that is one JSON value: the array of chunks that comes without `alt=sse`."""
+        out: list[Delta] = []
+        for chunk in body if isinstance(body, list) else [body]:
+            _chunk(chunk, out)
+        return out
+
+
+def _chunk(chunk: Any, out: list[Delta]) -> None:
+    if not isinstance(chunk, dict):
+        raise ValueError(f"a chunk must be an object, not {type(chunk).__name__}")
+    if isinstance(inner := chunk.get("response"), dict):  # Code Assist
+        chunk = inner
+    if "error" in chunk:
+        out.append(Failure(error_info(chunk), chunk))
+        return
+    if not {"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"} & chunk.keys():
+        out.append(Failure(error_info(chunk), chunk))
+        return
+    out.append(Meta(chunk.get("responseId"), chunk.get("modelVersion"), chunk.get("createTime")))
+    ends: list[Delta] = []
+    candidates = chunk.get("candidates") or []
+    if not isinstance(candidates, list):
+        raise ValueError(f"candidates must be a list, not {type(candidates).__name__}")
+    for candidate in candidates:
+        if not isinstance(candidate, dict):
+            raise ValueError(f"a candidate must be an object, not {candidate!r:.80}")
+        if candidate.get("index"):
+            out.append(Warn("extra_choice", f"candidate {candidate['index']} was sent and is ignored"))
+        else:
+            _candidate(candidate, out, ends)
+    if isinstance(usage := chunk.get("usageMetadata"), dict):
+        out.append(read_usage(usage))
+    feedback = chunk.get("promptFeedback")
+    if isinstance(feedback, dict) and (blocked := word(feedback.get("blockReason"))):
+        out.append(Extra("promptFeedback", [keep(feedback)], whole=True))
+        if text := word(feedback.get("blockReasonMessage")):  # Vertex
+            out.append(Refusal(text))
+        ends.append(Finish("content_filter", blocked, more=True))
+    out += ends
+
+
+def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -> None:
+    content = candidate.get("content")
+    parts = content.get("parts") if isinstance(content, dict) else None
+    for part in parts if isinstance(parts, list) else ():
+        if not isinstance(part, dict):
+            raise ValueError(f"a part must be an object, not {part!r:.80}")
+        _part(keep(part), out)
+    for name in _ABOUT_CANDIDATE:
+        if candidate.get(name):
+            out.append(Extra(name, [keep(candidate[name])], whole=True))
+    reason = word(candidate.get("finishReason"))
+    if reason is None:
+        return
+    message = word(candidate.get("finishMessage"))
+    if reason in _FAILURES:
+        kind = "server_error" if _FAILURES[reason] else None
+        text = message or f"the model ended with the finish reason {reason}"
+        ends.append(Failure(ErrorInfo(text, kind, reason, retry=_FAILURES[reason]), candidate))
+    else:
+        ends.append(Finish(_FINISH_REASONS.get(reason, "unknown"), reason, more=True))
+
+
+def _part(part: dict[str, Any], out: list[Delta]) -> None:
+    if isinstance(call := part.get("functionCall"), dict):
+        _call(part, call, out)
+        return
+    if isinstance(answer := part.get("functionResponse"), dict):
+        # Google ran the call of this name itself (MCP at the server): it is not the client's to run.
+        out.append(Answered(word(answer.get("id")), word(answer.get("name"))))
+    text = part.get("text")
+    if isinstance(text, str):
+        kind: BlockKind = "reasoning" if part.get("thought") else "text"
+        if part.keys() <= {"text", "thought"}:
+            if text:
+                out.append(BlockPiece(None, kind, "text", text, opens=Block(None, kind, {**part, "text": ""}, "text")))
+            return
+        out.append(Block(None, kind, part, "text"))
+    else:
+        out.append(Block(None, "other", part))
+    out.append(BlockEnd(None))
+
+
+def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
+    """A call comes whole in one part, unless the request asked for its arguments in pieces."""
+    name, goes_on = word(call.get("name")), call.get("willContinue") is True
+    values = [_path_value(piece) for piece in call.get("partialArgs") or () if isinstance(piece, dict)]
+    args = call.get("args")
+    if name is not None:
+        id_ = word(call.get("id"))
+        text = "" if args is None else args if isinstance(args, str) else _json(args)
+        # Most calls have no id here, and that is nothing to warn of.
+        made = Call(None, id_, name, text, extra=_extra(part), markup=id_ is None)
+        out.append(Block(None, "call", part, "args", made, _write_call, held=True))
+    elif args:
+        values = [PathValue(f"$[{json.dumps(key)}]", value) for key, value in args.items()] + values
+    for value in values:
+        out.append(BlockPiece(None, "call", "args", value, "path"))
+    if name is None and not values and not goes_on and call:
+        out.append(BlockPiece(None, "call", "args", "", "path"))
+    if not goes_on:
+        out.append(BlockEnd(None))
+
+
+def _extra(part: dict[str, Any]) -> dict[str, Any] | None:
+    return {_SIGNATURE: part[_SIGNATURE]} if part.get(_SIGNATURE) else None
+
+
+def _write_call(part: dict[str, Any], call: ToolCall) -> dict[str, Any]:
+    was = part["functionCall"]
+    kept = {name: value for name, value in was.items() if name not in ("partialArgs", "willContinue", "args")}
+    return {**part, "functionCall": {**kept, "args": call.arguments}}
+
+
+def _path_value(piece: dict[str, Any]) -> PathValue:
+    path = piece.get("jsonPath")
+    if not isinstance(path, str):
+        raise ValueError(f"a piece of arguments has no jsonPath: {piece!r:.120}")
+    for name in ("stringValue", "numberValue", "boolValue"):
+        if name in piece:
+            return PathValue(path, piece[name], name == "stringValue" and piece.get("willContinue") is True)
+    return PathValue(path, None)
+
+
+def read_usage(numbers: dict[str, Any]) -> Usage:
+    """Counts as a running total: https://ai.google.dev/api/generate-content#UsageMetadata.
+
+    The candidates' count is without the thoughts, and the prompt's without what built-in tools put into it. Counts that
+    are absent are 0 where there are any: Google leaves zeros out.
+    """
+    prompt, answer = count(numbers, "promptTokenCount"), count(numbers, "candidatesTokenCount")
+    tools, thoughts = count(numbers, "toolUsePromptTokenCount"), count(numbers, "thoughtsTokenCount")
+    cached, total = count(numbers, "cachedContentTokenCount"), count(numbers, "totalTokenCount")
+    if all(found is None for found in (prompt, answer, tools, thoughts, cached, total)):
+        return Usage(raw=numbers)
+    return Usage(
+        input_tokens=(prompt or 0) + (tools or 0),
+        output_tokens=(answer or 0) + (thoughts or 0),
+        total_tokens=total,
+        cached_tokens=cached or 0,
+        reasoning_tokens=thoughts or 0,
+        raw=numbers,
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

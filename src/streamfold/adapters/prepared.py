@@ -1,0 +1,73 @@
+"""A request in the form of its provider, as a value: everything that is sent, before anything is sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..values import ConfigError, ProtocolWarning, join_surrogates
+
+if TYPE_CHECKING:
+    from ..requests import Request
+
+__all__ = ["Prepared", "write_body"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An HTTP request for a streamed answer. It has no secrets: the base URL and the key are added by the provider.
+
+    Attributes:
+        request: the request as it was rewritten for the endpoint. Decoding needs its tools, `names` and `answer_tool`.
+        path: below the base URL; may have a query.
+        headers: those of the wire format.
+        warnings: what was changed, dropped or found doubtful.
+    """
+
+    request: Request
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    warnings: tuple[ProtocolWarning, ...] = ()
+
+
+def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple[bytes, list[ProtocolWarning]]:
+    """Returns a body as JSON, and a warning if it had half of a surrogate pair in it.
+
+    Args:
+        extra: the caller's `extra_body`; an error about a value in it names it so.
+
+    Raises:
+        ConfigError: JSON can't represent a value; the message names its place.
+    """
+    try:
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        where = _not_json({"extra_body": extra}, "") or _not_json(body, "") or str(exc)
+        raise ConfigError(f"the request can't be written as JSON: {where}") from exc
+    whole = join_surrogates(text)
+    if whole.count("\ufffd") == text.count("\ufffd"):
+        return whole.encode(), []
+    detail = "the request contains half of a surrogate pair, which JSON text can't carry: sent as U+FFFD"
+    return whole.encode(), [ProtocolWarning("invalid_utf8", detail)]
+
+
+def _not_json(value: Any, where: str, depth: int = 0) -> str | None:
+    """Returns the place of the first value that JSON can't represent, and what it is."""
+    if depth > 100:
+        return f"{where} is nested too deeply"
+    match value:
+        case Mapping():
+            members = ((f"{where}.{name}" if where else str(name), member) for name, member in value.items())
+        case list() | tuple():
+            members = ((f"{where}[{at}]", member) for at, member in enumerate(value))
+        case str() | None | bool() | int():
+            return None
+        case float():
+            return f"{where} is {value}" if value != value or value in (float("inf"), float("-inf")) else None
+        case _:
+            return f"{where} is of the type {type(value).__name__}"
+    return next(filter(None, (_not_json(member, place, depth + 1) for place, member in members)), None)

@@ -1,0 +1,239 @@
+"""Messages that come as a list of blocks: which block a piece belongs to, what of it is shown, and what goes back.
+
+On the Anthropic wire (https://docs.anthropic.com/en/docs/build-with-claude/streaming) an answer is a list of blocks:
+text, thinking, calls, server tools and more. Each opens with an event, grows by pieces under its index, and has to go
+back into the history as it came, in its place.
+
+Adapters say what a block is to the reader (`BlockKind`), and this room keeps the blocks. What it returns are the facts
+that the fold knows: text, reasoning and fragments of calls.
+
+Blocks may overlap: llama.cpp and Vercel's gateway close all of them at the end. Their texts may not be mixed, so the
+text of a block waits until the earlier blocks of its kind are closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..values import (
+    Answered,
+    Block,
+    BlockEnd,
+    BlockKind,
+    BlockPiece,
+    Call,
+    Delta,
+    PathValue,
+    PathValues,
+    Reasoning,
+    Text,
+    ToolCall,
+    Warn,
+    join_surrogates,
+    parse_object,
+    read_arguments,
+    without_surrogates,
+)
+
+__all__ = ["Blocks"]
+
+_SHOWN: dict[BlockKind, type[Text] | type[Reasoning]] = {"text": Text, "reasoning": Reasoning}
+
+
+@dataclass(slots=True, eq=False)
+class _OpenBlock:
+    """A block of which pieces may still come.
+
+    Attributes:
+        number: 0, 1, 2 in the order in which blocks were opened.
+        begun: the block as it came in its first event.
+        value: its members, as far as they are not texts that grow.
+        pieces: the texts that have grown since, by member.
+        waiting: text that may not be shown before earlier blocks are closed.
+        counted: whether the arguments that stood in the first event have been looked at.
+    """
+
+    number: int
+    begun: Block
+    value: dict[str, Any]
+    pieces: dict[str, list[str]] = field(default_factory=dict)
+    json: set[str] = field(default_factory=set)
+    values: PathValues | None = None
+    waiting: list[str] = field(default_factory=list)
+    closed: bool = False
+    counted: bool = False
+
+    def whole(self, call: ToolCall | None) -> dict[str, Any]:
+        """The block as it goes back into the history."""
+        whole: dict[str, Any] = without_surrogates(self.value)
+        for member, pieces in self.pieces.items():
+            if member in self.json:
+                text = "".join(pieces)
+                if text.strip():
+                    whole[member] = read_arguments([text], repair=False).value
+            else:
+                start = self.value.get(member)
+                whole[member] = join_surrogates("".join([start if isinstance(start, str) else "", *pieces]))
+        return self.begun.write(whole, call) if self.begun.write and call else whole
+
+
+class Blocks:
+    """The blocks of one message."""
+
+    def __init__(self) -> None:
+        self._blocks: list[_OpenBlock] = []
+        self._by_index: dict[int, _OpenBlock] = {}
+        self._showing: dict[BlockKind, _OpenBlock] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._blocks)
+
+    def feed(self, delta: Block | BlockPiece | BlockEnd | Answered) -> list[Delta]:
+        """Returns what a block, a piece of one or its end says to the reader of the answer."""
+        if type(delta) is BlockPiece:
+            return self._piece(delta)
+        if type(delta) is Block:
+            return self._open(delta)
+        if type(delta) is BlockEnd:
+            block = self._find(delta.index)
+            return self._close(block) if block is not None and not block.closed else []
+        if type(delta) is Answered:
+            self._take_from_client(delta)
+        return []
+
+    def settle(self) -> list[Delta]:
+        """Returns what is held back, because the answer has come to its end: no more pieces are expected."""
+        out: list[Delta] = []
+        for block in self._blocks:
+            out += self._count(block, ended=True)
+        for kind in _SHOWN:
+            out += self._show_waiting(kind, ended=True)
+        return out
+
+    def content(self, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+        """Returns the message as its blocks, in order.
+
+        Args:
+            calls: the calls that were handed out, in their order. The blocks of calls that were dropped are left out,
+                because nobody could answer them.
+        """
+        named = [block.number for block in self._blocks if block.begun.call and block.begun.call.name]
+        handed_out = dict(zip(named, calls, strict=True)) if len(named) == len(calls) else {}
+        return [
+            block.whole(handed_out.get(block.number))
+            for block in self._blocks
+            if block.begun.call is None or block.number in handed_out
+        ]
+
+    # --- where a piece goes -------------------------------------------------------------------------------------------
+
+    def _find(self, index: int | None) -> _OpenBlock | None:
+        """The newest block under an index; without one, the block that was opened last."""
+        if index is None:
+            return self._blocks[-1] if self._blocks else None
+        return self._by_index.get(index)
+
+    def _open(self, begun: Block) -> list[Delta]:
+        out: list[Delta] = []
+        if begun.index is not None:
+            self._by_index.pop(begun.index, None)  # a second block under one index is another block
+        elif self._blocks and not self._blocks[-1].closed:
+            out += self._close(self._blocks[-1])  # without indexes blocks follow each other
+        block = _OpenBlock(len(self._blocks), begun, dict(begun.value))
+        self._blocks.append(block)
+        if begun.index is not None:
+            self._by_index[begun.index] = block
+        if begun.call is not None:
+            return out if begun.held else [*out, self._head(block)]
+        shown = begun.value.get(begun.member)
+        return [*out, *self._show(block, shown)] if isinstance(shown, str) and shown else out
+
+    def _close(self, block: _OpenBlock) -> list[Delta]:
+        block.closed = True
+        return [*self._count(block), *self._show_waiting(block.begun.kind)]
+
+    def _take_from_client(self, answered: Answered) -> None:
+        """Takes a call from the client: the server ran it."""
+        for block in reversed(self._blocks):
+            call = block.begun.call
+            if call is not None and (call.id == answered.id if answered.id and call.id else call.name == answered.name):
+                block.begun = replace(block.begun, kind="other", call=None)
+                return
+
+    @staticmethod
+    def _head(block: _OpenBlock) -> Call:
+        return replace(block.begun.call, index=block.number, arguments="") if block.begun.call else Call(block.number)
+
+    def _piece(self, piece: BlockPiece) -> list[Delta]:
+        block, out = self._find(piece.index), list[Delta]()
+        if piece.opens is not None and (block is None or (piece.index is None and not _goes_on(block, piece))):
+            out = self._open(piece.opens)
+            block = self._blocks[-1]
+        # The input of a server's own tool grows as that of a call does, and is nobody's call.
+        if block is None or (block.begun.kind != piece.kind and (block.begun.kind, piece.kind) != ("other", "call")):
+            if piece.kind == "call" and block is not None:
+                out.append(Warn("calls_dropped", "a piece of a call came where no call was open"))
+            return out
+        value, member = piece.value, piece.member
+        if isinstance(value, PathValue):
+            if block.values is None:
+                start = parse_object(block.begun.call.arguments or "{}") if block.begun.call else {}
+                block.values = PathValues(start if isinstance(start, dict) else {})
+            block.values.feed(value)
+            return out
+        if piece.how in ("append", "json"):
+            if piece.how == "json":
+                block.json.add(member)
+            block.pieces.setdefault(member, []).append(value)
+            if block.begun.call is not None:
+                return [*out, Call(block.number, arguments=value)] if value else out
+            return [*out, *self._show(block, value)] if value and member == block.begun.member else out
+        if piece.how == "add":
+            before = block.value.get(member)
+            value = [*(before if isinstance(before, list) else ()), value]
+        block.value[member] = value
+        return out
+
+    # --- what is shown ------------------------------------------------------------------------------------------------
+
+    def _show(self, block: _OpenBlock, text: str) -> list[Delta]:
+        kind = block.begun.kind
+        showing = self._showing.setdefault(kind, block)
+        if showing is not block:
+            if not showing.closed or any(other.waiting for other in self._blocks[showing.number : block.number]):
+                block.waiting.append(text)
+                return []
+            self._showing[kind] = block
+        return [_SHOWN[kind](text)]
+
+    def _show_waiting(self, kind: BlockKind, *, ended: bool = False) -> list[Delta]:
+        """Returns the texts of a kind whose turn has come."""
+        made, out = _SHOWN.get(kind), list[Delta]()
+        if made is None or kind not in self._showing:
+            return out
+        for block in self._blocks[self._showing[kind].number :]:
+            if block.begun.kind == kind:
+                self._showing[kind] = block
+                if block.waiting:
+                    out.append(made("".join(block.waiting)))
+                    block.waiting = []
+                if not (block.closed or ended):
+                    break
+        return out
+
+    def _count(self, block: _OpenBlock, *, ended: bool = False) -> list[Delta]:
+        """Counts the arguments that stood in a block's first event, if no piece has brought others."""
+        call = block.begun.call
+        if call is None or block.counted or (block.begun.held and not ended):
+            return []
+        block.counted = True
+        out: list[Delta] = [self._head(block)] if block.begun.held else []
+        brought = any(piece.strip() for pieces in block.pieces.values() for piece in pieces)
+        text = block.values.text() if block.values else "" if brought else call.arguments
+        return [*out, Call(block.number, arguments=text, markup=call.markup)] if text else out
+
+
+def _goes_on(block: _OpenBlock, piece: BlockPiece) -> bool:
+    return block.begun.kind == piece.kind and not block.closed

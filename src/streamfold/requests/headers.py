@@ -1,0 +1,28 @@
+"""The option `extra_headers`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..values import ConfigError
+
+__all__ = ["read_headers"]
+
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # https://www.rfc-editor.org/rfc/rfc9110#name-tokens
+
+
+def read_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Returns headers that can be sent. Raises ConfigError that names the wrong one and never quotes its value."""
+    if headers is not None and not isinstance(headers, Mapping):
+        raise ConfigError(f"extra_headers must be a mapping of names to strings, not {type(headers).__name__}")
+    given: Mapping[Any, Any] = headers or {}
+    for name, value in given.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ConfigError(f"extra_headers: {name!r} can't be the name of a header")
+        if not isinstance(value, str):
+            raise ConfigError(f"extra_headers.{name} must be a string, not {type(value).__name__}")
+        if not value.isascii() or (value and not value.isprintable()):
+            raise ConfigError(f"extra_headers.{name}: has a character that a header can't carry")
+    return dict(given)

@@ -1,0 +1,98 @@
+"""Messages that are lists of blocks: what is shown, and what goes back into the history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamfold import ToolCall
+from streamfold.engine.blocks import Blocks
+from streamfold.values import Answered, Block, BlockEnd, BlockPiece, Call, Delta, PathValue, Reasoning, Text
+
+
+def text(index: int | None, start: str = "") -> Block:
+    return Block(index, "text", {"type": "text", "text": start}, "text")
+
+
+def piece(index: int | None, value: str) -> BlockPiece:
+    return BlockPiece(index, "text", "text", value, opens=text(index))
+
+
+def shown(blocks: Blocks, *deltas: Any) -> list[Delta]:
+    return [made for delta in deltas for made in blocks.feed(delta)]
+
+
+def test_text_of_overlapping_blocks_is_not_mixed() -> None:
+    """llama.cpp and Vercel's gateway close all blocks at the end: a later text waits for the earlier one."""
+    blocks = Blocks()
+    made = shown(blocks, text(0), piece(0, "a"), text(1), piece(1, "x"), piece(0, "b"), BlockEnd(0), piece(1, "y"))
+    assert made == [Text("a"), Text("b"), Text("x"), Text("y")]
+    assert blocks.settle() == []
+    assert [block["text"] for block in blocks.content([])] == ["ab", "xy"]
+
+
+def test_text_that_still_waits_is_shown_at_the_end() -> None:
+    """Nothing is lost where no block is ever closed."""
+    blocks = Blocks()
+    assert shown(blocks, text(0), piece(0, "a"), text(1), piece(1, "x"), text(2), piece(2, "y")) == [Text("a")]
+    assert blocks.settle() == [Text("x"), Text("y")]
+
+
+def test_the_input_of_a_server_tool_is_nobody_s_call() -> None:
+    """It grows like that of a call, and is kept in its block alone."""
+    blocks = Blocks()
+    server = Block(0, "other", {"type": "server_tool_use", "name": "search", "input": {}})
+    made = shown(
+        blocks, server, *(BlockPiece(0, "call", "input", part, "json") for part in ('{"q":', '"x"}')), BlockEnd(0)
+    )
+    assert made == []
+    assert blocks.content([]) == [{"type": "server_tool_use", "name": "search", "input": {"q": "x"}}]
+
+
+def test_fragments_beat_the_input_of_the_start() -> None:
+    """What stands in the first event counts only where nothing follows."""
+    call = Call(None, "a", "f", '{"x":1}')
+    one, other = Blocks(), Blocks()
+    start = Block(0, "call", {"input": {"x": 1}}, "input", call)
+    assert shown(one, start, BlockEnd(0)) == [Call(0, "a", "f"), Call(0, arguments='{"x":1}')]
+    made = shown(other, start, BlockPiece(0, "call", "input", '{"x":2}', "json"), BlockEnd(0))
+    assert made == [Call(0, "a", "f"), Call(0, arguments='{"x":2}')]
+
+
+def test_a_call_that_the_server_ran_is_not_handed_out() -> None:
+    """Both halves stay in the message; the call is not the client's."""
+    blocks = Blocks()
+    call = Block(None, "call", {"functionCall": {"name": "f"}}, "args", Call(None, None, "f", "{}"), held=True)
+    result = Block(None, "other", {"functionResponse": {"name": "f"}})
+    assert shown(blocks, call, BlockEnd(None), Answered(None, "f"), result) == []
+    assert blocks.settle() == []
+    assert len(blocks.content([])) == 2
+
+
+def test_calls_that_were_dropped_are_not_in_the_history() -> None:
+    """Nobody could answer them."""
+    blocks = Blocks()
+    shown(blocks, text(0, "Hi"), Block(1, "call", {"type": "tool_use"}, "input", Call(None, "a", "f")))
+    assert blocks.content([]) == [{"type": "text", "text": "Hi"}]
+    write = lambda value, made: {**value, "id": made.id}  # noqa: E731
+    blocks = Blocks()
+    shown(blocks, Block(1, "call", {"type": "tool_use"}, "input", Call(None, "a", "f"), write))
+    assert blocks.content([ToolCall("fresh", "f", {}, "")]) == [{"type": "tool_use", "id": "fresh"}]
+
+
+def test_texts_without_indexes_are_joined_unless_they_are_complete() -> None:
+    """A part that is signed stands alone (Gemini); reasoning between texts keeps its place."""
+    blocks = Blocks()
+    signed = Block(None, "text", {"text": "c", "thoughtSignature": "s"}, "text")
+    thought = BlockPiece(None, "reasoning", "text", "hm", opens=Block(None, "reasoning", {"text": ""}, "text"))
+    made = shown(blocks, piece(None, "a"), piece(None, "b"), signed, BlockEnd(None), piece(None, "d"), thought)
+    assert made == [Text("a"), Text("b"), Text("c"), Text("d"), Reasoning("hm")]
+    assert [block["text"] for block in blocks.content([])] == ["ab", "c", "d", "hm"]
+
+
+def test_arguments_at_paths() -> None:
+    """They are put together, and handed out whole at the end."""
+    blocks = Blocks()
+    call = Block(None, "call", {"functionCall": {"name": "f"}}, "args", Call(None, "a", "f"), held=True)
+    value = BlockPiece(None, "call", "args", PathValue("$.city", "Paris"), "path")
+    assert shown(blocks, call, value, BlockEnd(None)) == []
+    assert blocks.settle() == [Call(0, "a", "f"), Call(0, arguments='{"city":"Paris"}')]
