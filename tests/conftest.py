@@ -1,29 +1,16 @@
-"""What the tests share: the optional conformance corpus, and ways to cut bytes."""
+"""What all tests share: the two speeds, the event loops they run on, and a summary that fits on a screen."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from pathlib import Path
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 
+import scale
 import servers
-
-
-@pytest.fixture(scope="session")
-def corpus() -> Path:
-    """The optional conformance corpus: recorded streams of real providers beside what they must fold to.
-
-    `STREAMFOLD_CORPUS` names its folder. Unset, tests that need it are skipped; set, missing data is a failure.
-    """
-    folder = os.environ.get("STREAMFOLD_CORPUS")
-    if not folder:
-        pytest.skip("STREAMFOLD_CORPUS is not set: it names the folder of the optional conformance corpus")
-    path = Path(folder).resolve()
-    assert path.is_dir(), f"STREAMFOLD_CORPUS names {path}, which is not a folder"
-    return path
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,13 +19,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["httpx", "aiohttp"],
         help="run the tests that are marked `anyio` over this transport alone (aiohttp: on asyncio alone)",
     )
+    parser.addoption(
+        "--thorough",
+        action="store_true",
+        help="every cut, every case on every event loop, fuzzing and load: minutes instead of seconds",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """No test reads the configuration of the person who runs it."""
     config.addinivalue_line("markers", "transports: runs over aiohttp too, also where --transport is not given")
+    config.addinivalue_line("markers", "thorough: runs with --thorough alone")
+    if config.getoption("--thorough"):
+        os.environ[scale.VARIABLE] = "1"
     os.environ["STREAMFOLD_CONFIG"] = os.devnull
     os.environ.pop("STREAMFOLD_PROVIDER", None)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without --thorough, trio and aiohttp get one case of each test; on asyncio all cases run."""
+    if scale.thorough():
+        return
+    seen: set[tuple[str, str]] = set()
+    left_out = []
+    for item in items:
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        test = (item.nodeid.partition("[")[0], params.get("anyio_backend", "asyncio"))
+        if item.get_closest_marker("thorough") or (test[1] != "asyncio" and test in seen):
+            left_out.append(item)
+        seen.add(test)
+    if left_out and not config.getoption("--transport"):
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Skips of one folder for one reason are one line of the summary."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        report.longrepr = (str(item.path.parent.relative_to(item.config.rootpath)), None, report.longrepr[2])  # type: ignore[assignment]
+    return report
 
 
 _folded: Counter[str] = Counter()
@@ -46,7 +67,7 @@ _folded: Counter[str] = Counter()
 
 @pytest.fixture(scope="session")
 def folded() -> Counter[str]:
-    """What was folded from the corpus; printed at the end of the run."""
+    """Counts what was folded from the corpus; printed at the end of the run."""
     return _folded
 
 

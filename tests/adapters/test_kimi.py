@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+import corpus
 from folding import DONE, calls, chunk, entry, event, fold, text
 from streamfold import AllowedTools, ConfigError, NamedTool, Tool, ToolCall, assistant, tool_result, user
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
@@ -18,8 +17,7 @@ from streamfold.requests.schema import moonshot_problems
 WEATHER = Tool("get_weather", "The weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
 CLOCK = Tool("get_time", "The time.")
 ENGINE = KimiQuirks("max_tokens", hosted=False)
-_FOLDER = os.environ.get("STREAMFOLD_CORPUS")
-HISTORIES = json.loads(Path(_FOLDER, "vectors", "kimi-history.json").read_text("utf-8")) if _FOLDER else []
+HISTORIES = corpus.cases("vectors/kimi-history.json")
 
 
 def encode(
@@ -256,8 +254,8 @@ def test_turns_of_other_providers_are_marked_while_thinking() -> None:
     assert "reasoning_content" not in encode(messages, model="kimi-k2-0905-preview")[0]["messages"][1]
 
 
-@pytest.mark.parametrize("history", HISTORIES, ids=[history["name"] for history in HISTORIES])
-def test_histories_of_the_corpus(history: dict[str, Any], corpus: Path) -> None:
+@pytest.mark.parametrize("history", HISTORIES, ids=corpus.label)
+def test_histories_of_the_corpus(history: dict[str, Any]) -> None:
     """Ids are renumbered in the model's own style, on a copy."""
     before = json.dumps(history["messages"])
     body, _ = encode(history["messages"], model="kimi-k2", quirks=ENGINE)

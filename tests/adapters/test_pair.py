@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_properties import planned_calls
 
+import scale
 from folding import bytewise, fold_error, random_cut
 from mirror import (
     WIRES,
@@ -29,6 +29,7 @@ from mirror import (
     read,
     sorted_deltas,
 )
+from planned import planned_calls
 from streamfold import Reply, StreamChunk, StreamDecoder, StreamError, UpstreamError, Usage
 from streamfold.adapters.chat.emit import completion
 from streamfold.adapters.emitting.answers import chunk_deltas, error_delta
@@ -104,7 +105,7 @@ WHITE_SPACE_BEHIND_A_CALL: tuple[list[Delta], dict[str, Any]] = (
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=scale.examples(80))
 @example(WHITE_SPACE_BEHIND_A_CALL, 0)
 @given(answers(), st.integers(0, 2**32))
 def test_what_is_written_is_read(wire: str, answer: tuple[list[Delta], dict[str, Any]], seed: int) -> None:
@@ -122,7 +123,7 @@ def test_what_is_written_is_read(wire: str, answer: tuple[list[Delta], dict[str,
         assert {warning.code for warning in reply.warnings} <= {"calls_dropped", "empty_answer"}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=scale.examples(60))
 @given(answers())
 def test_openai_reads_a_completion_as_we_do(answer: tuple[list[Delta], dict[str, Any]]) -> None:
     """`client.chat.completions.stream` makes the same completion of it."""
@@ -136,7 +137,7 @@ def test_openai_reads_a_completion_as_we_do(answer: tuple[list[Delta], dict[str,
     assert made == told["calls"]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=scale.examples(60))
 @given(answers())
 def test_openai_reads_a_response_as_we_do(answer: tuple[list[Delta], dict[str, Any]]) -> None:
     """Every event fits OpenAI's types and those of Open Responses, and `client.responses.stream` agrees."""
@@ -188,7 +189,7 @@ def test_a_recorded_answer_written_again(name: str, wire: str) -> None:
     if outcome.finish_reason == "tool_calls" and not outcome.tool_calls:
         expected["finish_reason"] = "stop"  # nobody writes a reason that promises calls where there are none
     rng = random.Random(name)
-    for cut in (None, bytewise(body), *(random_cut(body, rng) for _ in range(20))):
+    for cut in (None, bytewise(body), *(random_cut(body, rng) for _ in range(scale.pick(20, 2)))):
         assert written(facts(read(wire, body, cut))) == expected
     if wire == "responses":
         check_open_responses(body)

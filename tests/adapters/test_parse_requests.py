@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scale import examples
 from streamfold import (
     AllowedTools,
     AudioPart,
@@ -144,7 +145,7 @@ def requests(draw: st.DrawFn, wire: str) -> Request:
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses"])
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(st.data())
 def test_what_was_encoded_is_parsed(wire: str, data: st.DataObject) -> None:
     """Messages, images, files, results, tools, choice and options, equal to what they were."""
@@ -155,7 +156,7 @@ def test_what_was_encoded_is_parsed(wire: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses"])
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.data())
 def test_what_was_parsed_is_encoded(wire: str, data: st.DataObject) -> None:
     """The other way round: a body that was read is written as it was."""
@@ -432,7 +433,7 @@ def test_a_mistake_in_a_request_of_the_responses_api(members: dict[str, Any], me
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses"])
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.data())
 def test_any_json_is_a_request_or_a_config_error(wire: str, data: st.DataObject) -> None:
     """Whatever is sent, the answer is a request or says what is wrong; nothing else is raised."""

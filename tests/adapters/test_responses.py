@@ -9,9 +9,10 @@ import pytest
 from httpx_sse import ServerSentEvent
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_fuzz import VALUES, check_types, outcome, paths, replaced
 
 from folding import bytewise, codes, event, fold, fold_error
+from odd import VALUES, check_types, outcome, paths, replaced
+from scale import examples
 from streamfold import EmptyResponseError, IncompleteStreamError, ProtocolError, StreamError, ToolCall, UpstreamError
 from streamfold.adapters import Adapter, find_adapter
 from streamfold.adapters.responses import ResponsesAdapter
@@ -441,7 +442,7 @@ def streamed(item: dict[str, Any], at: int, said: set[str], named: str) -> list[
     return events + ([{"type": "output_item.done", **place, "item": item}] if "item" in said else [])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(items_said(), min_size=1, max_size=4), st.sampled_from(["both", "position", "item"]), st.booleans())
 def test_whatever_is_left_out(said: list[tuple[dict[str, Any], set[str]]], named: str, at_the_end: bool):
     """An answer that is said at least once in any way is the same answer, and nothing is odd about it."""
@@ -495,7 +496,7 @@ ODD = st.sampled_from(EVENTS).flatmap(
 END = event({"type": "response.completed", "response": {"status": "completed"}})
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(ODD, min_size=1, max_size=4))
 def test_any_value_in_place_of_any_member(odd: list[Any]):
     """Events with any JSON value in any place end in an answer or in one of our errors, of the promised types."""
@@ -504,7 +505,7 @@ def test_any_value_in_place_of_any_member(odd: list[Any]):
     check_types(outcome(body, bytewise(body), adapter="responses"))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.builds(replaced, st.just(RESPONSE), st.sampled_from(paths(RESPONSE)), VALUES))
 def test_any_value_in_place_of_any_member_of_a_body(odd: Any):
     """The same as a plain JSON body."""

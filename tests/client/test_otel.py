@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from test_hooks import GOOD, USAGE, client, provider
 
+from answered import GOOD, USAGE, client, provider
 from folding import DONE, call, entry, fin, text
 from streamfold import ConfigError, ServerError, Tool, ToolCall, assistant, image, tool_result, user
 from streamfold.client.otel import otel_hooks

@@ -17,8 +17,8 @@ import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter
-from test_fixtures import play, seen, wanted
 
+from playing import play, seen, wanted
 from streamfold.recording import Recording
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "swap_agent"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -11,11 +9,12 @@ from typing import Any
 
 import pytest
 
+import corpus
+import scale
 from folding import bytewise, random_cut
 from streamfold import IncompleteStreamError, Reply, StreamChunk, StreamDecoder, StreamError, UpstreamError
 
-_FOLDER = os.environ.get("STREAMFOLD_CORPUS", "")
-CHAT = sorted(path.stem for path in Path(_FOLDER, "corpus", "chat").glob("*.sse")) if _FOLDER else []
+CHAT = corpus.names("corpus/chat/*.sse")
 
 
 def _read(body: list[bytes]) -> tuple[list[StreamChunk], Reply, StreamError | None]:
@@ -56,24 +55,25 @@ def _check(pieces: list[bytes], expected: dict[str, Any]) -> None:
     assert ids == [call["id"] or made for call, made in zip(wanted, ids, strict=True)]
 
 
-def test_corpus_is_complete(corpus: Path) -> None:
+def test_corpus_is_complete() -> None:
     """A corpus that is named must have every stream that its manifest lists."""
-    manifest = json.loads((corpus / "corpus" / "manifest.json").read_text("utf-8"))
-    assert CHAT == sorted(Path(entry["output"]).stem for entry in manifest if entry["wire"] == "chat")
+    manifest = corpus.read_json("corpus/manifest.json")
+    listed = sorted(Path(entry["output"]).stem for entry in manifest if entry["wire"] == "chat")
+    assert [Path(name).name for name in CHAT] == listed
     assert len(CHAT) >= 208
 
 
 @pytest.mark.parametrize("name", CHAT)
-def test_chat_stream_folds_to_the_expected_result(name: str, corpus: Path, folded: Counter[str]) -> None:
-    """Whole, byte by byte if it is small, and under twenty random cuts: always what was derived from the recording."""
-    body = (corpus / "corpus" / "chat" / f"{name}.sse").read_bytes()
-    expected = json.loads((corpus / "corpus" / "chat" / f"{name}.expected.json").read_text("utf-8"))
+def test_chat_stream_folds_to_the_expected_result(name: str, folded: Counter[str]) -> None:
+    """Whole, byte by byte if it is small, and under random cuts: always what was derived from the recording."""
+    body = corpus.body(name)
+    expected = corpus.expected(name)
     _check([body], expected)
     folded["chat streams, each folded whole"] += 1
     if len(body) < 60_000:
         _check(bytewise(body), expected)
         folded["of them byte by byte"] += 1
     rng = random.Random(name)
-    for _ in range(20):
+    for _ in range(scale.pick(20, 4)):
         _check(random_cut(body, rng), expected)
-    folded["random cuts"] += 20
+    folded["random cuts"] += scale.pick(20, 4)

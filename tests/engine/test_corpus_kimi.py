@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+import corpus
 from folding import bytewise, check_chunks, every_split
 from streamfold import IncompleteStreamError, Reply, StreamChunk, StreamDecoder, StreamError, UpstreamError
 
-_FOLDER = os.environ.get("STREAMFOLD_CORPUS", "")
-STREAMS = sorted(path.stem for path in Path(_FOLDER, "vectors", "kimi-wire").glob("*.sse")) if _FOLDER else []
+STREAMS = corpus.names("vectors/kimi-wire/*.sse")
 ENDS = {"complete": None, "no_terminator": None, "error": UpstreamError}
 
 
@@ -41,12 +38,11 @@ def _ways(body: bytes) -> Iterator[list[bytes]]:
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_kimi_stream_folds_to_the_expected_result(name: str, corpus: Path, folded: Counter[str]) -> None:
+def test_kimi_stream_folds_to_the_expected_result(name: str, folded: Counter[str]) -> None:
     """Whole, byte by byte and in two pieces: text, reasoning, calls, usage and end as they must be."""
-    folder = corpus / "vectors" / "kimi-wire"
-    expected = json.loads((folder / f"{name}.expected.json").read_text("utf-8"))
+    expected = corpus.expected(name)
     folded["streams of Kimi-style servers"] += 1
-    for pieces in _ways((folder / f"{name}.sse").read_bytes()):
+    for pieces in _ways(corpus.body(name)):
         reply, error = _fold(pieces, expected["request"])
         finished = expected["ends"] != "no_terminator" or expected["finish_reason"] is not None
         assert error is (ENDS[expected["ends"]] if finished else IncompleteStreamError)

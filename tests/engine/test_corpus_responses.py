@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -11,11 +9,12 @@ from typing import Any
 
 import pytest
 
+import corpus
+import scale
 from folding import bytewise, random_cut
 from streamfold import IncompleteStreamError, Reply, StreamChunk, StreamDecoder, StreamError, UpstreamError
 
-_FOLDER = os.environ.get("STREAMFOLD_CORPUS", "")
-RESPONSES = sorted(path.stem for path in Path(_FOLDER, "corpus", "responses").glob("*.sse")) if _FOLDER else []
+RESPONSES = corpus.names("corpus/responses/*.sse")
 # Warnings that say something true: nothing but a hosted tool's item is in these answers.
 _TRUE_WARNINGS = {"empty_answer"}
 
@@ -67,32 +66,33 @@ def _check_items(reply: Reply, expected: dict[str, Any]) -> None:
     )
 
 
-def test_corpus_is_complete(corpus: Path) -> None:
+def test_corpus_is_complete() -> None:
     """A corpus that is named must have every stream that its manifest lists."""
-    manifest = json.loads((corpus / "corpus" / "manifest.json").read_text("utf-8"))
-    assert RESPONSES == sorted(Path(entry["output"]).stem for entry in manifest if entry["wire"] == "responses")
+    manifest = corpus.read_json("corpus/manifest.json")
+    listed = sorted(Path(entry["output"]).stem for entry in manifest if entry["wire"] == "responses")
+    assert [Path(name).name for name in RESPONSES] == listed
     assert len(RESPONSES) >= 67
 
 
 @pytest.mark.parametrize("name", RESPONSES)
-def test_responses_stream_folds_to_the_expected_result(name: str, corpus: Path, folded: Counter[str]) -> None:
-    """Whole, byte by byte if it is small, and under twenty random cuts: always what was derived from the recording."""
-    body = (corpus / "corpus" / "responses" / f"{name}.sse").read_bytes()
-    expected = json.loads((corpus / "corpus" / "responses" / f"{name}.expected.json").read_text("utf-8"))
+def test_responses_stream_folds_to_the_expected_result(name: str, folded: Counter[str]) -> None:
+    """Whole, byte by byte if it is small, and under random cuts: always what was derived from the recording."""
+    body = corpus.body(name)
+    expected = corpus.expected(name)
     _check([body], expected)
     folded["responses streams, each folded whole"] += 1
     if len(body) < 60_000:
         _check(bytewise(body), expected)
         folded["of these byte by byte"] += 1
     rng = random.Random(name)
-    for _ in range(20):
+    for _ in range(scale.pick(20, 4)):
         _check(random_cut(body, rng), expected)
-    folded["random cuts of these"] += 20
+    folded["random cuts of these"] += scale.pick(20, 4)
 
 
 @pytest.mark.parametrize("name", RESPONSES)
-def test_recorded_streams_give_no_false_warning(name: str, corpus: Path) -> None:
+def test_recorded_streams_give_no_false_warning(name: str) -> None:
     """These servers say everything two or three times, and never two different things."""
-    _, reply, error = _read([(corpus / "corpus" / "responses" / f"{name}.sse").read_bytes()])
+    _, reply, error = _read([corpus.body(name)])
     cut = {"calls_dropped"} if reply.finish_reason in ("length", "content_filter") else set()
     assert error or {warning.code for warning in reply.warnings} <= _TRUE_WARNINGS | cut

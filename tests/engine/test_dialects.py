@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import EntryPoint
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+import corpus
+from scale import examples
 from streamfold import ConfigError, NamedTool, Reply, Tool
 from streamfold.engine.dialects import Dialect, DialectContext, find_dialect, leaked_markup
 from streamfold.engine.fold import Fold
@@ -112,12 +112,7 @@ def unfinished(reply: Reply) -> bool:
 
 # The optional conformance corpus.
 
-_FOLDER = os.environ.get("STREAMFOLD_CORPUS", "")
-VECTORS: list[dict[str, Any]] = [
-    {"file": name, **vector}
-    for name in (NAMES if _FOLDER else ())
-    for vector in json.loads(Path(_FOLDER, "vectors", f"{name}.json").read_text("utf-8"))
-]
+VECTORS = corpus.cases(*(f"vectors/{name}.json" for name in NAMES))
 
 
 def _context(vector: dict[str, Any]) -> DialectContext:
@@ -147,13 +142,14 @@ def _check(reply: Reply, expected: dict[str, Any]) -> None:
     assert all(call["id"] in ("*", made) for call, made in zip(wanted, ids, strict=True))
 
 
-def test_vectors_are_complete(corpus: Path, folded: Counter[str]) -> None:
+def test_vectors_are_complete(folded: Counter[str]) -> None:
     """A corpus that is named has texts for every dialect."""
+    assert corpus.folder()
     assert {vector["dialect"] for vector in VECTORS} == set(NAMES)
     folded["texts in dialects"] = len(VECTORS)
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: f"{vector['file']}-{vector['name']}")
+@pytest.mark.parametrize("vector", VECTORS, ids=corpus.label)
 def test_vector(vector: dict[str, Any]) -> None:
     """Whole and under every cut: what was derived by another reader."""
     _check(_read_vector(vector, [vector["text"]]), vector["expect"])
@@ -208,7 +204,7 @@ def _common(one: str, other: str) -> str:
     return "".join(char for char, _ in pairs)
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: f"{vector['file']}-{vector['name']}")
+@pytest.mark.parametrize("vector", VECTORS, ids=corpus.label)
 def test_vector_is_shown_early(vector: dict[str, Any]) -> None:
     """After every character, all is shown that can't become markup any more."""
     final = _read_vector(vector, [vector["text"]])
@@ -780,7 +776,7 @@ texts = st.sampled_from(sorted(PIECES)).flatmap(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(texts, st.booleans(), st.booleans())
 def test_any_text_under_any_cut(drawn: tuple[str, str, random.Random], inside: bool, forced: bool) -> None:
     """Any text gives the same result under any cut, is shown as early as may be, and raises nothing."""

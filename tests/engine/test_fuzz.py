@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import math
 import os
 from pathlib import Path
 from time import process_time
@@ -15,53 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folding import DONE, bytewise, call, chunk, codes, entry, event, fin, fold, random_cut, text
+from odd import VALUES, check_types, outcome, paths, replaced
+from scale import examples
 from streamfold import Limits, Reply, StreamError, Usage
 from streamfold.engine.body import error_body
 from streamfold.values.errors import error_info, status_error
-
-REASONS = ("stop", "tool_calls", "length", "content_filter", "unknown")
-
-
-def outcome(body: bytes, pieces: list[bytes] | None = None, **decoder: Any) -> Reply | StreamError:
-    """The reply or the error of ours in which a body ends; any other exception goes through."""
-    try:
-        return fold(body, pieces, **decoder)
-    except StreamError as error:
-        return error
-
-
-def check_types(ended: Reply | StreamError) -> None:
-    """Each member of a reply, or of the partial answer and the error, has the type that is written down for it."""
-    if isinstance(ended, StreamError):
-        assert isinstance(ended.message, str)
-        assert isinstance(ended.retryable, bool)
-        assert str(ended).encode()
-        assert all(isinstance(seen, str) for seen in ended.transcript)
-    reply = ended.partial if isinstance(ended, StreamError) else ended
-    assert reply is not None
-    assert isinstance(reply.text, str)
-    assert isinstance(reply.reasoning, str)
-    for maybe in (reply.refusal, reply.raw_finish_reason, reply.id, reply.model):
-        assert maybe is None or isinstance(maybe, str)
-    assert reply.finish_reason in REASONS
-    for made in reply.tool_calls:
-        assert isinstance(made.id, str)
-        assert made.id
-        assert isinstance(made.name, str)
-        assert made.name
-        assert isinstance(made.raw_arguments, str)
-        assert isinstance(made.arguments, dict)
-    assert len({made.id for made in reply.tool_calls}) == len(reply.tool_calls)
-    if reply.usage is not None:
-        usage = reply.usage
-        for number in (usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.cached_tokens):
-            assert number is None or type(number) is int
-        assert isinstance(usage.raw, dict)
-    for warning in reply.warnings:
-        assert isinstance(warning.code, str)
-        assert isinstance(warning.detail, str)
-    assert reply.message.role == "assistant"
-
 
 # --- any value in place of any member --------------------------------------------------------------------------------
 
@@ -125,43 +81,6 @@ ERROR: dict[str, Any] = {
 }
 
 
-def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The place of every member of a value, its own first."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [here, *(path for key, member in inner for path in paths(member, (*here, key)))]
-
-
-def replaced(value: Any, path: tuple[Any, ...], member: Any) -> Any:
-    """A copy of a value with another member in that place."""
-    if not path:
-        return member
-    out = copy.deepcopy(value)
-    place = out
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = member
-    return out
-
-
-# Numbers without a value are no JSON, but half of the world's servers write them, and half of its readers read them.
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.sampled_from([0, 1, -1, 10**30, math.inf, -math.inf, math.nan, 0.5, 1e300]),
-    st.sampled_from(
-        ["", " ", "0", "null", "{}", "stop", "error", "tool_calls", "length", "[DONE]", "\ud83d", "\udc4b"]
-    ),
-    st.text(max_size=5),
-)
-KEYS = st.sampled_from(["index", "id", "name", "text", "type", "message", "error", "content", "arguments", "function"])
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
-    max_leaves=5,
-)
-
-
 def wire(payload: Any) -> bytes:
     """One event; half a surrogate pair goes out as the escape that servers send."""
     return b"data: " + json.dumps(payload).encode() + b"\n\n"
@@ -171,21 +90,21 @@ ODD_CHUNKS = st.builds(replaced, st.just(CHUNK), st.sampled_from(paths(CHUNK)), 
 ODD_ERRORS = st.builds(replaced, st.just(ERROR), st.sampled_from(paths(ERROR)), VALUES)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(ODD_CHUNKS)
 def test_any_value_in_place_of_any_member_of_a_chunk(odd: Any) -> None:
     """A chunk with any JSON value in any place ends in an answer or in one of our errors, of the promised types."""
     check_types(outcome(text("a") + wire(odd) + fin("stop") + DONE))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(ODD_CHUNKS, ODD_CHUNKS)
 def test_two_odd_chunks(one: Any, two: Any) -> None:
     """Two such chunks in a row end so too, with calls handed out."""
     check_types(outcome(wire(one) + wire(two) + fin("tool_calls") + DONE))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(ODD_CHUNKS)
 def test_any_value_in_place_of_any_member_of_a_json_body(odd: Any) -> None:
     """The same as a whole JSON body."""
@@ -194,7 +113,7 @@ def test_any_value_in_place_of_any_member_of_a_json_body(odd: Any) -> None:
     check_types(outcome(body, bytewise(body)))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(ODD_ERRORS, st.sampled_from([b"", b"event: error\n", b"event: x\n"]))
 def test_any_value_in_place_of_any_member_of_an_error(odd: Any, name: bytes) -> None:
     """An error with any JSON value in any place, as an event, as a named event and as a whole body."""
@@ -202,7 +121,7 @@ def test_any_value_in_place_of_any_member_of_an_error(odd: Any, name: bytes) -> 
     check_types(outcome(json.dumps(odd).encode()))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(VALUES)
 def test_any_value_as_an_event(payload: Any) -> None:
     """An event that is any JSON value at all."""
@@ -407,7 +326,7 @@ PIECES = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(PIECES, max_size=10).map(b"".join), st.sampled_from([Limits(), Limits(event_bytes=60)]), st.randoms())
 def test_any_bytes(body: bytes, limits: Limits, rng: Any) -> None:
     """Any bytes end in an answer or in one of our errors, and in the same one however they are cut."""
@@ -421,7 +340,7 @@ def test_any_bytes(body: bytes, limits: Limits, rng: Any) -> None:
             assert (type(other), str(other)) == (type(whole), str(whole))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(PIECES, max_size=6).map(b"".join), st.sampled_from([400, 401, 429, 500, 529]))
 def test_any_bytes_as_the_body_of_an_error_status(body: bytes, status: int) -> None:
     """Whatever an error says, it is the error of its status, with a message that can be printed."""
@@ -468,7 +387,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(body)
 
 
-@settings(deadline=None, max_examples=int(os.environ.get("STREAMFOLD_FUZZ", "500")))
+@settings(deadline=None, max_examples=int(os.environ.get("STREAMFOLD_FUZZ") or examples(5000)))
 @given(damaged(), st.sampled_from(DECODERS), st.booleans(), st.randoms())
 def test_damaged_recordings(body: bytes, decoder: dict[str, Any], small: bool, rng: Any) -> None:
     """However a recording is damaged and whatever reads it: an answer or one of our errors, soon, and no larger."""

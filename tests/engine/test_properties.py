@@ -3,9 +3,7 @@ same calls come out, and the promises about chunks hold."""
 
 from __future__ import annotations
 
-import json
 import random
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -13,38 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folding import DONE, bytewise, chunk, entry, event, fin, fold_chunks, fold_error
+from planned import PlannedCall, planned_calls, words
+from scale import examples
 from streamfold import EmptyResponseError, IncompleteStreamError
 
 # How servers tell calls apart. Under the first group fragments of several calls may be mixed; the others send one call
 # after the other, because nothing on the wire would tell their fragments apart.
 INTERLEAVED = ("index", "from_one", "sparse", "as_string", "as_float", "id_on_each_zero", "id_on_each_no_index")
 SEQUENTIAL = ("no_index", "all_zero", "minus_one", "no_index_no_id", "head_zero_tail_own")
-
-words = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=12)
-values = st.recursive(st.none() | st.booleans() | st.integers() | words, lambda inner: st.lists(inner, max_size=3))
-objects = st.dictionaries(words, values, max_size=4)
-
-
-@dataclass
-class PlannedCall:
-    id: str
-    name: str
-    pieces: list[str]
-    arguments: dict[str, Any]
-
-
-@st.composite
-def planned_calls(draw: st.DrawFn) -> list[PlannedCall]:
-    calls = []
-    for number in range(draw(st.integers(0, 6))):
-        arguments = draw(objects)
-        text = json.dumps(arguments, ensure_ascii=draw(st.booleans()))
-        if not arguments and draw(st.booleans()):
-            text = ""
-        cuts = sorted({0, len(text), *draw(st.lists(st.integers(0, len(text)), max_size=5))})
-        pieces = [text[start:end] for start, end in pairwise(cuts)]
-        calls.append(PlannedCall(f"call_{number}", f"tool_{number % 3}", pieces, arguments))
-    return calls
 
 
 def _entry(habit: str, number: int, call: PlannedCall, at: int) -> dict[str, Any]:
@@ -105,7 +79,7 @@ def conversations(draw: st.DrawFn) -> tuple[bytes, str, str, list[PlannedCall], 
     return body, "".join(texts), "".join(reasonings), calls, habit != "no_index_no_id"
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(conversations(), st.integers(0, 2**32))
 def test_any_habit_and_any_cut_give_the_same_answer(
     conversation: tuple[bytes, str, str, list[PlannedCall], bool], seed: int
@@ -129,7 +103,7 @@ def test_any_habit_and_any_cut_give_the_same_answer(
     assert fold_chunks(body, bytewise(body))[1] == reply
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(conversations(), st.data())
 def test_a_stream_that_breaks_off_hands_out_no_call(
     conversation: tuple[bytes, str, str, list[PlannedCall], bool], data: st.DataObject

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folding import bytewise, every_split
+from scale import examples
 from streamfold import Limits, ProtocolError
 from streamfold.engine.sse import SSEDecoder, body_kind
 
@@ -446,7 +447,7 @@ def judged(text: str) -> list[Facts]:
     return [facts(event) for event in found if event]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(STREAMS, st.lists(st.integers(min_value=0), max_size=8))
 def test_any_cut_of_a_well_formed_stream(stream: str, cuts: list[int]) -> None:
     """A well-formed stream gives the same events in any cut."""
@@ -457,7 +458,7 @@ def test_any_cut_of_a_well_formed_stream(stream: str, cuts: list[int]) -> None:
     assert read(bytewise(body)) == whole
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(120))
 @given(STREAMS)
 def test_httpx_sse_agrees(stream: str) -> None:
     """On every well-formed stream httpx-sse's decoder reads the same events."""

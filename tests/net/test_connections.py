@@ -51,10 +51,9 @@ async def test_no_more_connections_than_streams_at_once(at_once: int) -> None:
         assert server.connections <= at_once
 
 
-async def test_a_thousand_streams_at_once(request: pytest.FixtureRequest) -> None:
-    """The same at 1,000 streams (with --thorough)."""
-    if not request.config.getoption("--thorough", default=False):
-        pytest.skip("needs --thorough")
+@pytest.mark.thorough
+async def test_a_thousand_streams_at_once() -> None:
+    """The same at 1,000 streams."""
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))

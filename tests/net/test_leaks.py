@@ -9,7 +9,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ import httpx
 import pytest
 
 import servers
-from folding import DONE, fin, text
-from servers import END, STREAM, Connection, answer, framed, serving
+from folding import text
+from leaving import HELLO, WAYS, leave, read, trickling
+from servers import STREAM, Connection, answer, framed, serving
 from streamfold import APITimeoutError, IncompleteStreamError, Provider, StreamfoldError, UpstreamError
 
 HERE = Path(__file__).parent
@@ -33,53 +34,6 @@ TRIO_SAYS = "Async generator '(httpx|httpcore)\\b:ResourceWarning"
 ABANDONED = (
     "Async generator 'streamfold.client.stream.Answer.batches':ResourceWarning"  # of a bare `async for`: so it was
 )
-
-HELLO = text("Hi") + fin("stop") + DONE
-
-
-async def trickling(peer: Connection) -> None:
-    """An answer without an end, in small pieces; the request that asks for it gets a whole one."""
-    while True:
-        if b"whole" in await peer.request():
-            await peer.send(STREAM, framed(HELLO), END)
-            continue
-        await peer.send(STREAM)
-        while True:
-            await peer.send(framed(text("more")))
-            await anyio.sleep(0.002)
-
-
-WAYS = ["break", "close", "cancel", "cancel at once", "abandon"]
-
-
-async def leave(provider: Provider, rng: random.Random, ways: Sequence[str] = WAYS) -> None:
-    """Leaves a stream at a random point, in one of these ways."""
-    how = rng.choice(ways)
-    chunks, delay = rng.randrange(4), rng.random() * 0.02
-    if how == "abandon":
-        async for _ in provider.chat_stream("Hello"):
-            if (chunks := chunks - 1) <= 0:
-                break
-    elif how == "break":
-        async with provider.chat_stream("Hello") as stream:
-            async for _ in stream:
-                if (chunks := chunks - 1) <= 0:
-                    break
-    elif how == "close":
-        stream = provider.chat_stream("Hello")
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(read, stream)
-            await anyio.sleep(delay)
-            tasks.start_soon(stream.aclose)
-            await stream.aclose()
-    else:
-        with anyio.move_on_after(delay if how == "cancel" else 0):
-            await read(provider.chat_stream("Hello"))
-
-
-async def read(stream: Any) -> None:
-    async for _ in stream:
-        pass
 
 
 @pytest.mark.anyio
@@ -144,7 +98,7 @@ import anyio
 warnings.filterwarnings("ignore", {says!r}, ResourceWarning)
 from servers import serving
 import servers
-from test_leaks import WAYS, leave, trickling
+from leaving import WAYS, leave, trickling
 
 servers.transport = {transport!r}
 
@@ -178,7 +132,7 @@ def test_nothing_is_said_at_the_end(backend: str, options: dict[str, Any], trans
         pytest.importorskip("uvloop")
     says, ways = (TRIO_SAYS.partition(":")[0], -1) if backend == "trio" else ("-", len(WAYS))
     script = SCRIPT.format(backend=backend, options=options, transport=transport, says=says, ways=ways)
-    path = os.pathsep.join([str(HERE), *sys.path])
+    path = os.pathsep.join(sys.path)
     env = {**os.environ, "PYTHONPATH": path, "PYTHONASYNCIODEBUG": "1"}
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", script], env=env, capture_output=True, text=True, timeout=120, check=False

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
+import scale
 import servers
 from folding import DONE, call, entry, fin, text
 from servers import END, STREAM, Connection, framed, serving
@@ -51,7 +52,7 @@ def said(reply: Reply) -> tuple[str, list[tuple[str, Any]]]:
 @pytest.mark.usefixtures("many_sockets")
 async def test_a_thousand_at_once(anyio_backend_name: str) -> None:
     """All of them are open at the same time, with half an answer each, and each ends with its own text and calls."""
-    streams = 1000 if (anyio_backend_name, servers.transport) == ("asyncio", "httpx") else 100
+    streams = scale.pick(1000, 200) if (anyio_backend_name, servers.transport) == ("asyncio", "httpx") else 100
     go_on, halves, replies = anyio.Event(), 0, {}
 
     async def script(peer: Connection) -> None:
@@ -84,12 +85,12 @@ async def test_a_thousand_at_once(anyio_backend_name: str) -> None:
     }
 
 
-async def test_hundreds_in_a_row(anyio_backend_name: str) -> None:
+async def test_hundreds_in_a_row() -> None:
     """One connection serves them all, and nothing of them is kept.
 
     Caches that fill up now and then are no leak: that would show in every hundred.
     """
-    hundreds = 5 if (anyio_backend_name, servers.transport) == ("asyncio", "httpx") else 4
+    hundreds = scale.pick(5, 3)
     whole = begun(7) + ended(7) + END
 
     async def script(peer: Connection) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scale import examples
 from streamfold import (
     AudioPart,
     ConfigError,
@@ -329,7 +330,7 @@ MESSAGES = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(MESSAGES, max_size=5))
 def test_conversations_survive_json(messages: list[Message]) -> None:
     """Two hundred of them, with parts, calls, reasoning, extras and origins: equal, and the same text again."""
