@@ -228,7 +228,7 @@ async def test_recordings_through_the_gateway() -> None:
             assert shown == recording.expect.get("reasoning", "")
         models = [model.id async for model in sdk.models.list()]
         assert models == ["replay"]
-        with pytest.raises(openai.NotFoundError, match="there is no model 'other'"):
+        with pytest.raises(openai.NotFoundError, match="unknown model 'other'"):
             await sdk.responses.create(model="other", input="?")
 
 
@@ -350,8 +350,10 @@ async def test_200_clients_of_which_50_leave(many_sockets: None, caplog: pytest.
     assert found == {
         f"hello {number}": f"hello {number} and goodbye" for number in range(200) if number % 8 not in (0, 3)
     }
-    ended = Counter(record.getMessage().split(": ")[1].split(" after")[0] for record in gateway_log(caplog))
-    assert ended == {"done": 150, "client gone": 50}
+    ended = Counter(
+        record.getMessage().split(": ")[1].split(" after")[0].split(" by ")[0] for record in gateway_log(caplog)
+    )
+    assert ended == {"completed": 150, "client disconnected": 50}
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
@@ -373,7 +375,7 @@ async def test_the_command(tmp_path: Path) -> None:
                 answer = await client.post(CHAT, json=asking(CHAT, stream=True), headers={"authorization": "Bearer k1"})
             assert read("chat", answer.content).text == recording.expect["text"]
     assert b"k1" not in said
-    assert b"main: done after" in said
+    assert b"main: completed by" in said
 
 
 async def test_a_signal_to_stop_lets_running_answers_finish(tmp_path: Path) -> None:
@@ -396,7 +398,7 @@ async def test_a_signal_to_stop_lets_running_answers_finish(tmp_path: Path) -> N
                                 await anyio.sleep(0.01)
                         go_on.set()
     assert read("chat", received).text == "Hello"
-    assert b"main: done after" in said
+    assert b"main: completed by" in said
 
 
 async def is_listening(address: str) -> bool:

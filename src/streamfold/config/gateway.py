@@ -75,6 +75,10 @@ class GatewaySettings(GatewayOptions):
     providers: _Names = []
     api_key_env: _Names = []
     open: bool = False
-    max_connections: PositiveInt = 1000
+    max_connections: PositiveInt = 512
     head_timeout: PositiveFloat = 10.0
     shutdown: NonNegativeFloat = 30.0
+
+    def options(self) -> dict[str, Any]:
+        """Returns the options of the app alone."""
+        return {name: getattr(self, name) for name in GatewayOptions.model_fields}

@@ -1,10 +1,14 @@
-"""An HTTP server for clients that speak either OpenAI wire, with the configured providers behind it.
+"""An HTTP server that speaks OpenAI's APIs to its clients, with the configured providers behind it.
 
-Whatever a provider's stream is like, what goes out is what this library makes of it: texts as they come, and calls
-whole, once, after the answer ended in order. Needs the extra `gateway`.
+Clients get the same stream whatever the provider's is like: text as it arrives, and each tool call once, complete,
+after the answer has ended in order. Needs the extra `gateway`.
 
-    gateway(...)              an ASGI app, to be served by itself or mounted in another
-    streamfold serve          the same from the command line, with uvicorn
+    gateway(...)              returns an ASGI app, to serve by itself or to mount in another app
+    streamfold serve          serves the same app from the command line, with uvicorn
+
+The way of a request: `app` finds the wire by its path, `access` decides who may ask, `bodies` reads the body, `wires`
+parses it, `models` finds the provider, `exchange` asks it and writes the answer through `sink`. `failures` says how an
+error looks to a client, `logs` how it looks in the log; `serve` and `connections` are the server under the app.
 """
 
 from __future__ import annotations

@@ -1,48 +1,48 @@
-"""What goes wrong, as an HTTP answer: the status, and an error object in the shape that both wires share."""
+"""Errors as a client sees them: an HTTP status, an error object and headers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 
-from ..adapters.emitting import error_body, error_delta, json_text
+from ..adapters.emitting import error_delta
 from ..values import APIError, APIStatusError, APITimeoutError, ErrorInfo, UpstreamError
 
-__all__ = ["Refusal", "of_error", "refused"]
+__all__ = ["Refused", "of_error", "refused"]
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """An answer that is an error."""
+class Refused(Exception):
+    """A request that gets an error instead of an answer.
 
-    status: int
-    info: ErrorInfo
-    headers: Mapping[str, str] = field(default_factory=dict)
+    Attributes:
+        status: the HTTP status.
+        info: the error object.
+        headers: further headers of the response.
+    """
 
-    @property
-    def body(self) -> bytes:
-        """The JSON body."""
-        told = error_body(self.info)
-        told["error"].pop("status", None)
-        return json_text(told).encode()
+    def __init__(self, status: int, info: ErrorInfo, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(info.message)
+        self.status = status
+        self.info = info
+        self.headers = headers or {}
 
 
-def refused(status: int, message: str, code: str | None = None, **headers: str) -> Refusal:
-    """A refusal in words of our own; `retry_after="1"` is a header."""
+def refused(status: int, message: str, code: str | None = None, **headers: str) -> Refused:
+    """Returns a refusal of the gateway's own; a header is written `retry_after="1"`."""
     kind = "invalid_request_error" if status < 500 else "server_error"
-    return Refusal(
-        status, ErrorInfo(message, kind, code), {name.replace("_", "-"): value for name, value in headers.items()}
-    )
+    written = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Refused(status, ErrorInfo(message, kind, code), written)
 
 
-def of_error(error: APIError) -> Refusal:
-    """The refusal for an answer that could not be got: the provider's own status where it had one.
+def of_error(error: APIError) -> Refused:
+    """Returns the refusal for a provider's failure.
 
-    The provider's message goes to the client, who else could not tell what to change; secrets were taken out of it.
+    The provider's status and error object are passed on unchanged, so that a client of the provider itself understands
+    them; secrets have been removed from them. Its 401 and 403 become 502: they are about the gateway's key for the
+    provider, and the client's own key was good.
     """
     info = error_delta(error).info
-    status = 502
-    headers = {}
+    status, headers = 502, {}
     match error:
         case APIStatusError(status_code=code, retry_after=retry_after):
             status = code if code >= 400 else 502
@@ -51,4 +51,6 @@ def of_error(error: APIError) -> Refusal:
             status = code
         case APITimeoutError():
             status = 504
-    return Refusal(status, ErrorInfo(str(error), info.type, info.code), headers)
+    if status in (401, 403):
+        status = 502
+    return Refused(status, info if info.status is None else replace(info, status=status), headers)

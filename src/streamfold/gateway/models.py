@@ -1,32 +1,43 @@
-"""Which provider answers for a model: the names that clients may ask for."""
+"""The models that clients may ask for, and the providers behind them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Protocol
+from fnmatch import fnmatchcase
+from typing import Any
 
-from ..client import Provider
-from ..config import read_config
+from ..client import ChatModel, Fallback, Provider
+from ..config import GatewayOptions, Profile, read_config
 from ..values import ConfigError
+from .failures import refused
 
-if TYPE_CHECKING:
-    from ..client import ChatStream
-
-__all__ = ["Answers", "Models", "UnknownModel"]
+__all__ = ["Models", "Served"]
 
 
-class Answers(Protocol):
-    """Whatever answers as a `Provider` does: one, a `Fallback`, or something of a program's own."""
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What answers for the name of a model.
 
-    def chat_stream(self, messages: Any, tools: Any = None, /, **options: Any) -> ChatStream:
-        """A streamed answer."""
-        ...
+    Attributes:
+        model: the provider.
+        other: the model to ask it for; None: its own.
+    """
 
+    model: ChatModel
+    other: str | None = None
 
-class UnknownModel(Exception):
-    """No provider answers for this name; the message says for which there is one."""
+    @property
+    def adapters(self) -> set[str]:
+        """The wire formats of the providers; none where they are not known."""
+        return {profile.adapter for profile in _profiles(self.model)}
+
+    def missing(self) -> str | None:
+        """Returns what the configuration lacks, such as a key; None if one of the providers can be asked."""
+        problems = [_missing(profile) for profile in _profiles(self.model)]
+        return "; ".join(filter(None, problems)) if problems and all(problems) else None
 
 
 class Models:
@@ -35,9 +46,9 @@ class Models:
     `"main"` is the provider of that name with its own model, `"main:other-model"` the same with another one.
 
     Args:
-        providers: by name; a string or a mapping is what `Provider.from_config` takes. None: all of `streamfold.toml`.
-        aliases: further names, each for a name of the first kind or the second.
-        config: the file; else the one that is found.
+        providers: by name; a string or a mapping is given to `Provider.from_config`. None: all of `streamfold.toml`.
+        options: the aliases, and the other models that clients may ask for.
+        config: the file to read; None: the one that is found.
 
     Raises:
         ConfigError: there are no providers, one of them can't be made, or an alias leads nowhere.
@@ -46,62 +57,96 @@ class Models:
     def __init__(
         self,
         providers: Mapping[str, Any] | None,
-        aliases: Mapping[str, str],
+        options: GatewayOptions,
         config: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._made: list[Provider] = []
-        self._providers: dict[str, Any] = {}
+        self._made: list[ChatModel] = []
+        self._providers: dict[str, ChatModel] = {}
+        self._aliases = options.aliases
+        self._allowed = options.allow_models
         if providers is None:
             found = read_config(config)
             providers = {name: name for name in found.names}
             if not providers:
                 where = " or ".join(str(place.path) for place in found.looked_in)
-                raise ConfigError(f"there is no provider to serve: write one into {where}, or name one")
+                raise ConfigError(f"no provider to serve: write one into {where}, or name one (-p, --provider)")
         for name, given in providers.items():
             self._providers[name] = self._provider(given, config)
         if not self._providers:
-            raise ConfigError("there is no provider to serve: the mapping is empty")
-        self._aliases = dict(aliases)
+            raise ConfigError("no provider to serve: the mapping is empty")
         for alias, name in self._aliases.items():
             if self._find(name) is None:
-                raise ConfigError(f"the alias {alias!r} is for {name!r}, and no provider is called so: {self._known()}")
+                raise ConfigError(f"aliases: {alias!r} stands for {name!r}, which is not served. {self._known()}")
 
     @property
     def names(self) -> list[str]:
-        """The names that there are, without those that name another model of a provider."""
+        """The names of the providers and aliases."""
         return list(dict.fromkeys([*self._providers, *self._aliases]))
 
-    def find(self, name: str) -> tuple[Answers, str | None]:
-        """The provider for a name, and the model to ask it for if it is not its own. Raises UnknownModel."""
+    def find(self, name: str) -> Served:
+        """Returns what answers for a name. Raises Refused for an unknown name or a model that is not allowed."""
         found = self._find(self._aliases.get(name, name))
         if found is None:
             close = get_close_matches(name, self.names, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise UnknownModel(f"there is no model {name!r}{hint}: {self._known()}")
+            raise refused(404, f"unknown model {name!r}{hint}. {self._known()}", "model_not_found")
+        allowed = name in self._aliases or any(fnmatchcase(name, pattern) for pattern in self._allowed)
+        if found.other is not None and not allowed:
+            raise refused(404, f"the model {name!r} is not allowed here. {self._known()}", "model_not_found")
         return found
+
+    def describe(self) -> list[str]:
+        """Returns one line for each name: the provider's own model, or what an alias stands for."""
+        lines = []
+        for name in self.names:
+            profiles = [] if name in self._aliases else _profiles(self._providers[name])
+            means = self._aliases.get(name) or ", then ".join(profile.model or "no model" for profile in profiles)
+            lines.append(f"{name} ({means})" if means else name)
+        return lines
+
+    def missing(self) -> list[str]:
+        """Returns what the configuration of the providers lacks, one text for each problem."""
+        found = [_missing(profile) for model in self._providers.values() for profile in _profiles(model)]
+        return list(dict.fromkeys(filter(None, found)))
 
     async def aclose(self) -> None:
         """Closes the providers that were made here."""
         for provider in self._made:
             await provider.aclose()
 
-    def _find(self, name: str) -> tuple[Answers, str | None] | None:
+    def _find(self, name: str) -> Served | None:
         if name in self._providers:
-            return self._providers[name], None
-        first, _, model = name.partition(":")
-        return (self._providers[first], model) if model and first in self._providers else None
+            return Served(self._providers[name])
+        first, _, other = name.partition(":")
+        return Served(self._providers[first], other) if other and first in self._providers else None
 
     def _known(self) -> str:
-        return f"there are {', '.join(self.names)}, and for another model of a provider PROVIDER:MODEL"
+        others = "; PROVIDER:MODEL for another model of a provider" if self._allowed else ""
+        return f"Allowed: {', '.join(self.names)}{others}"
 
-    def _provider(self, given: Any, config: str | os.PathLike[str] | None) -> Any:
+    def _provider(self, given: Any, config: str | os.PathLike[str] | None) -> ChatModel:
         if hasattr(given, "chat_stream"):
-            return given
-        if isinstance(given, Mapping):
-            made = Provider.from_config(given)
-        elif isinstance(given, str):
-            made = Provider.from_config(given, config=config)
-        else:
-            raise ConfigError(f"a provider is a Provider, a name or a mapping, not {type(given).__name__}: {given!r}")
+            made: ChatModel = given
+            return made
+        if not isinstance(given, str | Mapping):
+            raise ConfigError(f"a provider must be a Provider, a name or a mapping, not {type(given).__name__}")
+        made = Provider.from_config(given) if isinstance(given, Mapping) else Provider.from_config(given, config=config)
         self._made.append(made)
         return made
+
+
+def _profiles(model: ChatModel) -> list[Profile]:
+    """The configurations behind a model; none for one of a program's own."""
+    if isinstance(model, Fallback):
+        return [profile for inner in model.providers for profile in _profiles(inner)]
+    return [model.profile] if isinstance(model, Provider) else []
+
+
+def _missing(profile: Profile) -> str | None:
+    try:
+        profile.secrets()
+        profile.sent_url()
+        profile.sent_model()
+    except ConfigError as exc:
+        return str(exc).replace(", or pass api_key=", "")  # nobody can, who runs a server
+    return None

@@ -1,16 +1,23 @@
-"""The gateway as a server of its own: what `streamfold.toml` says of it, and uvicorn under it."""
+"""The gateway as a server of its own: the settings of `streamfold.toml`, and uvicorn."""
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
 from copy import deepcopy
 from typing import Any
 
 from ..config import Config, GatewaySettings, read_config
 from ..values import ConfigError
-from .origins import is_loopback
+from .access import is_loopback
+from .logs import one_line
+from .models import Models
+from .wires import WIRES
 
 __all__ = ["run", "settings"]
+
+log = logging.getLogger("streamfold.gateway")
 
 
 def settings(config: Config, **overrides: Any) -> GatewaySettings:
@@ -22,47 +29,97 @@ def settings(config: Config, **overrides: Any) -> GatewaySettings:
     made = config.gateway(**overrides)
     if not made.api_key_env and not made.open and not is_loopback(made.host):
         raise ConfigError(
-            f"on {made.host} other machines could use this server, and it asks for no key: set api_key_env in"
-            " [gateway], or open = true if that is meant"
+            f"other machines could use a server on {made.host}, and it asks for no key: set api_key_env in [gateway],"
+            " or open = true if that is intended"
         )
     return made
 
 
-def run(path: str | os.PathLike[str] | None = None, **said: Any) -> None:
-    """Serves until the process is told to stop; running answers then have `shutdown` seconds.
+def run(path: str | os.PathLike[str] | None = None, **overrides: Any) -> None:
+    """Serves until the process is told to stop; running answers then get `shutdown` seconds.
+
+    Args:
+        path: the configuration file; None: the one that is found.
+        overrides: see `GatewaySettings`; those that are not None replace what the file says.
 
     Raises:
-        ConfigError: there is nothing to serve, something of it can't be used, or the extra is missing.
+        ConfigError: there is nothing to serve, something in the settings can't be used, or the extra is missing.
     """
     try:
         import uvicorn
-        from uvicorn.config import LOGGING_CONFIG
     except ImportError as exc:
         raise ConfigError("the gateway needs its extra: pip install 'streamfold[gateway]'") from exc
     from .app import gateway
+    from .connections import bounded_protocol, connections_for
 
     config = read_config(path)
-    chosen = settings(config, **said)
-    keys = [config.secret(variable) for variable in chosen.api_key_env]
+    chosen = settings(config, **overrides)
     app = gateway(
         {name: name for name in chosen.providers} or None,
         config=path,
-        aliases=chosen.aliases,
-        keys=keys,
-        max_body_bytes=chosen.max_body_bytes,
-        max_requests=chosen.max_requests,
-        keepalive=chosen.keepalive or None,
-        repair=chosen.repair,
+        keys=[config.secret(variable) for variable in chosen.api_key_env],
+        **chosen.options(),
     )
-    logs = deepcopy(LOGGING_CONFIG)
-    logs["loggers"]["streamfold"] = {"handlers": ["default"], "level": "INFO", "propagate": False}
-    uvicorn.run(
-        app,
-        host=chosen.host,
-        port=chosen.port,
-        log_config=logs,
-        timeout_graceful_shutdown=max(1, round(chosen.shutdown)),
-        lifespan="on",
-        ws="none",
-        server_header=False,
+    connections = connections_for(chosen.max_connections, chosen.max_requests)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            for listener in self.servers:
+                _say_what_is_served(app.models, listener.sockets[0].getsockname())
+            if connections < chosen.max_connections:
+                log.warning(
+                    "max_connections is %d instead of %d: the process may not open more files (see ulimit -n)",
+                    connections, chosen.max_connections,
+                )  # fmt: skip
+
+    server = Server(
+        uvicorn.Config(
+            app,
+            host=chosen.host,
+            port=chosen.port,
+            http=bounded_protocol(head_timeout=chosen.head_timeout, max_connections=connections),
+            log_config=_log_config(),
+            timeout_graceful_shutdown=max(1, round(chosen.shutdown)),
+            lifespan="on",
+            ws="none",
+            server_header=False,
+        )
     )
+    try:
+        server.run()
+    except KeyboardInterrupt:
+        return
+    if not server.started:
+        raise SystemExit(3)  # the log says why, as when the port is taken
+
+
+def _say_what_is_served(models: Models, address: Any) -> None:
+    host, port = address[:2]
+    host = f"[{host}]" if ":" in host else host
+    paths = ", ".join(wire.path.removeprefix("/v1") for wire in WIRES)
+    log.info("Base URL for clients: http://%s:%s/v1 (%s, /models); health check: /healthz", host, port, paths)
+    log.info("Models: %s", one_line(", ".join(models.describe())))
+    for problem in models.missing():
+        log.warning("%s. Until then requests for it get HTTP 500", one_line(problem))
+
+
+def _log_config() -> dict[str, Any]:
+    """uvicorn's logging with ours beside it, every record on one line."""
+    from uvicorn.config import LOGGING_CONFIG
+
+    made: dict[str, Any] = deepcopy(LOGGING_CONFIG)
+    made["filters"] = {"one_line": {"()": OneLine}}
+    for handler in made["handlers"].values():
+        handler["filters"] = ["one_line"]
+    made["loggers"]["streamfold"] = {"handlers": ["default"], "level": "INFO", "propagate": False}
+    return made
+
+
+class OneLine(logging.Filter):
+    """Escapes line ends and control characters in the messages of other modules, which quote providers."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.startswith("streamfold"):
+            record.msg, record.args = one_line(record.getMessage()), ()
+        return True

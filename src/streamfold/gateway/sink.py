@@ -1,4 +1,4 @@
-"""Where the events of one answer go: an ASGI response that begins with its first bytes, and is never quiet for long."""
+"""The response to one request: JSON, or a stream of events that starts with its first bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 import anyio
 
-__all__ = ["ClientGone", "EventSink", "Send", "encoded", "guarded"]
+from ..adapters.emitting import json_text
+from .bodies import ClientGone
+
+__all__ = ["EventSink", "Send", "guarded", "send_json"]
 
 Send = Callable[[Any], Awaitable[None]]
 
@@ -17,17 +20,13 @@ KEEP_ALIVE = b": keepalive\n\n"  # there are no `id:` lines here: with one, a co
 _UNFIT = re.compile(r"[^ -~]")
 _HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
-    "cache-control": "no-cache, no-transform",  # nobody on the way is to compress it, and so hold it back
+    "cache-control": "no-cache, no-transform",  # a proxy that compresses a stream also holds it back
     "x-accel-buffering": "no",
 }
 
 
-class ClientGone(Exception):
-    """There is nobody left to send to."""
-
-
 def guarded(send: Send) -> Send:
-    """A `send` that raises ClientGone where the server raises an OSError for it; others are silent, or cancel."""
+    """Returns a `send` that raises ClientGone where the server raises an OSError for a client that has left."""
 
     async def guarded_send(message: Any) -> None:
         try:
@@ -38,6 +37,14 @@ def guarded(send: Send) -> Send:
     return guarded_send
 
 
+async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, str]) -> None:
+    """Sends a response with a JSON body."""
+    data = json_text(body).encode()
+    head = {"content-type": "application/json", "content-length": str(len(data)), "cache-control": "no-store"}
+    await send({"type": "http.response.start", "status": status, "headers": _encoded({**head, **headers})})
+    await send({"type": "http.response.body", "body": data, "more_body": False})
+
+
 class EventSink:
     """Sends the events of an answer.
 
@@ -45,49 +52,49 @@ class EventSink:
 
     Args:
         headers: further headers.
-        every: seconds of silence after which a comment is sent; None: never.
+        keepalive: seconds of silence after which a comment is sent; 0: never.
 
     Attributes:
-        started: whether the answer has begun.
+        started: whether the response has started.
         ended: whether it has ended.
     """
 
-    def __init__(self, send: Send, headers: Mapping[str, str], every: float | None) -> None:
+    def __init__(self, send: Send, headers: Mapping[str, str], keepalive: float) -> None:
         self._send = send
         self._headers = {**_HEADERS, **headers}
-        self._every = every
+        self._keepalive = keepalive
         self._lock = anyio.Lock(fast_acquire=True)  # taken for every event, and hardly ever by two
         self._last = anyio.current_time()
         self.started = False
         self.ended = False
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Sends bytes; the first ones after the head of the answer."""
+        """Sends bytes; the head of the response goes before the first ones."""
         async with self._lock:
             if self.ended:
                 return
             if not self.started:
                 self.started = True
-                await self._send({"type": "http.response.start", "status": 200, "headers": encoded(self._headers)})
+                await self._send({"type": "http.response.start", "status": 200, "headers": _encoded(self._headers)})
             self.ended = last
             await self._send({"type": "http.response.body", "body": data, "more_body": not last})
             self._last = anyio.current_time()
 
     async def keep_alive(self) -> None:
-        """Sends a comment whenever it has been quiet for long. Runs until it is cancelled, or nobody listens."""
-        while self._every and not self.ended:
-            quiet_until = self._last + self._every
+        """Sends a comment after each silence. Runs until it is cancelled or the client has left."""
+        while self._keepalive and not self.ended:
+            quiet_until = self._last + self._keepalive
             if anyio.current_time() < quiet_until:
                 await anyio.sleep_until(quiet_until)
                 continue
             try:
                 await self.write(KEEP_ALIVE)
             except ClientGone:
-                return  # who reads the answer learns of it with the next piece, or from the server
+                return  # the task that writes the answer learns of it with its next piece, or from the server
 
 
-def encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    """Headers as ASGI wants them; what a header can't carry is replaced."""
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """Headers in ASGI's form; characters that a header can't carry are replaced."""
     return [
         (name.encode("latin-1"), _UNFIT.sub("?", " ".join(text.split())).encode()) for name, text in headers.items()
     ]

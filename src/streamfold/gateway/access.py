@@ -1,0 +1,99 @@
+"""Who may use the gateway: clients with a key, or programs on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from hmac import compare_digest
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+
+from ..values import ConfigError
+from .failures import refused
+
+__all__ = ["Access", "is_foreign_page", "is_loopback"]
+
+
+class Access:
+    """Decides whether a request is allowed, by its headers alone.
+
+    Args:
+        keys: the keys of clients. Without any, no key is needed; then web pages of other hosts are refused, whoever
+            has them open.
+        hosts: the allowed names in `Host`; empty: see `GatewayOptions.hosts`.
+
+    Raises:
+        ConfigError: a key is empty, or `keys` is a string.
+    """
+
+    def __init__(self, keys: Collection[str], hosts: Collection[str]) -> None:
+        if isinstance(keys, str) or not all(key.strip() for key in keys):
+            raise ConfigError("keys must be a list of strings that are not empty")
+        self._keys = [key.strip().encode() for key in keys]
+        self._hosts = {host.lower() for host in hosts}
+
+    def check(self, scope: Any) -> None:
+        """Raises Refused for a request that is not allowed."""
+        headers = Headers(scope=scope)
+        self._check_host(headers.get("host"), scope.get("server"))
+        if self._keys:
+            self._check_key(headers)
+        elif is_foreign_page(origin := headers.get("origin")):
+            raise refused(403, f"web pages of {origin:.200} may not use a server that asks for no key; configure a key")
+
+    def _check_host(self, header: str | None, server: Any) -> None:
+        host = _name(header or "")
+        if self._hosts:
+            allowed = host in self._hosts or "*" in self._hosts
+        else:  # without keys: who asks a loopback address for another name was led here by that name's owner
+            local = bool(server) and is_loopback(str(server[0]))
+            allowed = bool(self._keys) or not local or header is None or is_loopback(host)
+        if not allowed:
+            raise refused(403, f"the host {host[:200]!r} is not allowed here; add it to `hosts`, or configure a key")
+
+    def _check_key(self, headers: Headers) -> None:
+        kind, _, key = headers.get("authorization", "").partition(" ")
+        given = key.strip().encode("latin-1")  # the very bytes that were sent
+        # All are compared, each in constant time: how long it takes tells nothing of any of them.
+        fits = [compare_digest(given, known) for known in self._keys]
+        if kind.lower() != "bearer" or not any(fits):
+            message = "unknown API key" if given else "an API key is needed: send it as a bearer token"
+            raise refused(401, message, "invalid_api_key", www_authenticate="Bearer")
+
+
+def _name(host: str) -> str:
+    """The name in a `Host` header, without port and brackets; an empty one for something else."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether a name or an address is this machine's own.
+
+    >>> [is_loopback(host) for host in ("localhost", "app.localhost", "127.0.0.1", "::1", "example.com")]
+    [True, True, True, True, False]
+    """
+    if host == "localhost" or host.endswith(".localhost"):  # RFC 6761: never asked of a name server
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_foreign_page(origin: str | None) -> bool:
+    """Returns whether an `Origin` header names a web page of another machine. Browsers send it with every POST.
+
+    >>> is_foreign_page("https://example.com"), is_foreign_page("http://localhost:3000"), is_foreign_page(None)
+    (True, False, False)
+    """
+    if origin is None:
+        return False
+    try:
+        return not is_loopback(urlsplit(origin).hostname or "")
+    except ValueError:
+        return True

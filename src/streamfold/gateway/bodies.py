@@ -1,0 +1,90 @@
+"""Request bodies: how large they may be, alone and together, and how long they may take to arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+from starlette.datastructures import Headers
+
+from ..config import GatewayOptions
+from .failures import refused
+
+__all__ = ["Bodies", "ClientGone", "Receive"]
+
+Receive = Callable[[], Awaitable[Any]]
+
+_SLOWEST = 2**16  # bytes per second that a client has to send once the first seconds are over
+
+
+class ClientGone(Exception):
+    """The client has disconnected."""
+
+
+class Bodies:
+    """Reads the bodies of all requests, within common bounds."""
+
+    def __init__(self, options: GatewayOptions) -> None:
+        self._options = options
+        self._held = 0
+
+    @contextmanager
+    def held(self) -> Iterator[_Body]:
+        """Gives a body to read. Its bytes count as held until the block is left."""
+        body = _Body(self)
+        try:
+            yield body
+        finally:
+            self._held -= body.size
+
+    def take(self, size: int) -> None:
+        """Counts bytes as held. Raises Refused if they are too many together."""
+        if self._held + size > self._options.max_total_body_bytes:
+            raise refused(503, "too many large requests at once; try again later", "overloaded", retry_after="1")
+        self._held += size
+
+
+class _Body:
+    """One body.
+
+    Attributes:
+        size: the bytes of it that are held.
+    """
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self._options = bodies._options
+        self.size = 0
+
+    async def read(self, headers: Headers, receive: Receive) -> bytes:
+        """Returns the whole body.
+
+        Raises:
+            Refused: it is too large, or arrives too slowly.
+            ClientGone: the client left before its end.
+        """
+        length = headers.get("content-length", "")
+        if length.isdecimal() and len(length) < 20:
+            self._check(int(length))
+        pieces: list[bytes] = []
+        seconds = self._options.body_timeout
+        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as clock:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                piece = message.get("body", b"")
+                self._check(self.size + len(piece))
+                self._bodies.take(len(piece))
+                self.size += len(piece)
+                pieces.append(piece)
+                clock.deadline += len(piece) / _SLOWEST
+                if not message.get("more_body"):
+                    return b"".join(pieces)
+        raise refused(408, f"the request body did not arrive within {seconds:g} seconds", "request_timeout")
+
+    def _check(self, size: int) -> None:
+        if size > self._options.max_body_bytes:
+            raise refused(413, f"the request body is larger than the allowed {self._options.max_body_bytes} bytes")

@@ -1,0 +1,89 @@
+"""The gateway's log: one plain line for each fact, and nothing that a client or a provider says can forge one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from time import monotonic
+
+from ..values import APIError, Attempt, ConfigError, Reply
+from .failures import Refused
+
+__all__ = ["RequestLog", "one_line"]
+
+log = logging.getLogger("streamfold.gateway")
+
+_LONGEST = 2000  # characters of one text in the log
+
+
+def one_line(text: str) -> str:
+    r"""Returns a text fit for one line of a log: what is not printable is escaped, and a long text is cut.
+
+    >>> one_line("a\nb \x1b[2J")
+    'a\\nb \\x1b[2J'
+    """
+    if len(text) > _LONGEST:
+        text = text[:_LONGEST] + "..."
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+@dataclass(slots=True)
+class RequestLog:
+    """Writes what happens to one request, each line with its id and the model that was asked for."""
+
+    id: str
+    model: str = "-"
+    _began: float = field(default_factory=monotonic)
+
+    def completed(self, reply: Reply) -> None:
+        """The client got a whole answer."""
+        self._attempts(reply.attempts)
+        for warning in reply.warnings:
+            self._line(logging.WARNING, f"warning {warning.code}: {warning.detail}")
+        usage, tokens = reply.usage, "usage unknown"
+        if usage is not None:
+            tokens = f"{_count(usage.input_tokens)} input and {_count(usage.output_tokens)} output tokens"
+        provider = f" by {reply.provider}" if reply.provider else ""
+        self._line(logging.INFO, f"completed{provider} {self._after}: {reply.finish_reason}, {tokens}")
+
+    def failed(self, refusal: Refused, cause: BaseException | None = None) -> None:
+        """The client got an error instead of an answer, or at the end of one."""
+        cause = cause or refusal.__cause__
+        how = f"{self._after} (HTTP {refusal.status})"
+        match cause:
+            case APIError():
+                self._attempts(cause.attempts)
+                self._line(logging.WARNING, f"failed {how}: {type(cause).__name__}: {cause}")
+            case ConfigError() if refusal.status >= 500:
+                self._line(logging.ERROR, f"failed {how}: {cause}")
+            case None | ConfigError():
+                self._line(logging.INFO, f"refused {how}: {refusal.info.message}")
+            case _:
+                line = "%s %s: failed %s: unexpected error"
+                log.error(line, self.id, one_line(self.model), how, exc_info=cause)
+
+    def disconnected(self) -> None:
+        """The client left before the end."""
+        self._line(logging.INFO, f"client disconnected {self._after}")
+
+    def stopped(self) -> None:
+        """The server stops before the end."""
+        self._line(logging.WARNING, f"failed {self._after}: the server is shutting down")
+
+    @property
+    def _after(self) -> str:
+        return f"after {monotonic() - self._began:.2f} s"
+
+    def _attempts(self, attempts: Iterable[Attempt]) -> None:
+        for attempt in attempts:
+            self._line(logging.WARNING, f"attempt failed: {attempt.provider}: {attempt.problem}")
+
+    def _line(self, level: int, text: str) -> None:
+        log.log(level, "%s %s: %s", self.id, one_line(self.model), one_line(text))
+
+
+def _count(number: int | None) -> str:
+    return "unknown" if number is None else str(number)

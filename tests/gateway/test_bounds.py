@@ -1,0 +1,189 @@
+"""What one client may take of the gateway, so that the others are served too."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from folding import DONE, fin, text
+from gateways import CHAT, PATHS, asking, behind
+from mirror import WIRES, comments, read
+from streamfold import Provider
+from streamfold.gateway import gateway
+from streamfold.recording import Recording, ReplayTransport
+
+pytestmark = pytest.mark.anyio
+
+HELLO = text("Hello") + fin("stop") + DONE
+CALL = b'{"index":0,"id":"a","extra_content":{"x":NaN},"function":{"name":"f","arguments":"{}"}}'
+BOTH = pytest.mark.parametrize("wire", WIRES)
+
+
+def scope_of(body_length: int) -> dict[str, Any]:
+    headers = [(b"content-length", str(body_length).encode())]
+    return {"type": "http", "method": "POST", "path": CHAT, "headers": headers, "query_string": b"", "root_path": ""}
+
+
+def app_behind(upstream: httpx.AsyncClient, **options: Any) -> Any:
+    provider = Provider.from_config({"base_url": "http://u/v1", "model": "m"}, http_client=upstream)
+    return gateway({"main": provider}, **options)
+
+
+async def status_of(app: Any, pieces: list[bytes], *, silent_after: bool = False) -> int:
+    """The status of the answer to a request whose body comes in these pieces, and then stops or ends."""
+    sent: list[Any] = []
+    left = list(pieces)
+
+    async def receive() -> Any:
+        if not left:
+            await anyio.sleep_forever()
+        piece = left.pop(0)
+        return {"type": "http.request", "body": piece, "more_body": bool(left) or silent_after}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope_of(sum(map(len, pieces))), receive, send)
+    status: int = sent[0]["status"]
+    return status
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+
+async def test_adversary_20_a_body_that_does_not_come() -> None:
+    """A client has a clock for its body, and takes nobody's place until the body is there."""
+    transport = ReplayTransport([Recording("test", HELLO)] * 2)
+    async with httpx.AsyncClient(transport=transport) as upstream:
+        app = app_behind(upstream, max_requests=1, body_timeout=0.2)
+        statuses: list[int] = []
+
+        async def never_ends() -> None:
+            statuses.append(await status_of(app, [b"{"], silent_after=True))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(never_ends)
+            await anyio.wait_all_tasks_blocked()
+            assert app.running == 0
+            assert await status_of(app, [json.dumps(asking(CHAT)).encode()]) == 200
+        assert statuses == [408] * 5
+
+
+async def test_a_body_that_keeps_coming_gets_more_time() -> None:
+    """The clock moves on with the bytes, so that a slow line can send a large body."""
+    transport = ReplayTransport([Recording("test", HELLO)])
+    body = json.dumps(asking(CHAT)).encode() + b" " * 2**20
+    pieces = [body[at : at + 2**17] for at in range(0, len(body), 2**17)]
+    async with httpx.AsyncClient(transport=transport) as upstream:
+        app = app_behind(upstream, body_timeout=0.001)
+        assert await status_of(app, pieces) == 200
+
+
+async def test_bytes_of_all_bodies_together() -> None:
+    """Bodies that are waited for and bodies that are being answered share one allowance; it comes back afterwards."""
+    transport = ReplayTransport([Recording("test", HELLO)] * 2)
+    async with httpx.AsyncClient(transport=transport) as upstream:
+        app = app_behind(upstream, max_total_body_bytes=1000, body_timeout=0.2)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: status_of(app, [b" " * 950], silent_after=True))
+            await anyio.wait_all_tasks_blocked()
+            assert await status_of(app, [json.dumps(asking(CHAT)).encode()]) == 503
+        for _ in range(2):
+            assert await status_of(app, [json.dumps(asking(CHAT)).encode()]) == 200
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("option", "members", "message"),
+    [
+        ("max_messages", {"messages": [{"role": "user", "content": "x"}] * 4, "input": [{"role": "user"}] * 4}, "4"),
+        ("max_tools", {"tools": [{"type": "function", "name": "f", "function": {"name": "f"}}] * 5}, "5"),
+        ("max_model_length", {"model": "m" * 9}, "9"),
+        (
+            "max_tool_calls",
+            {
+                "messages": [{"role": "assistant", "tool_calls": [{}, {}, {}, {}]}],
+                "input": [{"type": "function_call"}] * 4,
+            },
+            "4",
+        ),
+    ],
+)
+async def test_numbers_in_a_request(wire: str, option: str, members: Any, message: str) -> None:
+    """Messages, calls, tools and the name of the model are counted before anything is done with them."""
+    members = {name: value for name, value in members.items() if name != ("input" if wire == "chat" else "messages")}
+    async with behind(HELLO, HELLO, **{option: 3}) as client:
+        answer = await client.post(PATHS[wire], json=asking(PATHS[wire], **members))
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith("too many ")
+    assert f": {message}; allowed are 3" in answer.json()["error"]["message"]
+
+
+async def test_adversary_19_a_model_name_as_long_as_a_body() -> None:
+    """It is refused by its length, and neither compared with other names nor sent back."""
+    body = b'{"model":"' + b"abcdefghij" * 100_000 + b'","messages":[{"role":"user","content":"x"}]}'
+    async with behind(HELLO) as client:
+        answer = await client.post(CHAT, content=body)
+        assert (await client.get(f"/v1/models/{'m' * 5000}")).status_code == 404
+    assert (answer.status_code, len(answer.content) < 500) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "fits", "refused"),
+    [
+        (["*"], ["main", "main:any", "small"], []),
+        ([], ["main", "small"], ["main:any"]),
+        (["main:k2*"], ["main", "main:k2.6", "small"], ["main:K2", "main:other"]),
+    ],
+)
+async def test_models_that_clients_may_ask_for(allowed: list[str], fits: list[str], refused: list[str]) -> None:
+    """Other models of a provider are allowed by pattern; its own one and those of aliases always are."""
+    async with behind(*[HELLO] * 3, allow_models=allowed, aliases={"small": "main:tiny"}) as client:
+        for name in [*fits, *refused]:
+            answer = await client.post(CHAT, json=asking(CHAT, model=name))
+            listed = await client.get(f"/v1/models/{name}")
+            assert (answer.status_code, listed.status_code) == ((200, 200) if name in fits else (404, 404))
+
+
+# --- numbers that JSON does not have ----------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("written", ["NaN", "Infinity", "-Infinity", "1e400"])
+async def test_infinity_in_a_request(wire: str, written: str) -> None:
+    """It is no JSON, and refused as such wherever it stands."""
+    for member in ("temperature", "unknown"):
+        body = json.dumps(asking(PATHS[wire], **{member: "*"})).replace('"*"', written)
+        async with behind(HELLO) as client:
+            answer = await client.post(PATHS[wire], content=body)
+            assert answer.status_code == 400
+            assert client.upstream.requests == []  # type: ignore[attr-defined]
+
+
+@BOTH
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("where", "body"),
+    [
+        ("usage", b'{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"t":NaN}}'),
+        ("annotations", b'{"content":"hi","annotations":[{"x":1e400}]},"finish_reason":"stop"}]}'),
+        ("tool_calls[0]", b'{"content":"hi","tool_calls":[%s]},"finish_reason":"tool_calls"}]}' % CALL),
+    ],
+)  # fmt: skip
+async def test_adversary_32_infinity_in_an_answer(wire: str, stream: bool, where: str, body: bytes) -> None:
+    """A good answer stays one: the number becomes null, and a warning names its place."""
+    async with behind(b'data: {"choices":[{"delta":%s\n\n' % body + DONE) as client:
+        answer = await client.post(PATHS[wire], json=asking(PATHS[wire], stream=stream))
+    assert answer.status_code == 200
+    assert read(wire, answer.content).text == "hi"
+    told = " ".join(comments(answer.content)) if stream else answer.headers["x-streamfold-warnings"]
+    assert f"extras_dropped: {where}: JSON has no NaN and no Infinity" in told
+    assert b"NaN" not in answer.content.replace(b"no NaN", b"")
