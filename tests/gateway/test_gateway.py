@@ -310,6 +310,42 @@ async def test_a_refusal_of_the_provider(wire: str, status: int, body: Any, expe
 
 @BOTH
 @pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "slow", "type": "rate_limit_error", "param": None, "code": "rate_limit_exceeded"},
+        {"message": "oops", "type": "server_error", "param": None, "code": None},
+        {"message": "bad", "type": None, "param": "messages[1].content", "code": "invalid_value"},
+    ],
+)
+async def test_b7_the_error_object_of_the_provider(wire: str, error: dict[str, Any]) -> None:
+    """Message, type, param and code reach the client unchanged, as a status or inside a stream."""
+    for stream in (True, False):
+        async with behind(json.dumps({"error": error}).encode(), status=429, name="kimi") as client:
+            assert (await ask(client, wire, stream=stream)).json() == {"error": error}
+        async with behind(event({"error": error}), name="kimi") as client:
+            assert (await ask(client, wire, stream=stream)).json() == {"error": error}
+    async with behind(text("Hi") + event({"error": error}), name="kimi") as client:
+        last = payloads((await ask(client, wire, stream=True)).content)[-1]
+    given = last["error"] if wire == "chat" else last["response"]["error"]
+    assert {name: value for name, value in error.items() if value is not None}.items() <= given.items()
+
+
+@BOTH
+@pytest.mark.parametrize("status", [401, 403])
+async def test_b8_the_key_of_the_gateway_is_not_the_clients(wire: str, status: int) -> None:
+    """A provider that does not take the gateway's key is a bad gateway: the client's own key was good."""
+    error = {"message": "Incorrect API key", "type": "auth", "param": None, "code": "invalid_api_key"}
+    refused = json.dumps({"error": error}).encode()
+    async with behind(refused, status=status, keys=["k"]) as client:
+        answer = await client.post(PATHS[wire], json=asking(PATHS[wire]), headers={"authorization": "Bearer k"})
+    assert (answer.status_code, answer.json()) == (502, {"error": error})
+    async with behind(text("Hi") + event({"error": {**error, "status": status}})) as client:
+        last = payloads((await ask(client, wire, stream=True)).content)[-1]
+    assert (last["error"] if wire == "chat" else last["response"]["error"])["status"] == 502
+
+
+@BOTH
+@pytest.mark.parametrize(
     ("body", "expected", "message"),
     [
         (event({"error": {"message": "overloaded", "code": 503}}), 503, "overloaded"),
