@@ -1,7 +1,8 @@
-"""`python -m streamfold` is the command `streamfold`, where scripts are not on the PATH."""
+"""`python -m streamfold` runs the command `streamfold`, for systems where scripts are not on the PATH."""
 
 from __future__ import annotations
 
 from .cli import main
 
-main()
+if __name__ == "__main__":
+    main()

@@ -16,8 +16,10 @@ import streamfold
 from folding import DONE, call, entry, fin, text
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.config.catalogue import provider_files
+from terminals import on_terminal
 
 ROOT = Path(__file__).resolve().parents[2]
+PNG = b"\x89PNG\r\n\x1a\n"
 CALL = call(entry(0, "a", "get_weather", "{}"))
 COMMAND = [sys.executable, "-c", "from streamfold.cli import main; main()"]
 # Whoever is started in the background ignores SIGINT, and so do the processes that it starts.
@@ -44,7 +46,7 @@ def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_demo_streams_text_and_shows_whole_calls() -> None:
-    """The demo needs no key and no network, and ends with the calls as a table."""
+    """The demo needs no key and no network, and ends with the calls."""
     done = run("demo", "--speed", "2000")
     assert done.returncode == 0, done.stderr
     assert "So fragments are only collected" in done.stdout
@@ -151,6 +153,94 @@ async def test_chat_sends_what_was_said(tmp_path: Path) -> None:
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
     assert body["tool_choice"] == {"type": "function", "function": {"name": "get_weather"}}
     assert body["model"] == "any"
+
+
+@pytest.mark.anyio
+async def test_chat_sends_its_options(tmp_path: Path) -> None:
+    """Model, temperature, limit and images of the command line are in the request."""
+    (tmp_path / "dot.png").write_bytes(PNG)
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM, framed(text("A dot."), fin("stop"), DONE), END)
+
+    words = ["--model", "other", "--temperature", "0.5", "--max-output-tokens", "7"]
+    images = ["--image", str(tmp_path / "dot.png"), "--image", "https://x.test/a.png"]
+    done, (request,) = await _chat(script, *words, *images)
+    assert (done.returncode, done.stdout) == (0, b"A dot.\n"), done.stderr
+    body = json.loads(request.partition(b"\r\n\r\n")[2])
+    assert (body["model"], body["temperature"]) == ("other", 0.5)
+    assert 7 in (body.get("max_tokens"), body.get("max_completion_tokens"))
+    question, *sent = body["messages"][-1]["content"]
+    assert question == {"type": "text", "text": "Weather?"}
+    assert [part["image_url"]["url"].partition(",")[0] for part in sent] == [
+        "data:image/png;base64", "https://x.test/a.png",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "message"),
+    [
+        (["chat", ""], b"", "no question: the text is empty"),
+        (["chat", " \n"], b"", "no question: the text is empty"),
+        (["chat", "-"], b"", "no question: standard input is empty"),
+        (["chat"], b"", "no question: standard input is empty"),
+        (["record", "x", "-"], b"\n", "no question: standard input is empty"),
+        (["chat", "-"], b"\xff\xfe", "standard input is not UTF-8"),
+        (["chat", "Hi", "--image", "nowhere.png"], b"", "nowhere.png"),
+    ],
+)
+def test_there_must_be_a_question(words: list[str], stdin: bytes, message: str) -> None:
+    """An empty text or an empty file asks nobody."""
+    command = [*COMMAND, *words, "-p", "vllm:any", "--base-url", "http://127.0.0.1:9/v1"]
+    done = subprocess.run(command, input=stdin, capture_output=True, cwd=ROOT, env=ENVIRONMENT, timeout=60)
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.anyio
+async def test_a_question_may_be_piped_in() -> None:
+    """Without an argument, standard input is the question; a byte order mark is no part of it."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM, framed(text("Yes."), fin("stop"), DONE), END)
+
+    async with serving(script) as server:
+        words = [*COMMAND, "chat", "-p", "vllm:any", "--base-url", server.base_url]
+        done = await anyio.run_process(words, input="\ufeffWhy?\r\n".encode(), check=False, env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (0, b"Yes.\n"), done.stderr
+    assert json.loads(server.requests[0].partition(b"\r\n\r\n")[2])["messages"][-1]["content"] == "Why?\r\n"
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+async def test_a_conversation(tmp_path: Path) -> None:
+    """Without a question, a terminal holds a conversation: answers are part of it, failed questions are not."""
+    answers = [
+        (STREAM, framed(text("Hello Ada."), fin("stop"), DONE), END),
+        (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 26\r\n\r\n" + b'{"error":{"message":"no"}}',),
+        (STREAM, framed(text("Ada."), fin("stop"), DONE), END),
+    ]
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(*answers[len(server.requests) - 1])
+
+    async with serving(script) as server:
+        words = ["chat", "-p", "vllm:any", "--base-url", server.base_url, "--system", "Be brief."]
+        typed = [b"I am Ada.\n", b"\n", b"fails\n", b"Who am I?\n", b"\x04"]
+        shown = await anyio.to_thread.run_sync(lambda: on_terminal(tmp_path, *words, typed=typed, NO_COLOR="1"))
+    bodies = [json.loads(request.partition(b"\r\n\r\n")[2]) for request in server.requests]
+    said = [[(message["role"], message["content"]) for message in body["messages"]] for body in bodies]
+    opening = [("system", "Be brief."), ("user", "I am Ada.")]
+    assert said[0] == opening
+    assert said[1][-1] == ("user", "fails")
+    assert said[2] == [*opening, ("assistant", "Hello Ada."), ("user", "Who am I?")]
+    assert b"Hello Ada." in shown
+    assert b"error: " in shown
+    assert b"Traceback" not in shown
 
 
 @pytest.mark.anyio

@@ -104,10 +104,24 @@ def test_check(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "bad.toml:1: not TOML: Invalid value in column 5\n")
 
 
+def test_check_as_json(folder: Path) -> None:
+    """One object: the file, its providers, and the problems."""
+    done = run(folder, "config", "check", "--json", MY_KEY="sk-canary")
+    assert (done.returncode, json.loads(done.stdout)) == (
+        0, {"file": "streamfold.toml", "providers": ["main", "local"], "problems": []},
+    )  # fmt: skip
+    done = run(folder, "config", "check", "--json")
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert (done.returncode, problem.partition(": providers")[0]) == (1, "streamfold.toml:5")
+    done = run(folder, "config", "check", "--json", "--config", "nope.toml")
+    made = json.loads(done.stdout)
+    assert (done.returncode, made["file"], len(made["problems"])) == (1, None, 1)
+
+
 def test_check_without_a_file(tmp_path: Path) -> None:
     done = run(tmp_path, "config", "check")
     assert done.returncode == 0
-    assert done.stdout.startswith("there is no file")
+    assert done.stdout.startswith("no file: only the catalogue is used")
     done = run(tmp_path, "config", "check", STREAMFOLD_PROVIDER="kimmi")
     assert done.returncode == 1
     assert done.stdout.startswith("STREAMFOLD_PROVIDER: unknown provider 'kimmi' (did you mean 'kimi'?): ")
@@ -163,9 +177,9 @@ def test_providers_tells_what_one_can(folder: Path) -> None:
     (folder / "streamfold.toml").write_text(MAIN + "capabilities.images = 'no'\n", "utf-8")
     done = run(folder, "providers", "local")
     assert "local:qwen3" in done.stdout
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line]
-    assert ["images", "no", "streamfold.toml:12"] in rows
-    assert ["tools", "unknown", "not written down"] in rows
+    rows = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    assert ["images", "no", "streamfold.toml:12"] in [[cell.strip() for cell in row] for row in rows]
+    assert ["tools", "unknown", "not written down"] in [[cell.strip() for cell in row] for row in rows]
     (row,) = [json.loads(line) for line in run(folder, "providers", "main:kimi-k3", "--json").stdout.splitlines()]
     assert (row["name"], row["model"], row["capabilities"]["images"]) == ("main", "kimi-k3", "yes")
     rows = [json.loads(line) for line in run(folder, "providers", "deepseek", "--json").stdout.splitlines()]

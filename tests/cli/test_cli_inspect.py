@@ -147,7 +147,7 @@ def test_diff_as_json():
         (["inspect", "fixtures/kimi/paralel_calls"], "(did you mean 'parallel_calls'?)"),
         (["inspect", "fixtures/demo"], "is a folder and no recording: there are parallel_calls, reasoning_text"),
         (["inspect", "demo/paralel_calls"], "there is no recording"),
-        (["diff", "fixtures/aimock/note.sse", "fixtures/aimock/note.sse", "--ignore", "x"], "there are outcome, text"),
+        (["diff", "fixtures/aimock/note.sse", "fixtures/aimock/note.sse", "--ignore", "x"], "Allowed: outcome, text"),
     ],
 )
 def test_mistakes(words: list[str], message: str):

@@ -85,8 +85,8 @@ async def test_a_failure_takes_no_recording_s_place(tmp_path: Path) -> None:
     assert told == [
         (1, f"recorded: {file} (the answer hello is not complete (ReadError))"),
         (0, "finished: stop"),
-        (1, f"not recorded: the answer hello has the status 404; {file} is as it was"),
-        (1, f"not recorded: there was no answer, or it is still open; {file} is as it was"),
+        (1, f"not recorded: the answer hello has the status 404; {file} is unchanged"),
+        (1, f"not recorded: there was no answer, or it is still open; {file} is unchanged"),
     ]
     assert sorted(file.name for file in tmp_path.joinpath("fixtures").iterdir()) == ["hello.sse", "hello.toml"]
 
@@ -135,7 +135,10 @@ async def test_serve_replay(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["serve-replay", "fixtures/demo", "--fault", "rest()"], "unknown fault 'rest' (did you mean 'reset'?)"),
-        (["serve-replay", "fixtures/demo", "--speed", "fast"], "speed is instant, recorded or a number of pieces"),
+        (
+            ["serve-replay", "fixtures/demo", "--speed", "fast"],
+            "--speed: 'fast' is not instant, recorded or",
+        ),
         (["serve-replay", "fixtures/demo", "--match", "all"], "unknown match 'all'"),
         (["replay", "fixtures/demo/parallel_calls.sse", "--cuts", "x"], "cuts are "),
         (["record", "../x", "Hello", "-p", "ollama:x"], "a recording can't be called '../x'"),

@@ -1,4 +1,4 @@
-"""The command line: asks, records, replays, lists and checks; `streamfold --help` says how. Needs the extra `cli`."""
+"""The command line. It needs the extra `cli`; `streamfold --help` lists the commands."""
 
 from __future__ import annotations
 
@@ -9,15 +9,25 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """The entry point of the `streamfold` command."""
+    """Runs the `streamfold` command."""
     try:
         from .app import app
+        from .output import prepare_streams
     except ImportError as exc:
         if exc.name not in ("typer", "rich"):
             raise
         sys.exit("the command line needs its extra: pip install 'streamfold[cli]'")
+    prepare_streams()
     try:
         app()
     except BrokenPipeError:  # the reader of our output left, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         sys.exit(141)
+    except OSError as exc:  # a full disk, or on Windows a reader that left
+        _discard_output()
+        sys.exit(f"error: standard output: {exc.strerror or exc}")
+
+
+def _discard_output() -> None:
+    """Lets the interpreter flush what is left without another error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

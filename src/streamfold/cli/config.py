@@ -1,4 +1,4 @@
-"""`streamfold config show`, `check` and `path`: what the configuration comes to, without any secret."""
+"""`streamfold config show`, `check` and `path`: the effective configuration, without secrets."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ import typer
 
 from ..config import Config, Value, effective_values, places, read_config, spelled
 from ..values import ConfigError
-from .errors import told_errors
+from .errors import reported_errors
+from .output import print_json, say
 
-app = typer.Typer(help="The configuration: what it comes to, what is wrong with it, where it is.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show and check the configuration, and find its file.", no_args_is_help=True, rich_markup_mode=None
+)
 
-File = Annotated[Path | None, typer.Option("--config", help="The file to read; else the one that `config path` shows.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON for each value.")]
+File = Annotated[
+    Path | None,
+    typer.Option("-c", "--config", help="The configuration file; by default the one that `config path` shows."),
+]
 
 
 @app.command()
 def show(
     name: Annotated[
-        str | None, typer.Argument(help="A provider of the file or the catalogue; else all of the file's.")
+        str | None, typer.Argument(help="A provider of the file or the catalogue; by default all of the file.")
     ] = None,
     file: File = None,
-    as_json: AsJson = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON for each value.")] = False,
 ) -> None:
-    """Prints the effective configuration, and where each value comes from. Secrets are "set" or "not set"."""
-    with told_errors():
+    """Print the effective configuration with the source of each value. Secrets are "set" or "not set"."""
+    with reported_errors(as_json):
         config = read_config(file)
         tables = {spec: effective_values(config, spec) for spec in ([name] if name else config.names)}
         default = None if name else _default(config)
@@ -36,39 +41,50 @@ def show(
     for number, (spec, values) in enumerate(groups):
         if as_json:
             for value in values:
-                typer.echo(json.dumps({"provider": spec, **asdict(value)}, ensure_ascii=False))
+                print_json({"provider": spec, **asdict(value)})
             continue
         if spec is not None:
-            typer.echo("\n" * bool(number) + f"[{spelled(('providers', spec))}]")
+            say("\n" * bool(number) + f"[{spelled(('providers', spec))}]")
         _print(values)
 
 
 @app.command()
-def check(file: File = None) -> None:
-    """Checks everything in the file, and that the keys are set. Exits with 1 if there are problems, one on a line."""
+def check(
+    file: File = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
+) -> None:
+    """Check the file, and that keys are set.
+
+    Print each problem on a line of its own, and exit with 1 if there are any.
+    """
+    config, problems = None, []
     try:
         config = read_config(file)
         problems = config.problems()
     except ConfigError as error:
         problems = [str(error)]
-    for problem in problems:
-        typer.echo(problem)
+    path = str(config.path) if config and config.path else None
+    names = list(config.names) if config else []
+    if as_json:
+        print_json({"file": path, "providers": names, "problems": problems})
+    elif problems:
+        say("\n".join(problems))
+    elif path is None:
+        say("no file: only the catalogue is used (`streamfold config path` shows where a file may be)")
+    else:
+        say(f"{path}: no problems, {len(names)} provider{'s' * (len(names) != 1)}")
     if problems:
         raise typer.Exit(1)
-    if config.path is None:
-        typer.echo("there is no file: the catalogue alone counts (`streamfold config path` shows where one may be)")
-    else:
-        typer.echo(f"{config.path}: no problems, {len(config.names)} provider{'s' * (len(config.names) != 1)}")
 
 
 @app.command()
 def path(file: File = None) -> None:
-    """Prints where a file is looked for, and which one is used. Exits with 1 if a file that was named is missing."""
+    """Print where a file is looked for, and which one is used. Exit with 1 if a file that was named is missing."""
     looked_in = places(file)
     used = next((place for place in looked_in if place.there), None)
     for place in looked_in:
         state = "used" if place is used else "shadowed" if place.there else "not there"
-        typer.echo(f"{state:9}  {place.path.absolute()}  ({place.origin})")
+        say(f"{state:9}  {place.path.absolute()}  ({place.origin})")
     if used is None and looked_in[0].demanded:
         raise typer.Exit(1)
 
@@ -85,4 +101,4 @@ def _print(values: list[Value]) -> None:
     lines = [f"{value.key} = {value.shown}" for value in values]
     width = min(max(map(len, lines), default=0), 60)
     for line, value in zip(lines, values, strict=True):
-        typer.echo(f"{line:{width}}  # {value.source}")
+        say(f"{line:{width}}  # {value.source}")

@@ -1,35 +1,63 @@
-"""How a command ends that went wrong: one line on standard error, and an exit code."""
+"""How a failed command ends: one line on standard error, and an exit code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import typer
-from rich.console import Console
 
 from ..values import APIError, ConfigError, StreamError, StreamfoldError
+from .output import console, harmless, print_json
 
-__all__ = ["told_errors"]
+__all__ = ["print_error", "reported_errors"]
+
+_SHOWN = ("retryable", "status_code", "code", "request_id", "retry_after")
 
 
 @contextmanager
-def told_errors() -> Iterator[None]:
-    """Our errors, and those of files, as a line. Exit code 2: what was written is wrong; 1: the rest; 130: Ctrl-C."""
-    console = Console(stderr=True, highlight=False)
+def reported_errors(as_json: bool = False, line: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Reports errors of streamfold and of files, and exits.
+
+    The exit code is 2 for a mistake in the request, 130 for Ctrl-C, and 1 for everything else.
+
+    Args:
+        as_json: also print the error on standard output, as a line of JSON with the member `error`.
+        line: the other members of that line.
+    """
     try:
         yield
     except KeyboardInterrupt:
-        console.print("\ninterrupted", style="dim")
+        console(stderr=True).print("\ninterrupted", style="dim")
         raise typer.Exit(130) from None
     except StreamfoldError as error:
-        began = isinstance(error, StreamError)  # then text may be standing there, without a line end
-        console.print(f"{chr(10) * began}error: {error}", style="red", markup=False, soft_wrap=True)
-        if isinstance(error, APIError) and error.retryable:
-            console.print("The same request may succeed later.", style="dim")
+        if as_json:
+            print_json({**(line or {}), "error": _data(error)})
+        print_error(error)
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
     except OSError as error:
-        if error.filename is None:  # it is about no file: whoever reads our output left, or it is our own mistake
+        if error.filename is None:  # standard output itself failed: `main` reports that
             raise
-        console.print(f"error: {error.filename}: {error.strerror}", style="red", markup=False, soft_wrap=True)
+        if as_json:
+            print_json({**(line or {}), "error": {"type": type(error).__name__, "message": str(error)}})
+        _print_line(f"error: {error.filename}: {error.strerror}")
         raise typer.Exit(2) from None
+
+
+def print_error(error: StreamfoldError) -> None:
+    """Prints one of our errors on standard error."""
+    began = isinstance(error, StreamError)  # then text may be standing there, without a line end
+    _print_line("\n" * began + f"error: {error}")
+    if isinstance(error, APIError) and error.retryable:
+        console(stderr=True).print("The same request may succeed later.", style="dim")
+
+
+def _print_line(text: str) -> None:
+    console(stderr=True).print(harmless(text), style="red", markup=False, soft_wrap=True)
+
+
+def _data(error: StreamfoldError) -> dict[str, Any]:
+    members = {name: getattr(error, name, None) for name in _SHOWN}
+    known = {name: value for name, value in members.items() if value is not None}
+    return {"type": type(error).__name__, "message": str(error), **known}

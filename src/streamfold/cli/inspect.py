@@ -1,18 +1,15 @@
-"""`streamfold inspect` and `streamfold diff`: recorded streams explained, and compared."""
+"""`streamfold inspect` and `streamfold diff`: explain a recorded stream, compare two."""
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from ..testing.inspection import (
-    Comparison,
     Inspection,
     compare,
     comparison_to_dict,
@@ -22,22 +19,22 @@ from ..testing.inspection import (
 )
 from ..testing.recording import Recording, open_recording
 from ..values import ConfigError
-from .errors import told_errors
+from .errors import reported_errors
 from .explain import print_comparison, print_inspection
+from .output import console, print_json
+from .replays import Adapter, Dialect
 
 __all__ = ["diff", "inspect"]
 
-Adapter = Annotated[str | None, typer.Option(help="The wire format; else what FILE.toml says, else chat.")]
-Dialect = Annotated[str | None, typer.Option(help="How the model writes calls in its text; else what FILE.toml says.")]
 ToolNames = Annotated[
-    list[str] | None, typer.Option("--tool", help="A tool that the request declared, by its name. May be repeated.")
+    list[str] | None, typer.Option("--tool", help="The name of a tool that the request declared. Repeatable.")
 ]
-ToolChoice = Annotated[str | None, typer.Option(help="auto, none or required, as in the request.")]
+ToolChoice = Annotated[str | None, typer.Option(help="The tool choice of the request: auto, none or required.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, as docs/inspect.md describes it.")]
 Source = Annotated[
     Path,
     typer.Argument(
-        help="A recorded answer, any raw body (- reads one from standard input), or the name of a recording that comes"
-        " with streamfold."
+        help="A recorded answer, any raw body (- reads one from standard input), or the name of a bundled recording."
     ),
 ]
 
@@ -48,24 +45,29 @@ def inspect(
     dialect: Dialect = None,
     tool: ToolNames = None,
     tool_choice: ToolChoice = None,
-    all_events: Annotated[bool, typer.Option("--all", help="A line for every event: runs are not joined.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, as docs/inspect.md describes it.")] = False,
+    all_events: Annotated[
+        bool, typer.Option("--all", help="Print a line for every event: runs are not joined.")
+    ] = False,
+    as_json: AsJson = False,
     html: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="Write one HTML page that needs nothing else; - prints it.")
+        Path | None, typer.Option(dir_okay=False, help="Write one self-contained HTML page; - prints it.")
     ] = None,
 ) -> None:
-    """Explains a recorded stream: every event, what it became, and why each fragment of a call went where it went."""
-    with told_errors():
+    """Explain a recorded stream event by event.
+
+    It uses the same decoder as the library, and shows for each fragment of a tool call why it went to which call.
+    """
+    with reported_errors(as_json):
         if as_json and html:
-            raise ConfigError("--json and --html are two ways to write the same: choose one")
+            raise ConfigError("--json and --html exclude each other: choose one")
         made = _inspected(file, adapter, dialect, tool, tool_choice)
         if html:
             _write(html, render_page(made))
             return
     if as_json:
-        _print_json(to_dict(made))
+        print_json(to_dict(made))
         return
-    print_inspection(Console(highlight=False), made, every=all_events)
+    print_inspection(console(), made, every=all_events)
 
 
 def diff(
@@ -76,18 +78,18 @@ def diff(
     tool: ToolNames = None,
     tool_choice: ToolChoice = None,
     ignore: Annotated[
-        list[str] | None, typer.Option(help="A part of the answer that need not be the same, as ids. May be repeated.")
+        list[str] | None, typer.Option(help="A part of the answer that may differ, such as ids. Repeatable.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, as docs/inspect.md describes it.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Compares two recorded streams. Exits with 0 if both gave the same answer, with 1 if not."""
-    with told_errors():
+    """Compare two recorded streams. Exit with 0 if both gave the same answer, with 1 if not."""
+    with reported_errors(as_json):
         first, second = (_inspected(file, adapter, dialect, tool, tool_choice) for file in (a, b))
-        made: Comparison = compare(first, second, ignore=ignore or ())
+        made = compare(first, second, ignore=ignore or ())
     if as_json:
-        _print_json(comparison_to_dict(made))
+        print_json(comparison_to_dict(made))
     else:
-        print_comparison(Console(highlight=False), made)
+        print_comparison(console(), made)
     if not made.same:
         raise typer.Exit(1)
 
@@ -102,7 +104,7 @@ def _inspected(
     recording = replace(read, **{name: value for name, value in given.items() if value})
     if dialect not in (None, "think") and not recording.tools:
         hint = "no tool is declared, so the dialect reads reasoning and no calls: name the tools with --tool"
-        Console(stderr=True).print(hint, style="yellow")
+        console(stderr=True).print(hint, style="yellow", soft_wrap=True)
     about = {
         "shows": recording.shows,
         "source": recording.source or "",
@@ -132,9 +134,3 @@ def _write(path: Path, page: str) -> None:
         path.write_text(page, "utf-8", newline="\n")
     except OSError as exc:
         raise ConfigError(f"{path} can't be written: {exc.strerror}") from exc
-
-
-def _print_json(made: dict[str, Any]) -> None:
-    text = json.dumps(made, ensure_ascii=False)
-    # Half of a character, as some servers send it, is no text that could be written; as an escape JSON has it.
-    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")

@@ -14,28 +14,35 @@ from ..testing import serve_replay as serve_recordings
 from ..testing.faults import read_fault
 from ..testing.recording import Speed, load_source, open_recording, paced
 from ..values import ConfigError
-from .errors import told_errors
-from .show import screen_for
+from .ask import AsJson
+from .errors import reported_errors
+from .output import say
+from .show import ERROR_LINE, screen_for
 
-AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON for each chunk.")]
+__all__ = ["replay", "serve_replay"]
+
 Pace = Annotated[str, typer.Option("--speed", help="instant, recorded, or a number of pieces per second.")]
-Cuts = Annotated[str, typer.Option(help="recorded, whole, events, bytes:N or random:SEED.")]
+Cuts = Annotated[str, typer.Option(help="How to cut the bytes: recorded, whole, events, bytes:N or random:SEED.")]
+Adapter = Annotated[str | None, typer.Option(help="The wire format; by default that of FILE.toml, else chat.")]
+Dialect = Annotated[
+    str | None, typer.Option(help="How the model writes calls in its text; by default as in FILE.toml.")
+]
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(help="A recorded answer, or the name of one that comes with streamfold.")],
-    adapter: Annotated[str | None, typer.Option(help="The wire format; else what FILE.toml says, else chat.")] = None,
-    dialect: Annotated[str | None, typer.Option(help="How the model writes calls; else what FILE.toml says.")] = None,
+    file: Annotated[Path, typer.Argument(help="A recorded answer, or the name of a bundled recording.")],
+    adapter: Adapter = None,
+    dialect: Dialect = None,
     speed: Pace = "instant",
     cuts: Cuts = "recorded",
     as_json: AsJson = False,
 ) -> None:
-    """Folds a recorded answer and shows what comes out."""
+    """Decode a recorded answer and show it."""
     screen = screen_for(as_json)
-    with told_errors():
+    with reported_errors(as_json, ERROR_LINE):
         recording = open_recording(file)
-        told = recording.options() | ({"dialect": dialect} if dialect else {})
-        decoder = StreamDecoder(adapter or recording.adapter, **told)
+        options = recording.options() | ({"dialect": dialect} if dialect else {})
+        decoder = StreamDecoder(adapter or recording.adapter, **options)
         for delay, piece in paced(recording, cuts, _speed(speed)):
             sleep(delay)
             for chunk in decoder.feed(piece):
@@ -48,18 +55,20 @@ def replay(
 def serve_replay(
     sources: Annotated[
         list[Path],
-        typer.Argument(help="Recordings, folders of recordings, and names of those that come along, in their order."),
+        typer.Argument(help="Recordings, folders of recordings, and names of bundled recordings, in this order."),
     ],
-    port: Annotated[int, typer.Option(help="Of 127.0.0.1; 0 takes a free one.", min=0, max=65535)] = 0,
+    port: Annotated[int, typer.Option(help="The port on 127.0.0.1; 0 takes a free one.", min=0, max=65535)] = 0,
     speed: Pace = "recorded",
     cuts: Cuts = "recorded",
-    match: Annotated[str, typer.Option(help="order, request, or any: which recording answers what.")] = "order",
+    match: Annotated[
+        str, typer.Option(help="Which recording answers a request: order, request (an equal one), or any.")
+    ] = "order",
     fault: Annotated[
-        list[str] | None, typer.Option(help="What goes wrong, as in Python: 'status(429, times=2)'. Repeatable.")
+        list[str] | None, typer.Option(help="A fault to inject, as in Python: 'status(429, times=2)'. Repeatable.")
     ] = None,
 ) -> None:
-    """Answers HTTP requests with recordings, until Ctrl-C."""
-    with told_errors():
+    """Answer HTTP requests with recordings until Ctrl-C."""
+    with reported_errors():
         anyio.run(_serve, sources, port, speed, cuts, match, fault or [])
 
 
@@ -71,7 +80,7 @@ async def _serve(sources: list[Path], port: int, speed: str, cuts: str, match: A
     serving = serve_recordings(recordings, port=port, speed=pace, cuts=cuts, match=match, faults=broken)
     try:
         async with serving as base_url:
-            typer.echo(f"{base_url} answers with {', '.join(recording.name for recording in recordings)}")
+            say(f"{base_url} answers with {', '.join(recording.name for recording in recordings)}")
             await anyio.sleep_forever()
     except OSError as exc:
         raise ConfigError(f"port {port} can't be used: {exc.strerror or exc}") from exc
@@ -81,4 +90,4 @@ def _speed(text: str) -> Speed:
     try:
         return text if text in ("instant", "recorded") else float(text)  # type: ignore[return-value]
     except ValueError:
-        raise ConfigError(f"speed is instant, recorded or a number of pieces per second, not {text!r}") from None
+        raise ConfigError(f"--speed: {text!r} is not instant, recorded or a number of pieces per second") from None

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, Protocol
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from ..values import Reply, StreamChunk, ToolCall
+from .output import console, harmless, print_json
 
-__all__ = ["Json", "Plain", "Screen", "screen_for", "show"]
+__all__ = ["ERROR_LINE", "Json", "Plain", "Screen", "screen_for"]
+
+ERROR_LINE = {"delta": "", "finished": False}  # the members that every line has, an error's too
 
 
 class Screen(Protocol):
-    """Somewhere to show an answer."""
+    """Shows an answer."""
 
     def chunk(self, chunk: StreamChunk) -> None:
         """Shows one chunk as it comes."""
@@ -27,41 +29,39 @@ class Screen(Protocol):
         """Shows what is known only at the end."""
 
 
-async def show(chunks: AsyncIterable[StreamChunk], screen: Screen) -> None:
-    """Shows chunks as they come."""
-    async for chunk in chunks:
-        screen.chunk(chunk)
-
-
 class Json:
-    """One line of JSON for each chunk: always `delta` and `finished`, the rest where there is something."""
+    """One line of JSON for each chunk: always `delta` and `finished`, other members if they have a value.
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    The line of the finished chunk also has the `id` and the `model` of the reply, and its `warnings`.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, Any] = {}
 
     def chunk(self, chunk: StreamChunk) -> None:
-        always = ("delta", "finished")
-        line = {name: value for name, value in asdict(chunk).items() if name in always or value not in ("", None)}
+        line = {name: value for name, value in asdict(chunk).items() if name in ERROR_LINE or value not in ("", None)}
         for call in line.get("tool_calls", ()):
             call.pop("extra")
-        self._console.file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        self._console.file.flush()
+        if chunk.finished:
+            self._last = line
+        else:
+            print_json(line)
 
     def end(self, reply: Reply) -> None:
-        pass
+        warnings = [asdict(warning) for warning in reply.warnings]
+        print_json({**self._last, "id": reply.id, "model": reply.model, "warnings": warnings})
 
 
 class Plain:
-    """Text live, reasoning dimmed, finished calls as a table.
+    """Text as it comes, reasoning dimmed, tool calls at the end.
 
     Args:
-        console: for the answer.
-        aside: for what is not the answer itself: reasoning, token counts, warnings. On a terminal it is the same; in a
-            pipe the answer stays alone.
+        answer: where the answer goes. On a pipe it gets the model's text byte for byte, and a last line end.
+        aside: where reasoning, token counts and warnings go: the same terminal, or standard error beside a pipe.
     """
 
-    def __init__(self, console: Console, aside: Console) -> None:
-        self._console = console
+    def __init__(self, answer: Console, aside: Console) -> None:
+        self._answer = answer
         self._aside = aside
         self._open: Console | None = None  # where the last text ended without a line end
         self._reasoning = False
@@ -70,52 +70,66 @@ class Plain:
         if chunk.reasoning:
             self._write(self._aside, chunk.reasoning, reasoning=True)
         if chunk.delta:
-            self._write(self._console, chunk.delta, reasoning=False)
+            self._write(self._answer, chunk.delta, reasoning=False)
         if chunk.finished:
             self._end_line()
         if chunk.tool_calls:
-            self._console.print(_calls_table(chunk.tool_calls))
+            self._print_calls(chunk.tool_calls)
 
     def end(self, reply: Reply) -> None:
         self._end_line()
+        if reply.refusal:
+            self._aside.print(Text(harmless(f"refused: {reply.refusal}"), "red"), soft_wrap=True)
         parts = [f"finished: {reply.finish_reason}"]
         if usage := reply.usage:
-            parts += [
-                f"{count} tokens {way}" for count, way in ((usage.input_tokens, "in"), (usage.output_tokens, "out"))
-            ]
+            counts = ((usage.input_tokens, "in"), (usage.output_tokens, "out"))
+            parts += [f"{count} tokens {way}" for count, way in counts if count is not None]
         self._aside.print(Text(" · ".join(parts), "dim"))
         for warning in reply.warnings:
-            self._aside.print(f"[yellow]warning[/] {warning.code}: {escape(warning.detail)}")
+            line = Text.assemble(("warning ", "yellow"), harmless(f"{warning.code}: {warning.detail}"))
+            self._aside.print(line, soft_wrap=True)
 
-    def _write(self, console: Console, text: str, *, reasoning: bool) -> None:
+    def _write(self, target: Console, text: str, *, reasoning: bool) -> None:
         if self._open is not None and reasoning != self._reasoning:
             self._end_line()
-            console.print()
+            if self._aside is self._answer:
+                self._aside.print()
         self._reasoning = reasoning
-        console.print(Text(text, "dim italic" if reasoning else ""), end="", soft_wrap=True)
-        console.file.flush()
-        self._open = None if text.endswith("\n") else console
+        if target.is_terminal:
+            target.out(harmless(text), end="", style="dim italic" if reasoning else None, highlight=False)
+        else:
+            target.file.write(text)
+        target.file.flush()
+        self._open = None if text.endswith("\n") else target
 
     def _end_line(self) -> None:
         if self._open is not None:
             self._open.print()
             self._open = None
 
-
-def _calls_table(calls: Iterable[ToolCall]) -> Table:
-    table = Table(title="tool calls", title_justify="left", show_lines=False)
-    for heading in ("id", "tool"):
-        table.add_column(heading, no_wrap=heading == "tool", overflow="fold")
-    table.add_column("arguments", overflow="fold")
-    for call in calls:
-        arguments: Any = Text(json.dumps(call.arguments, ensure_ascii=False), "red" if call.error else "")
-        table.add_row(Text(call.id, "dim"), Text(call.name, "bold"), arguments)
-    return table
+    def _print_calls(self, calls: Iterable[ToolCall]) -> None:
+        if not self._answer.is_terminal:
+            for call in calls:
+                arguments = json.dumps(call.arguments, ensure_ascii=False)
+                self._answer.file.write(harmless(f"tool call: {call.name} {arguments} {call.id}") + "\n")
+            return
+        table = Table(title="tool calls", title_justify="left", show_lines=False)
+        for heading in ("id", "tool", "arguments"):
+            table.add_column(heading, overflow="fold")
+        for call in calls:
+            arguments = harmless(json.dumps(call.arguments, ensure_ascii=False))
+            row = (Text(harmless(call.id), "dim"), Text(harmless(call.name), "bold"))
+            table.add_row(*row, Text(arguments, "red" if call.error else ""))
+        self._answer.print(table)
 
 
 def screen_for(as_json: bool, *, everything: bool = False) -> Screen:
-    """The screen for a command. `everything`: what is not the answer goes to standard output too."""
-    console = Console(highlight=False)
+    """Returns the screen for a command.
+
+    Args:
+        everything: print reasoning and token counts to standard output too, on a pipe as well.
+    """
     if as_json:
-        return Json(console)
-    return Plain(console, console if console.is_terminal or everything else Console(stderr=True, highlight=False))
+        return Json()
+    answer = console()
+    return Plain(answer, answer if answer.is_terminal or everything else console(stderr=True))

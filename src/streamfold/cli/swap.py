@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -17,7 +16,8 @@ from ..config import read_config
 from ..testing.swapcheck import Finding, Outcome, check_swap, read_conversation
 from ..values import ConfigError
 from . import config as config_commands
-from .errors import told_errors
+from .errors import reported_errors
+from .output import console as output_console
 
 __all__ = ["swap_check"]
 
@@ -40,11 +40,11 @@ def swap_check(
     config: config_commands.File = None,
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON for each provider.")] = False,
 ) -> None:
-    """Shows what would be sent to several providers, and what of it is kept, changed, lost or refused.
+    """Show what several providers would be sent.
 
     Nothing is sent and no key is needed. Exits with 1 if something is lost or refused.
     """
-    with told_errors():
+    with reported_errors(as_json):
         asked = read_conversation(_read(conversation), str(conversation))
         read = read_config(config)
         outcomes = [check_swap(read.profile(spec), asked) for spec in provider]
@@ -81,7 +81,7 @@ def _data(spec: str, outcome: Outcome) -> dict[str, Any]:
 
 
 def _print(specs: list[str], outcomes: list[Outcome]) -> None:
-    console = Console(highlight=False)
+    console = output_console()
     for spec, outcome in zip(specs, outcomes, strict=True):
         console.rule(f"[bold]{spec}[/]", align="left")
         console.print(Text(f"POST {outcome.url}"), soft_wrap=True)

@@ -1,0 +1,82 @@
+"""`streamfold providers`: which providers there are, whether their keys are set, and what their models can do."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from ..config import Config, capability_values, key_state, provider_files, read_config
+from ..requests import CAPABILITIES
+from ..values import shown_url
+from . import config as config_commands
+from .errors import reported_errors
+from .output import console, harmless, print_json, print_rows
+
+__all__ = ["providers"]
+
+_STYLES = {"yes": "green", "no": "red", "unknown": "dim"}
+
+
+def providers(
+    name: Annotated[
+        str | None, typer.Argument(help="PROVIDER or PROVIDER:MODEL: show the capabilities of its models.")
+    ] = None,
+    config: config_commands.File = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON for each provider, or for each model of NAME.")
+    ] = False,
+) -> None:
+    """List providers, or the capabilities of one.
+
+    Without NAME, all of streamfold.toml and of the catalogue are listed, and which keys are set.
+    """
+    with reported_errors(as_json):
+        read = read_config(config)
+        if name is None:
+            _print_providers(read, as_json)
+        else:
+            _print_capabilities(read, name, as_json)
+
+
+def _print_providers(config: Config, as_json: bool) -> None:
+    profiles = [config.profile(name) for name in dict.fromkeys([*config.names, *provider_files()])]
+    rows = []
+    for profile in profiles:
+        source = str(config.path) if profile.name in config.names else "catalogue"
+        url, state = shown_url(profile.base_url), key_state(profile)
+        if as_json:
+            line = {"name": profile.name, "adapter": profile.adapter, "base_url": url}
+            print_json({**line, "keys": profile.keys_set(), "source": source})
+        key = Text(state, "green" if state.startswith("set") else "dim")
+        rows.append([*map(Text, (profile.name, profile.adapter, harmless(url))), key, Text(harmless(source))])
+    if not as_json:
+        print_rows(console(), ("provider", "adapter", "base URL", "key", "from"), rows)
+
+
+def _print_capabilities(config: Config, spec: str, as_json: bool) -> None:
+    """A row for each model; for `"name:model"` a row for each capability of this one, with its source."""
+    profile = config.profile(spec)
+    one = profile.model is not None
+    models = [None] if one else [None, *dict.fromkeys(name for table in profile.models for name in table.examples)]
+    found = {profile.model if one else model: capability_values(config, spec, model) for model in models}
+    if as_json:
+        for model, values in found.items():
+            known = {name: support for name, support, _ in values}
+            print_json({"name": profile.name, "model": model, "capabilities": known})
+        return
+    target = console()
+    if one:
+        target.print(Text(harmless(f"{profile.name}:{profile.model}"), "bold"), soft_wrap=True)
+        rows = [
+            [Text(name), Text(support, _STYLES[support]), Text(harmless(source))]
+            for name, support, source in found[profile.model]
+        ]
+        print_rows(target, ("capability", "", "from"), rows)
+    else:
+        rows = [
+            [Text(harmless(model or "(any)")), *(Text(support, _STYLES[support]) for _, support, _ in values)]
+            for model, values in found.items()
+        ]
+        print_rows(target, ("model", *CAPABILITIES), rows)
