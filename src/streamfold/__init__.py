@@ -33,6 +33,7 @@ from .values import (
     Message,
     Messages,
     NamedTool,
+    NotConfiguredError,
     NotFoundError,
     PermissionDeniedError,
     ProtocolError,
@@ -68,7 +69,6 @@ from .values import (
 
 if TYPE_CHECKING:
     from .client import (
-        Asked,
         ChatModel,
         ChatStream,
         Fallback,
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         Partial,
         Preview,
         Provider,
+        RequestInfo,
         ToolRun,
         in_thread,
         run_tools,
@@ -87,7 +88,6 @@ __all__ = [
     "APIStatusError",
     "APITimeoutError",
     "AllowedTools",
-    "Asked",
     "Attempt",
     "AudioPart",
     "AuthenticationError",
@@ -110,6 +110,7 @@ __all__ = [
     "Message",
     "Messages",
     "NamedTool",
+    "NotConfiguredError",
     "NotFoundError",
     "Options",
     "Partial",
@@ -121,6 +122,7 @@ __all__ = [
     "QuotaExceededError",
     "RateLimitError",
     "Reply",
+    "RequestInfo",
     "ServerError",
     "StreamChunk",
     "StreamDecoder",
@@ -153,7 +155,6 @@ __all__ = [
 
 
 _LAZY = (
-    "Asked",
     "ChatModel",
     "ChatStream",
     "Fallback",
@@ -161,6 +162,7 @@ _LAZY = (
     "Partial",
     "Preview",
     "Provider",
+    "RequestInfo",
     "ToolRun",
     "in_thread",
     "run_tools",

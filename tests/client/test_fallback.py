@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Unpack
 
 import anyio
 import pytest
@@ -13,16 +14,18 @@ from servers import STREAM, Connection, Server, answer, framed, serving
 from streamfold import (
     APITimeoutError,
     BadRequestError,
+    ChatOptions,
+    ChatStream,
     ConfigError,
     Fallback,
+    Messages,
+    NotConfiguredError,
     Provider,
     RateLimitError,
     ServerError,
     UpstreamError,
-    assistant,
     run_tools,
     tool,
-    user,
 )
 
 pytestmark = [
@@ -156,29 +159,132 @@ async def test_l10_who_can_not_is_passed_over() -> None:
         assert "set STREAMFOLD_TEST_NOT_SET" in reply.attempts[0].problem
 
 
-async def test_nobody_can() -> None:
-    """A request that no provider accepts raises at the call with each provider's reason; a typo is reported once."""
-    async with servers(BUSY, BUSY) as them, Fallback(*providers(them)) as provider:
-        with pytest.raises(ConfigError, match=r"is partial.*; .*is partial"):
-            provider.chat_stream([user("Hello"), assistant("Hi", partial=True)])
-        with pytest.raises(ConfigError, match=r"^unknown option 'temprature'[^;]*$"):
-            provider.chat_stream("Hello", temprature=1)  # type: ignore[call-arg]
-    with pytest.raises(ConfigError, match="there are none"):
+async def test_a_wrong_argument_is_raised_once() -> None:
+    """What is wrong for every provider passes over none of them."""
+    async with servers(BUSY, BUSY) as them, Fallback(*providers(them)) as model:
+        for wrong in ({"temprature": 1}, {"timeouts": {"raed": 1}}, {"extra_headers": {"X Y": "z"}}, {"model": 5}):
+            with pytest.raises(ConfigError) as caught:
+                model.chat_stream("Hello", **wrong)
+            assert ";" not in str(caught.value)
+    with pytest.raises(ConfigError, match="at least one model"):
         Fallback()
 
 
+async def test_nobody_can() -> None:
+    """A request that no provider can take raises at the call, with the reason of each."""
+    async with servers(BUSY, BUSY) as them, Fallback(*providers(them, capabilities={"tools": "no"})) as model:
+        with pytest.raises(ConfigError, match=r'provider "a": .*; provider "b": '):
+            model.chat_stream("Hello", [{"name": "f", "parameters": {}}])
+
+
+async def test_nobody_is_configured() -> None:
+    """Providers without a key are an error of their own: it is not the request that is wrong."""
+    async with servers(BUSY, BUSY) as them, Fallback(*providers(them, api_key_env="STREAMFOLD_TEST_NOT_SET")) as model:
+        with pytest.raises(NotConfiguredError, match=r'for "a": set STREAMFOLD_TEST_NOT_SET.*; .* for "b"'):
+            model.chat_stream("Hello")
+
+
 async def test_configured_fallback() -> None:
-    """`fallback` in a configuration is run; overrides are for the first alone."""
-    async with (
-        servers(BUSY) as them,
-        Provider.from_config(
-            {"name": "mine", "base_url": them[0].base_url, "model": "m", "max_retries": 0, "fallback": ["ollama:qwen3"]}
-        ) as provider,
-    ):
-        assert isinstance(provider, Fallback)
-        assert [(each.name, each.profile.model) for each in provider.providers] == [("mine", "m"), ("ollama", "qwen3")]
-        assert isinstance(Fallback.from_config("ollama"), Fallback)
-        assert repr(provider).startswith("<Fallback <Provider mine chat http://127.0.0.1")
+    """The configuration's `fallback` is part of the provider; overrides are for the first alone."""
+    written = {"name": "mine", "model": "m", "max_retries": 0, "fallback": ["ollama:qwen3"]}
+    async with servers(BUSY) as them, Provider.from_config({"base_url": them[0].base_url, **written}) as provider:
+        assert (provider.name, [each.name for each in provider.fallbacks]) == ("mine", ["ollama"])
+        assert repr(provider).endswith(" model='m' fallbacks=ollama>")
+    async with servers(BUSY, saying("from b")) as them:
+        spare = them[1].provider(name="b")
+        async with Provider(them[0].provider(name="a").profile, fallbacks=[spare]) as provider:
+            reply = await provider.chat("Hello")
+        assert (reply.text, [tried.provider for tried in reply.attempts]) == ("from b", ["a"])
+
+
+async def test_the_others_are_prepared_when_they_are_asked() -> None:
+    """As long as the first model answers, the request is not written for any other."""
+    prepared: list[str] = []
+
+    class Spare:
+        name = "spare"
+
+        def chat_stream(self, messages: Messages, *_: object, **options: Unpack[ChatOptions]) -> ChatStream:
+            prepared.append("spare")
+            raise ConfigError("the spare one can't")
+
+        chat = aclose = None
+
+    async with servers([saying("from a"), BUSY]) as them, them[0].provider(name="a", max_retries=0) as first:
+        model = Fallback(first, Spare())
+        assert (await model.chat("Hello")).text == "from a"
+        assert prepared == []
+        with pytest.raises(ServerError) as caught:
+            await model.chat("Hello")
+        assert [(tried.provider, tried.problem) for tried in caught.value.attempts] == [
+            ("spare", "the spare one can't")
+        ]
+
+
+async def test_one_request_tests_whether_a_model_is_back() -> None:
+    """After its rest one request asks a model that failed; the others go on to the next until it has answered."""
+    arrived, go = anyio.Event(), anyio.Event()
+
+    async def recovering(peer: Connection) -> None:
+        await peer.request()
+        if len(peer.server.requests) == 1:
+            await peer.send(answer("503 Busy", b"{}", "retry-after: 0"))
+            return
+        arrived.set()
+        await go.wait()
+        await peer.send(saying("from a"))
+
+    async with serving(recovering) as first, servers(saying("from b")) as them:
+        a, b = first.provider(name="a", max_retries=0), them[0].provider(name="b")
+        async with Fallback(a, b) as model:
+            assert (await model.chat("Hello")).text == "from b"
+            replies = []
+            streams = [model.chat_stream("Hello") for _ in range(5)]  # all chose a: its rest is over
+
+            async def read(stream: ChatStream) -> None:
+                await stream.start()
+                async for _ in stream:
+                    pass
+                replies.append(stream.reply)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(read, streams[0])
+                await arrived.wait()
+                for stream in streams[1:]:
+                    tasks.start_soon(read, stream)
+                while len(replies) < 4:
+                    await anyio.sleep(0.001)
+                later = await model.chat("Hello")
+                go.set()
+            assert [reply.text for reply in [*replies, later]] == ["from b"] * 4 + ["from a", "from b"]
+            assert replies[0].attempts[0].problem.startswith("not asked while another request tests it: ServerError")
+            assert len(first.requests) == 2
+            assert (await model.chat("Hello")).text == "from a"
+
+
+async def test_a_test_that_is_cancelled_is_no_answer() -> None:
+    """The next request tests the model instead."""
+    arrived = anyio.Event()
+
+    async def recovering(peer: Connection) -> None:
+        await peer.request()
+        if len(peer.server.requests) == 1:
+            await peer.send(answer("503 Busy", b"{}", "retry-after: 0"))
+        elif len(peer.server.requests) == 2:
+            arrived.set()
+            await peer.gone()
+        else:
+            await peer.send(saying("from a"))
+
+    async with serving(recovering) as first, servers(saying("from b")) as them:
+        a, b = first.provider(name="a", max_retries=0), them[0].provider(name="b")
+        async with Fallback(a, b) as model:
+            await model.chat("Hello")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(model.chat, "Hello")
+                await arrived.wait()
+                tasks.cancel_scope.cancel()
+            assert (await model.chat("Hello")).text == "from a"
 
 
 async def test_chain_of_chains() -> None:

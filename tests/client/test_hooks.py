@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from answered import CANARY, GOOD, USAGE, client, provider
 from folding import DONE, call, entry, fin, text
-from streamfold import Asked, Fallback, Hooks, ServerError, user
+from streamfold import ConfigError, Fallback, Hooks, Provider, RequestInfo, ServerError, user
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +33,7 @@ async def test_the_way_of_an_answer() -> None:
     ]  # fmt: skip
     asked = told[0][1]
     assert all(said[1] is asked for said in told)
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, RequestInfo)
     assert (asked.provider, asked.adapter, asked.url, asked.model) == (
         "main", "chat", "http://test/v1/chat/completions", "m",
     )  # fmt: skip
@@ -60,15 +62,78 @@ async def test_an_answer_that_is_left() -> None:
     assert [step for step, *_ in told] == ["on_request", "on_first_chunk", "on_close"]
 
 
-async def test_what_a_hook_raises_is_shown() -> None:
-    """A hook that fails is a mistake, and goes to the caller."""
+@pytest.mark.parametrize("name", ["on_request", "on_first_chunk", "on_finish", "on_close"])
+async def test_a_hook_that_raises_changes_nothing(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The answer arrives, the other hooks are called, and the log has the traceback of the failure."""
 
     def fail(*_: object) -> None:
         raise LookupError("mine")
 
+    hooks, told = noting()
     async with client(GOOD) as http_client:
-        with pytest.raises(LookupError, match="mine"):
-            await provider(http_client, Hooks(on_first_chunk=fail)).chat("Hello")
+        reply = await provider(http_client, Hooks(**{name: fail}), hooks).chat("Hello")
+    assert reply.text == "Hi"
+    assert name in [step for step, *_ in told]
+    logged = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [record.getMessage() for record in logged] == [f"main: the hook {name} failed"]
+    assert "LookupError: mine" in caplog.text
+
+
+async def test_a_hook_that_raises_does_not_hide_the_error() -> None:
+    """The caller gets the provider's error, not the hook's."""
+
+    def fail(*_: object) -> None:
+        raise LookupError("mine")
+
+    async with client(500) as http_client:
+        with pytest.raises(ServerError):
+            await provider(http_client, Hooks(on_error=fail, on_retry=fail), max_retries=1).chat("Hello")
+
+
+async def coroutine(*_: object) -> None: ...
+
+
+class AsyncHook:
+    async def __call__(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Hooks(on_finish=coroutine), "Hooks.on_finish must be a plain function: an async one"),
+        (lambda: Hooks(on_close=AsyncHook()), "Hooks.on_close must be a plain function: an async one"),
+        (lambda: Hooks(on_finish="print"), "Hooks.on_finish must be a function, not str"),
+        (
+            lambda: Provider.from_config("ollama:m", hooks=[print]),
+            "hooks must be Hooks or a list of Hooks, not",
+        ),
+        (lambda: Provider.from_config("ollama:m", hooks=print), "hooks must be Hooks or a list of Hooks, not"),
+    ],
+)
+def test_hooks_that_can_not_be_called_are_refused_where_they_are_given(make: Any, message: str) -> None:
+    """Not in the middle of an answer."""
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+async def test_a_single_hooks_needs_no_list() -> None:
+    """`hooks=Hooks(...)` is enough."""
+    replies: list[Any] = []
+    async with client(GOOD) as http_client:
+        model = Provider.from_config(
+            {"name": "main", "base_url": "http://test/v1", "model": "m"},
+            http_client=http_client,
+            hooks=Hooks(on_finish=lambda _, reply: replies.append(reply.text)),
+        )
+        await model.chat("Hello")
+    assert replies == ["Hi"]
+
+
+def test_an_application_without_logging_sees_no_log_lines() -> None:
+    """Python prints warnings of a logger that nobody configured; ours has a handler that does nothing."""
+    code = "import logging, streamfold.client; logging.getLogger('streamfold').warning('retry')"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (out.stdout, out.stderr) == ("", "")
 
 
 async def test_hooks_belong_to_a_provider() -> None:

@@ -1,7 +1,11 @@
-"""What is called: providers, streams, fallbacks and the tool loop."""
+"""What is called: models, providers, streams, fallbacks and the tool loop."""
 
+from .answer import *
+from .arguments import *
+from .failover import *
 from .fallback import *
 from .hooks import *
+from .misuse import *
 from .model import *
 from .partial import *
 from .preview import *

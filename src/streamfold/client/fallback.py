@@ -1,156 +1,123 @@
-"""Several providers that stand in for each other, as one provider."""
+"""Several models that replace each other, as one model."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, replace
-from time import monotonic
-from typing import Any, Self
+from collections.abc import Collection, Iterable
+from contextlib import AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import Self, Unpack
 
-from ..values import APIError, Attempt, BadRequestError, ConfigError, Reply, StreamChunk
-from .provider import Provider
-from .stream import Answering
+from ..requests import ChatOptions
+from ..values import APIError, ConfigError, Messages, Reply, ToolChoice, ToolLike
+from .answer import ChunkSource
+from .arguments import Arguments, with_hidden_headers
+from .failover import Candidate, Failover
+from .misuse import AsyncContext
+from .model import ChatModel
+from .stream import ChatStream, read_whole
 
 __all__ = ["Fallback"]
 
 
-class Fallback(Provider):
-    """Asks the first provider that can answer; the others, in their order, while nothing of the answer has been shown.
+class Fallback(AsyncContext):
+    """Asks the first model that can answer, and the next ones, in their order, while nothing of an answer has arrived.
 
-    A provider that can't take a request (no such tool choice, no images, no key) is passed over. One that failed is
-    passed over for a while, unless all the others fail too. `reply.attempts` and the `attempts` of an error say which
-    were asked and which were not, and why. After the first chunk nobody else is asked: the error of the provider that
-    began has the partial answer.
+        model = Fallback(Provider.from_config("kimi:kimi-k2.6"), Provider.from_config("openai:gpt-5-mini"))
 
-    Each provider keeps its own retries, clocks and connections. `profile` and `name` are those of the first.
+    A model that can't take a request (no such tool choice, no images, no key) is passed over. One that failed is passed
+    over for a while, unless all the others fail too; then one request tests it before the others use it again. After
+    the first chunk no other model is asked: the error has the partial answer. `reply.attempts` and the `attempts` of an
+    error list the models that were asked before or passed over, and why.
+
+    Each provider keeps its own retries, timeouts and connections. A provider whose configuration has the key `fallback`
+    does the same by itself.
 
     Args:
-        on: the errors after which the next provider is asked. All but those that say that the request itself is wrong
-            would be asked in vain elsewhere too; so these are not among them, unless they are named here.
-        cooldown: seconds for which a provider that failed is passed over, if its server did not name a time.
+        models: providers, or any other models, the preferred one first. `aclose` closes them.
+        on: the errors after which the next model is asked. Default: all but `BadRequestError`, which says that the
+            request itself is wrong.
+        cooldown: seconds for which a model that failed is passed over, if its server did not say how long.
+
+    Attributes:
+        models: the models.
+
+    Raises:
+        ConfigError: no model was given.
     """
 
     def __init__(
-        self, *providers: Provider, on: Collection[type[APIError]] | None = None, cooldown: float = 30.0
+        self, *models: ChatModel, on: Collection[type[APIError]] | None = None, cooldown: float = 30.0
     ) -> None:
-        if not providers:
-            raise ConfigError("a Fallback is made of providers, and there are none")
-        super().__init__(providers[0].profile)
-        self.providers = providers
-        self._on = None if on is None else tuple(on)
-        self._cooldown = cooldown
-        self._resting: dict[int, _Rest] = {}  # by position; of this object alone, so that nobody else's errors count
+        if not models:
+            raise ConfigError("Fallback() needs at least one model")
+        self.models = models
+        self._failover = Failover(on=on, cooldown=cooldown)
 
-    @classmethod
-    def from_config(cls, spec: str | Mapping[str, Any] | None = None, **rest: Any) -> Self:
-        """As `Provider.from_config`; the `fallback` of the configuration says who stands in for whom."""
-        provider = Provider.from_config(spec, **rest)
-        return provider if isinstance(provider, cls) else cls(provider)
+    @property
+    def name(self) -> str:
+        """The name of the first model."""
+        return self.models[0].name
+
+    def chat_stream(
+        self,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        tool_choice: ToolChoice = "auto",
+        **options: Unpack[ChatOptions],
+    ) -> ChatStream:
+        """Returns a streamed answer. Takes the arguments of `Provider.chat_stream`.
+
+        Raises:
+            ConfigError: an argument is wrong, or no model can take the request.
+        """
+        options = with_hidden_headers(options)
+        arguments = Arguments.read(messages, tools, tool_choice, options)
+        return ChatStream(self._failover.answer(candidates(self.models, arguments)))
+
+    async def chat(
+        self,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        tool_choice: ToolChoice = "auto",
+        **options: Unpack[ChatOptions],
+    ) -> Reply:
+        """Returns the whole answer. Takes the arguments of `Provider.chat_stream`.
+
+        Raises:
+            ConfigError: an argument is wrong, or no model can take the request.
+            APIError: all models failed, or the answer of one broke off.
+        """
+        options = with_hidden_headers(options)
+        return await read_whole(self.chat_stream(messages, tools, tool_choice=tool_choice, **options))
 
     async def aclose(self) -> None:
-        """Closes all of the providers."""
-        for provider in self.providers:
-            await provider.aclose()
+        """Closes all of the models."""
+        async with AsyncExitStack() as stack:
+            for model in self.models:
+                stack.push_async_callback(model.aclose)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     def __repr__(self) -> str:
-        return f"<Fallback {', '.join(map(repr, self.providers))}>"
-
-    def _answer(self, *request: Any, **options: Any) -> Answering:
-        legs: list[_Leg] = []
-        passed_over: list[Attempt] = []
-        for position, provider in enumerate(self.providers):
-            try:
-                legs.append(_Leg(position, provider.name, provider._answer(*request, **options)))
-            except ConfigError as exc:
-                passed_over.append(Attempt(provider.name, str(exc)))
-        if not legs:
-            raise ConfigError("; ".join(attempt.problem for attempt in passed_over))
-        awake: list[_Leg] = []
-        resting: list[_Leg] = []
-        now = monotonic()
-        for leg in legs:
-            rest = self._resting.get(leg.position)
-            (resting if rest is not None and rest.until > now else awake).append(leg)
-        resting.sort(key=lambda leg: self._resting[leg.position].until)
-        if awake:
-            for leg in resting:
-                rest = self._resting[leg.position]
-                passed_over.append(Attempt(leg.name, f"not asked for {rest.until - now:.0f} s more: {rest.why}"))
-        return _Route(self, [*awake, *resting], passed_over)
-
-    def _switches(self, error: APIError) -> bool:
-        if self._on is None:
-            return not isinstance(error, BadRequestError)
-        return isinstance(error, self._on)
-
-    def _failed(self, leg: _Leg, error: APIError) -> None:
-        seconds = getattr(error, "retry_after", None)
-        until = monotonic() + (self._cooldown if seconds is None else seconds)
-        self._resting[leg.position] = _Rest(until, f"{type(error).__name__}: {error.message}")
-
-    def _answered(self, leg: _Leg) -> None:
-        self._resting.pop(leg.position, None)
+        return f"<Fallback {', '.join(map(repr, self.models))}>"
 
 
-@dataclass(frozen=True, slots=True)
-class _Rest:
-    """Why a provider is not asked, and until when."""
-
-    until: float
-    why: str
+def candidates(models: Iterable[ChatModel], arguments: Arguments) -> list[Candidate]:
+    """The models as candidates for a request."""
+    return [Candidate(model.name, partial(_open, model, arguments)) for model in models]
 
 
-@dataclass(frozen=True, slots=True)
-class _Leg:
-    """A provider's answer that may be asked for."""
-
-    position: int
-    name: str
-    answer: Answering
-
-
-class _Route:
-    """The answer of the first leg that brings a chunk."""
-
-    def __init__(self, fallback: Fallback, legs: Sequence[_Leg], passed_over: Sequence[Attempt]) -> None:
-        self._fallback = fallback
-        self._legs = legs
-        self._attempts = list(passed_over)
-        self._answer: Answering | None = None
-        self._closed = False
-        self.reply: Reply | None = None
-
-    async def aclose(self) -> None:
-        self._closed = True
-        if self._answer is not None:
-            await self._answer.aclose()
-
-    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
-        for leg in self._legs:
-            if self._closed:
-                return
-            self._answer = leg.answer
-            begun = False
-            try:
-                async with aclosing(leg.answer.batches()) as batches:
-                    async for batch in batches:
-                        if not begun:
-                            begun = True
-                            self._fallback._answered(leg)
-                        if (reply := leg.answer.reply) is not None:
-                            self.reply = replace(reply, attempts=(*self._attempts, *reply.attempts))
-                        yield batch
-                return
-            except APIError as error:
-                self._attempts += error.attempts
-                if begun or not self._fallback._switches(error):
-                    raise self._told(error)  # noqa: B904 - the same error, with the way that led to it
-                self._fallback._failed(leg, error)
-                if leg is self._legs[-1]:
-                    raise self._told(error)  # noqa: B904
-                self._attempts.append(Attempt(leg.name, error.message, type(error).__name__))
-
-    def _told(self, error: APIError) -> APIError:
-        error.attempts = tuple(self._attempts)
-        return error
+def _open(model: ChatModel, arguments: Arguments) -> ChunkSource:
+    request = arguments.request
+    return model.chat_stream(
+        request.messages, request.tools, tool_choice=request.tool_choice, **arguments.given()
+    ).source

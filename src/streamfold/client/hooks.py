@@ -1,36 +1,39 @@
-"""What happens to an answer on its way, for whoever wants to watch: hooks of one's own, and the log.
+"""Hooks: functions that are called while an answer is requested and read. The log is one set of them.
 
-Hooks belong to a provider and to nothing else: there is no global list of them. They are plain functions, called where
-the thing happens, so they must not block. What a hook raises goes to the caller of the stream, as with the hooks of
-httpx: a watcher that fails is a mistake, and mistakes are shown.
+Hooks belong to a provider; there is no global list. They are plain functions, called at the place where the thing
+happens, so they must not block. A hook that raises is logged and changes nothing.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
+
+from ..values import ConfigError
 
 if TYPE_CHECKING:
     from ..requests import Request
     from ..values import APIError, Attempt, Reply
 
-__all__ = ["LOG", "Asked", "Hooks"]
+__all__ = ["Hooks", "Notifier", "RequestInfo", "read_hooks"]
 
 _logger = logging.getLogger("streamfold")
+_logger.addHandler(logging.NullHandler())  # https://docs.python.org/3/howto/logging.html#library-config
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
-    """One answer that is asked for. All hooks of one answer are given the same object.
+class RequestInfo:
+    """An answer that is requested. All hooks of one answer get the same object.
 
     Attributes:
-        provider: its name.
-        adapter: the wire format, by name.
-        url: where the request goes, with what comes from the environment as `${NAME}`.
-        request: model, messages, tools and options as they were asked for.
-        notes: for the hooks' own use, from one call to the next.
+        provider: name of the provider.
+        adapter: name of the wire format.
+        url: where the request goes, with values from the environment as `${NAME}`.
+        request: model, messages, tools and options as the application gave them.
+        notes: free for the hooks, to keep something from one call to the next.
     """
 
     provider: str
@@ -47,60 +50,111 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Functions that are called as an answer goes its way; each is given the `Asked` first.
+    """Functions that are called while an answer is requested and read. The first argument is a `RequestInfo`.
+
+        provider = Provider.from_config("kimi", hooks=Hooks(on_finish=lambda info, reply: print(reply.usage)))
+
+    They are plain functions and must not block. One that raises is logged, with its traceback, and changes nothing.
 
     Attributes:
-        on_request: a request is about to be sent: the first one, and each that repeats it.
-        on_first_chunk: the answer begins; with the seconds since it was asked for.
-        on_retry: an attempt failed and another will follow; with the `Attempt`.
-        on_finish: the answer is whole; with the `Reply`.
-        on_error: there will be no whole answer; with the error that the caller gets.
-        on_close: the last one, always, also for an answer that was left before its end.
+        on_request: a request is about to be sent, for the first time or again.
+        on_first_chunk: the answer begins; with the seconds since it was requested.
+        on_retry: an attempt failed and there will be another; with the `Attempt`.
+        on_finish: the answer is complete; with the `Reply`.
+        on_error: the answer failed; with the error that the caller gets.
+        on_close: called last, always, also for an answer that was not read to its end.
+
+    Raises:
+        ConfigError: a hook is not a function, or is an async function, which nobody would await.
     """
 
-    on_request: Callable[[Asked], object] | None = None
-    on_first_chunk: Callable[[Asked, float], object] | None = None
-    on_retry: Callable[[Asked, Attempt], object] | None = None
-    on_finish: Callable[[Asked, Reply], object] | None = None
-    on_error: Callable[[Asked, APIError], object] | None = None
-    on_close: Callable[[Asked], object] | None = None
+    on_request: Callable[[RequestInfo], object] | None = None
+    on_first_chunk: Callable[[RequestInfo, float], object] | None = None
+    on_retry: Callable[[RequestInfo, Attempt], object] | None = None
+    on_finish: Callable[[RequestInfo, Reply], object] | None = None
+    on_error: Callable[[RequestInfo, APIError], object] | None = None
+    on_close: Callable[[RequestInfo], object] | None = None
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            hook = getattr(self, each.name)
+            if hook is None:
+                continue
+            if not callable(hook):
+                raise ConfigError(f"Hooks.{each.name} must be a function, not {type(hook).__name__}")
+            if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__):
+                raise ConfigError(
+                    f"Hooks.{each.name} must be a plain function: an async one would never be awaited. Hand over to a"
+                    " task or a queue of your own"
+                )
+
+
+def read_hooks(given: Hooks | Iterable[Hooks]) -> tuple[Hooks, ...]:
+    """Hooks as `hooks=` takes them: one, or several. Raises ConfigError for anything else."""
+    hooks: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) else (given,)
+    for each in hooks:
+        if not isinstance(each, Hooks):
+            kind = type(each).__name__
+            raise ConfigError(f"hooks must be Hooks or a list of Hooks, not {kind}: pass Hooks(on_finish=...)")
+    return hooks
+
+
+class Notifier:
+    """Calls the hooks of one answer.
+
+    Attributes:
+        info: the answer.
+    """
+
+    def __init__(self, info: RequestInfo, hooks: Iterable[Hooks]) -> None:
+        self.info = info
+        self._hooks = (_LOG, *hooks)
+
+    def notify(self, name: str, *details: object) -> None:
+        """Calls the hook `name` of all hooks. What one raises is logged."""
+        for hooks in self._hooks:
+            if (hook := getattr(hooks, name)) is not None:
+                try:
+                    hook(self.info, *details)
+                except Exception:
+                    _logger.exception("%s: the hook %s failed", self.info.provider, name)
 
 
 # --- The log ---------------------------------------------------------------------------------------------------------
-# Names, numbers and the texts of errors, from which secrets have been taken; never content.
+# Names, numbers and the texts of errors, without secrets; never content.
 
 
-def _log_request(asked: Asked) -> None:
-    tools = len(asked.request.tools)
+def _log_request(info: RequestInfo) -> None:
+    tools = len(info.request.tools)
     _logger.debug(
         "%s: POST %s model=%s messages=%d tools=%d",
-        asked.provider, asked.url, asked.model, len(asked.request.messages), tools,
+        info.provider, info.url, info.model, len(info.request.messages), tools,
     )  # fmt: skip
 
 
-def _log_first_chunk(asked: Asked, seconds: float) -> None:
-    _logger.debug("%s: first chunk after %.3f s", asked.provider, seconds)
+def _log_first_chunk(info: RequestInfo, seconds: float) -> None:
+    _logger.debug("%s: first chunk after %.3f s", info.provider, seconds)
 
 
-def _log_retry(asked: Asked, attempt: Attempt) -> None:
+def _log_retry(info: RequestInfo, attempt: Attempt) -> None:
     _logger.warning(
-        "%s: %s: %s; next try in %.3g s", asked.provider, attempt.error, attempt.problem, attempt.pause or 0.0
+        "%s: %s: %s; next try in %.3g s", info.provider, attempt.error, attempt.problem, attempt.pause or 0.0
     )
 
 
-def _log_finish(asked: Asked, reply: Reply) -> None:
+def _log_finish(info: RequestInfo, reply: Reply) -> None:
     for warning in reply.warnings:
-        _logger.info("%s: %s: %s", asked.provider, warning.code, warning.detail)
+        _logger.info("%s: %s: %s", info.provider, warning.code, warning.detail)
     timing, usage = reply.timing, reply.usage
     _logger.debug(
         "%s: finished reason=%s calls=%d seconds=%.3f input_tokens=%s output_tokens=%s request_id=%s",
-        asked.provider, reply.finish_reason, len(reply.tool_calls), (timing and timing.total) or 0.0,
+        info.provider, reply.finish_reason, len(reply.tool_calls), (timing and timing.total) or 0.0,
         usage and usage.input_tokens, usage and usage.output_tokens, reply.request_id,
     )  # fmt: skip
 
 
-def _log_error(asked: Asked, error: APIError) -> None:
-    _logger.debug("%s: %s: %s", asked.provider, type(error).__name__, error.message)
+def _log_error(info: RequestInfo, error: APIError) -> None:
+    _logger.debug("%s: %s: %s", info.provider, type(error).__name__, error.message)
 
 
-LOG = Hooks(_log_request, _log_first_chunk, _log_retry, _log_finish, _log_error)
+_LOG = Hooks(_log_request, _log_first_chunk, _log_retry, _log_finish, _log_error)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..values import ConfigError, Message, MessageLike, ToolCall
-from .hooks import Asked, Hooks
+from .hooks import Hooks, RequestInfo
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -96,72 +96,72 @@ class _Watcher:
         self._content = content
         self._key = f"otel {id(self)}"  # several of these may watch one answer
 
-    def request(self, asked: Asked) -> None:
+    def request(self, info: RequestInfo) -> None:
         from opentelemetry.trace import SpanKind
 
-        if self._key in asked.notes:  # a further attempt
+        if self._key in info.notes:  # a further attempt
             return
-        attributes = _request_attributes(asked)
+        attributes = _request_attributes(info)
         if self._content:
-            attributes.update(_content(asked))
-        span = self._tracer.start_span(f"chat {asked.model}", kind=SpanKind.CLIENT, attributes=attributes)
-        asked.notes[self._key] = (span, perf_counter())
+            attributes.update(_content(info))
+        span = self._tracer.start_span(f"chat {info.model}", kind=SpanKind.CLIENT, attributes=attributes)
+        info.notes[self._key] = (span, perf_counter())
 
-    def first_chunk_came(self, asked: Asked, seconds: float) -> None:
-        self._span(asked).set_attribute("gen_ai.response.time_to_first_chunk", seconds)
-        self._first_chunk.record(seconds, _dimensions(asked))
+    def first_chunk_came(self, info: RequestInfo, seconds: float) -> None:
+        self._span(info).set_attribute("gen_ai.response.time_to_first_chunk", seconds)
+        self._first_chunk.record(seconds, _dimensions(info))
 
-    def retried(self, asked: Asked, attempt: Attempt) -> None:
-        self._span(asked).add_event("retry", {"error.type": attempt.error or "", "error.message": attempt.problem})
+    def retried(self, info: RequestInfo, attempt: Attempt) -> None:
+        self._span(info).add_event("retry", {"error.type": attempt.error or "", "error.message": attempt.problem})
 
-    def finished(self, asked: Asked, reply: Reply) -> None:
-        span = self._span(asked)
+    def finished(self, info: RequestInfo, reply: Reply) -> None:
+        span = self._span(info)
         span.set_attributes(_reply_attributes(reply))
         if self._content:
             span.set_attribute("gen_ai.output.messages", json.dumps([_answer(reply)], ensure_ascii=False))
-        about = _dimensions(asked) | ({"gen_ai.response.model": reply.model} if reply.model else {})
+        about = _dimensions(info) | ({"gen_ai.response.model": reply.model} if reply.model else {})
         if reply.usage is not None:
             for kind, count in (("input", reply.usage.input_tokens), ("output", reply.usage.output_tokens)):
                 if count is not None:
                     self._tokens.record(count, {**about, "gen_ai.token.type": kind})
 
-    def failed(self, asked: Asked, error: APIError) -> None:
+    def failed(self, info: RequestInfo, error: APIError) -> None:
         from opentelemetry.trace import Status, StatusCode
 
-        span, kind = self._span(asked), type(error).__name__
-        asked.notes[f"{self._key} error"] = kind
+        span, kind = self._span(info), type(error).__name__
+        info.notes[f"{self._key} error"] = kind
         span.set_attribute("error.type", kind)
         span.set_status(Status(StatusCode.ERROR, error.message))
 
-    def closed(self, asked: Asked) -> None:
-        if self._key not in asked.notes:  # it was closed before anything was sent
+    def closed(self, info: RequestInfo) -> None:
+        if self._key not in info.notes:  # it was closed before anything was sent
             return
-        span, began = asked.notes[self._key]
-        kind = asked.notes.get(f"{self._key} error")
-        self._duration.record(perf_counter() - began, _dimensions(asked) | ({"error.type": kind} if kind else {}))
+        span, began = info.notes[self._key]
+        kind = info.notes.get(f"{self._key} error")
+        self._duration.record(perf_counter() - began, _dimensions(info) | ({"error.type": kind} if kind else {}))
         span.end()
 
-    def _span(self, asked: Asked) -> Span:
-        span: Span = asked.notes[self._key][0]
+    def _span(self, info: RequestInfo) -> Span:
+        span: Span = info.notes[self._key][0]
         return span
 
 
-def _dimensions(asked: Asked) -> dict[str, Any]:
-    url = urlsplit(asked.url)
+def _dimensions(info: RequestInfo) -> dict[str, Any]:
+    url = urlsplit(info.url)
     host = url.hostname or ""
     name = next((name for known, name in _WELL_KNOWN.items() if host == known or host.endswith(f".{known}")), None)
     about: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": name or asked.provider,
-        "gen_ai.request.model": asked.model,
+        "gen_ai.provider.name": name or info.provider,
+        "gen_ai.request.model": info.model,
     }
     if host and "$" not in host:
         about |= {"server.address": host, "server.port": url.port or (443 if url.scheme == "https" else 80)}
     return about
 
 
-def _request_attributes(asked: Asked) -> dict[str, Any]:
-    options = asked.request.options
+def _request_attributes(info: RequestInfo) -> dict[str, Any]:
+    options = info.request.options
     stop = [options.stop] if isinstance(options.stop, str) else options.stop
     said = {
         "gen_ai.request.stream": True,
@@ -172,7 +172,7 @@ def _request_attributes(asked: Asked) -> dict[str, Any]:
         "gen_ai.request.stop_sequences": stop,
         "gen_ai.output.type": None if options.response_format is None else "json",
     }
-    return _dimensions(asked) | {name: value for name, value in said.items() if value is not None}
+    return _dimensions(info) | {name: value for name, value in said.items() if value is not None}
 
 
 def _reply_attributes(reply: Reply) -> dict[str, Any]:
@@ -195,8 +195,8 @@ def _reply_attributes(reply: Reply) -> dict[str, Any]:
 # --- Content, where it is wanted -------------------------------------------------------------------------------------
 
 
-def _content(asked: Asked) -> dict[str, str]:
-    request = asked.request
+def _content(info: RequestInfo) -> dict[str, str]:
+    request = info.request
     said: dict[str, Any] = {"gen_ai.input.messages": [_message(message) for message in request.messages]}
     if request.tools:
         said["gen_ai.tool.definitions"] = [

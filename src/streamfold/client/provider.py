@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -13,9 +14,10 @@ import httpx
 from anyio.lowlevel import current_token
 
 from ..adapters import Adapter, Prepared
+from ..config import Profile, effective_profile, laid_over, read_profile
 from ..engine import StreamDecoder
 from ..engine.dialects import DialectContext, find_dialect
-from ..net import make_client
+from ..net import HTTPRequest, make_client
 from ..requests import Capabilities, ChatOptions, Request, read_headers
 from ..values import (
     APIError,
@@ -28,40 +30,55 @@ from ..values import (
     ToolLike,
     shown_url,
 )
-from .hooks import LOG, Asked, Hooks
+from .answer import NetworkAnswer, Plan
+from .arguments import Arguments, with_hidden_headers
+from .failover import Candidate, Failover
+from .fallback import candidates
+from .hooks import Hooks, Notifier, RequestInfo, read_hooks
+from .misuse import AsyncContext
 from .preview import HIDDEN, Preview
+from .stream import ChatStream, read_whole
 
-if TYPE_CHECKING:  # at run time the configuration is imported by `from_config`, and the network by the first request
-    from ..config import Profile
-    from ..net import HTTPRequest
-    from .stream import Answering, ChatStream, Plan
+if TYPE_CHECKING:
+    from ..requests import TimeoutOptions
+    from .model import ChatModel
 
 __all__ = ["Provider"]
 
 
-class Provider:
+class Provider(AsyncContext):
     """A language model behind an endpoint. Safe to share between the tasks of one event loop.
 
-    Make one with `from_config`, use it as an async context manager or call `aclose` in the end. A client that is passed
-    in is used and never closed.
+        async with Provider.from_config("kimi:kimi-k2.6") as provider:
+            print((await provider.chat("Hello")).text)
 
-    Keys are in no repr, error or traceback, and what a `${NAME}` in `base_url` stands for is not in the URLs that httpx
-    logs at INFO. Three things can't be had without reaching into other people's loggers: a client of one's own logs the
-    whole URL; httpcore logs the headers of answers at DEBUG, should a server repeat a key there; and hpack, which is
-    under HTTP/2, logs those of requests at DEBUG.
+    Make one with `from_config`. Use it as an async context manager, or call `aclose` at the end.
+
+    Args:
+        profile: the configuration.
+        http_client: the client to send with. It remains the caller's and is not closed.
+        hooks: functions that are called while answers are requested and read.
+        fallbacks: models that are asked when this one fails, as with `Fallback`. `aclose` closes them.
     """
 
     def __init__(
-        self, profile: Profile, *, http_client: httpx.AsyncClient | None = None, hooks: Iterable[Hooks] = ()
+        self,
+        profile: Profile,
+        *,
+        http_client: httpx.AsyncClient | None = None,
+        hooks: Hooks | Iterable[Hooks] = (),
+        fallbacks: Iterable[ChatModel] = (),
     ) -> None:
         self.profile = profile
-        self.hooks = tuple(hooks)
+        self.hooks = read_hooks(hooks)
+        self.fallbacks = tuple(fallbacks)
         self._adapter = profile.make_adapter()
         if profile.dialect is not None:
             try:  # else a wrong name is found when the answer comes
                 find_dialect(profile.dialect, DialectContext())
             except ConfigError as exc:
                 raise ConfigError(f"provider {profile.name!r}: dialect: {exc}") from None
+        self._failover = Failover()
         self._client = http_client
         self._owns_client = http_client is None
         self._loop: object = None  # the event loop that the connections belong to
@@ -73,44 +90,39 @@ class Provider:
         *,
         config: str | os.PathLike[str] | None = None,
         http_client: httpx.AsyncClient | None = None,
-        hooks: Iterable[Hooks] = (),
+        hooks: Hooks | Iterable[Hooks] = (),
         **overrides: Any,
     ) -> Self:
-        """A provider by its name (`"main"`, `"main:other-model"`), from a mapping, or the default one.
+        """Returns a provider by its name (`"main"`, `"main:other-model"`), from a mapping, or the default one.
 
-        A name is looked for in `streamfold.toml`, then in the catalogue. Without one, `STREAMFOLD_PROVIDER` names the
-        provider, else the file's `default`. A mapping is taken as it is, and no file is read for it.
+        A name is looked up in `streamfold.toml`, then in the catalogue. Without a name, `STREAMFOLD_PROVIDER` names the
+        provider, else the file's `default`. A mapping is used as it is; no file is read for it.
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, model,
         dialect, quirks, headers, timeouts, max_retries, limits, transport, http2, fallback, capabilities, models; a
-        mapping may start from the catalogue with the key `profile`. Where `fallback` names others, what comes is a
-        `Fallback` of all of them; the overrides are for the first.
+        mapping may start from the catalogue with the key `profile`. The providers that `fallback` names are asked when
+        this one fails, as with `Fallback`; the overrides are not used for them.
 
         Args:
-            config: the file to read; else the one that `STREAMFOLD_CONFIG` names, that is in the working directory, or
-                in the user's directory.
-            http_client: the client to send with; it stays the caller's.
-            hooks: who is told how the answers of this provider go, its fallbacks' included.
+            spec: name or mapping.
+            config: the file to read. Default: the file that `STREAMFOLD_CONFIG` names, else `streamfold.toml` in the
+                working directory or in the user's directory.
+            http_client: the client to send with. It remains the caller's and is not closed.
+            hooks: functions that are called while answers are requested and read, by fallbacks too.
 
         Raises:
-            ConfigError: something in it is unknown or does not fit; the message says what is allowed.
+            ConfigError: a key or value is unknown or not allowed; the message says what is allowed.
         """
-        from ..config import effective_profile
-
         try:
             profile = effective_profile(spec, overrides, config)
         except ConfigError as error:
             del spec, overrides  # what shows the variables of a traceback would show the keys in them
             raise error.with_traceback(None) from None
-        hooks = tuple(hooks)
-        provider = cls(profile, http_client=http_client, hooks=hooks)
+        hooks = read_hooks(hooks)
         if not profile.fallback:
-            return provider
-        from ..config import read_profile
-        from .fallback import Fallback
-
+            return cls(profile, http_client=http_client, hooks=hooks)
         try:
-            others = [
+            fallbacks = [
                 Provider(read_profile(name), http_client=http_client, hooks=hooks)  # no file is read for a mapping
                 if isinstance(spec, Mapping)
                 else Provider.from_config(name, config=config, http_client=http_client, hooks=hooks)
@@ -118,21 +130,21 @@ class Provider:
             ]
         except ConfigError as exc:
             raise ConfigError(f"provider {profile.name!r}: fallback: {exc}") from None
-        return Fallback(provider, *others)  # type: ignore[return-value] # a Provider too
+        return cls(profile, http_client=http_client, hooks=hooks, fallbacks=fallbacks)
 
     @property
     def name(self) -> str:
-        """What errors call this provider."""
+        """The name of the provider in errors and logs."""
         return self.profile.name
 
     def capabilities(self, model: str | None = None) -> Capabilities:
-        """What is known of a model here: "yes", "no", or "unknown", which is neither. Of a `Fallback`: of its first.
+        """Returns what is known about a model at this endpoint: "yes", "no" or "unknown" for each capability.
 
         Args:
-            model: another one than the configured one. Without any it is what all models of the endpoint share.
+            model: a model other than the configured one. Without any model: what all models of the endpoint share.
 
         Raises:
-            ConfigError: the configured model refers to a variable that is not set.
+            NotConfiguredError: the configured model refers to an environment variable that is not set.
         """
         return self.profile.capabilities_of(model or self.profile.sent_model())
 
@@ -164,36 +176,27 @@ class Provider:
             ConfigError: the request can't be sent as it is, or needs something that the model does not support. Network
                 errors are raised while iterating.
         """
-        settings: dict[str, Any] = dict(options)
-        try:
-            model, sending = settings.pop("model", None), _take_sending(settings)
-            return self.stream_request(Request.read(model or "", messages, tools, tool_choice, settings), **sending)
-        except ConfigError as error:
-            del settings, options, sending  # what shows the variables of a traceback would show the keys in them
-            raise error.with_traceback(None)  # noqa: B904 - the same error, with the cause that it has
+        options = with_hidden_headers(options)
+        return self._stream(Arguments.read(messages, tools, tool_choice, options))
 
     def stream_request(
         self,
         request: Request,
         *,
         repair: bool = False,
-        timeouts: Timeouts | Mapping[str, float | None] | None = None,
+        timeouts: Timeouts | TimeoutOptions | None = None,
         extra_headers: Mapping[str, str] | None = None,
     ) -> ChatStream:
-        """Requests a streamed answer to a request that was read already, as the gateway's are.
+        """Returns a streamed answer to a request that was read already, as the gateway's are.
 
         Args:
             request: its model "" stands for the configured one.
-            repair: repair a conversation that the provider would refuse, instead of raising.
-            timeouts: see `ChatOptions`.
-            extra_headers: see `ChatOptions`.
+            repair, timeouts, extra_headers: see `ChatOptions`.
 
         Raises:
             ConfigError: the request can't be sent as it is.
         """
-        from .stream import ChatStream
-
-        return ChatStream(self._answer(request, repair=repair, timeouts=timeouts, extra_headers=extra_headers))
+        return self._stream(Arguments.of(request, repair=repair, timeouts=timeouts, extra_headers=extra_headers))
 
     def preview(
         self,
@@ -208,60 +211,14 @@ class Provider:
         Raises:
             ConfigError: the request can't be sent as it is.
         """
-        settings: dict[str, Any] = dict(options)
-        model, sending = settings.pop("model", None), _take_sending(settings)
-        asked = self._chosen(Request.read(model or "", messages, tools, tool_choice, settings))
-        ready = self._prepared(self._adapter, asked, repair=sending["repair"])
-        hidden = [*self.profile.headers, *read_headers(sending["extra_headers"])]
+        options = with_hidden_headers(options)
+        arguments = Arguments.read(messages, tools, tool_choice, options)
+        ready = self._prepared(self._adapter, self._chosen(arguments), arguments)
+        hidden = [*self.profile.headers, *read_headers(arguments.extra_headers)]
         if self.profile.api_key is not None or self.profile.api_key_env:
             hidden.append(self.profile.key_header)
         headers = {**_COMMON_HEADERS, **ready.headers, **dict.fromkeys(hidden, HIDDEN)}
         return Preview(ready.method, self.profile.url_of(ready.path), headers, ready.body, ready.warnings)
-
-    def _chosen(self, request: Request) -> Request:
-        """Returns the request with the configured model if it names none, and with the facts about this endpoint."""
-        model = request.model or self.profile.sent_model()
-        if not model:
-            raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
-        origin = f"{self.profile.adapter} {shown_url(self.profile.base_url)}"
-        return replace(request, model=model, origin=origin, capabilities=self.profile.capabilities_of(model))
-
-    def _prepared(self, adapter: Adapter, request: Request, *, repair: bool) -> Prepared:
-        return adapter.prepare(request, repair=repair, endpoint=self.profile)
-
-    def _answer(
-        self,
-        request: Request,
-        *,
-        repair: bool = False,
-        timeouts: Timeouts | Mapping[str, float | None] | None = None,
-        extra_headers: Mapping[str, str] | None = None,
-    ) -> Answering:
-        """Returns the source of a stream's chunks. Raises ConfigError."""
-        from .stream import Answer, Plan
-
-        request = self._chosen(request)
-        asked: Asked | None = None  # all attempts share one object
-
-        def plan(adapter: Adapter) -> Plan:
-            nonlocal asked
-            ready = self._prepared(adapter, request, repair=repair)
-            asked = asked or Asked(self.name, self.profile.adapter, self.profile.url_of(ready.path), request)
-            return Plan(
-                provider=self.name,
-                request=self._http_request(ready, extra_headers, timeouts),
-                client=partial(self._client_for, request),
-                decoder=lambda: self._decoder(adapter, ready.request),
-                max_retries=self.profile.max_retries,
-                asked=asked,
-                hooks=(LOG, *self.hooks),
-                changes=ready.warnings,
-                secrets=self.profile.secrets(extra_headers),
-                origin=request.origin,
-                retry_without=lambda error: self._retry_without(adapter, error, plan),
-            )
-
-        return Answer(plan(self._adapter))
 
     async def chat(
         self,
@@ -277,26 +234,15 @@ class Provider:
             ConfigError: the request can't be sent as it is.
             APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
         """
-        try:
-            stream = self.chat_stream(messages, tools, tool_choice=tool_choice, **options)
-        finally:
-            del options  # what shows the variables of a traceback would show the headers in them
-        async with stream:
-            async for _ in stream:
-                pass
-            return stream.reply
+        options = with_hidden_headers(options)
+        return await read_whole(self.chat_stream(messages, tools, tool_choice=tool_choice, **options))
 
     async def aclose(self) -> None:
-        """Closes the connections, unless they belong to a client that was passed in."""
-        loop, self._loop = self._loop, None
-        if self._owns_client and self._client is not None:
-            client, self._client = self._client, None
-            try:
-                await client.aclose()
-            except RuntimeError:
-                if loop == current_token():
-                    raise
-                # The event loop of its connections is closed: nobody is left who could close them in order.
+        """Closes the connections, unless they belong to a client that was passed in, and the fallbacks."""
+        async with AsyncExitStack() as stack:
+            for model in self.fallbacks:
+                stack.push_async_callback(model.aclose)
+            await self._close_client()
 
     async def __aenter__(self) -> Self:
         return self
@@ -307,8 +253,58 @@ class Provider:
         await self.aclose()
 
     def __repr__(self) -> str:
-        url = shown_url(self.profile.base_url)
-        return f"<Provider {self.name} {self.profile.adapter} {url} model={self.profile.model!r}>"
+        url, others = shown_url(self.profile.base_url), ", ".join(model.name for model in self.fallbacks)
+        more = f" fallbacks={others}" if others else ""
+        return f"<Provider {self.name} {self.profile.adapter} {url} model={self.profile.model!r}{more}>"
+
+    def _stream(self, arguments: Arguments) -> ChatStream:
+        if not self.fallbacks:
+            return ChatStream(self._answer(arguments))
+        own = Candidate(self.name, partial(self._answer, arguments))
+        return ChatStream(self._failover.answer([own, *candidates(self.fallbacks, arguments)]))
+
+    def _chosen(self, arguments: Arguments) -> Request:
+        """Returns the request with the configured model if it names none, and with the facts about this endpoint."""
+        model = arguments.request.model or self.profile.sent_model()
+        if not model:
+            raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
+        origin = f"{self.profile.adapter} {shown_url(self.profile.base_url)}"
+        capabilities = self.profile.capabilities_of(model)
+        return replace(arguments.request, model=model, origin=origin, capabilities=capabilities)
+
+    def _prepared(self, adapter: Adapter, request: Request, arguments: Arguments) -> Prepared:
+        return adapter.prepare(request, repair=arguments.repair, endpoint=self.profile)
+
+    def _answer(self, arguments: Arguments) -> NetworkAnswer:
+        """Returns the answer of this provider alone. Raises ConfigError."""
+        request, adapter = self._chosen(arguments), self._adapter
+        ready = self._prepared(adapter, request, arguments)
+        info = RequestInfo(self.name, self.profile.adapter, self.profile.url_of(ready.path), request)
+        return NetworkAnswer(
+            self._plan(adapter, ready, arguments),
+            Notifier(info, self.hooks),
+            partial(self._client_for, request),
+            max_retries=self.profile.max_retries,
+            retry_without=partial(self._retry_without, request, arguments),
+        )
+
+    def _plan(self, adapter: Adapter, ready: Prepared, arguments: Arguments) -> Plan:
+        return Plan(
+            adapter=adapter,
+            request=self._http_request(ready, arguments.extra_headers, arguments.timeouts),
+            decoder=partial(self._decoder, adapter, ready.request),
+            warnings=ready.warnings,
+            origin=ready.request.origin,
+            secrets=self.profile.secrets(arguments.extra_headers),
+        )
+
+    def _retry_without(self, request: Request, arguments: Arguments, adapter: Adapter, error: APIError) -> Plan | None:
+        """Returns a plan without the part of the request that the server refused; later requests leave it out too."""
+        milder = adapter.retry_without(error)
+        if milder is None:
+            return None
+        self._adapter = milder
+        return self._plan(milder, self._prepared(milder, request, arguments), arguments)
 
     def _decoder(self, adapter: Adapter, request: Request) -> StreamDecoder:
         return StreamDecoder(
@@ -321,27 +317,16 @@ class Provider:
             answer_tool=request.answer_tool,
         )
 
-    def _retry_without(self, adapter: Adapter, error: APIError, plan: Callable[[Adapter], Plan]) -> Plan | None:
-        """Returns a plan without the part of the request that the server refused; later requests leave it out too."""
-        milder = adapter.retry_without(error)
-        if milder is None:
-            return None
-        self._adapter = milder
-        return plan(milder)
-
     def _http_request(
         self,
         ready: Prepared,
         extra_headers: Mapping[str, str] | None,
-        timeouts: Timeouts | Mapping[str, float | None] | None,
+        timeouts: Timeouts | TimeoutOptions | None,
     ) -> HTTPRequest:
-        from ..config import laid_over
-        from ..net import HTTPRequest
-
+        url = self.profile.sent_url(ready.path)
         headers = {**_COMMON_HEADERS, **ready.headers}
         headers.update(self.profile.key_headers())
         headers.update(self.profile.sent_headers(read_headers(extra_headers)))
-        url = self.profile.sent_url(ready.path)
         return HTTPRequest(
             method=ready.method,
             url=url,
@@ -372,17 +357,19 @@ class Provider:
             self._client = make_client(self.profile.transport, http2=self.profile.http2)
         return self._client
 
+    async def _close_client(self) -> None:
+        loop, self._loop = self._loop, None
+        if self._owns_client and self._client is not None:
+            client, self._client = self._client, None
+            try:
+                await client.aclose()
+            except RuntimeError:
+                if loop == current_token():
+                    raise
+                # The event loop of its connections is closed: nothing is left that could close them in order.
+
 
 _COMMON_HEADERS = {
     "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
     "Cache-Control": "no-store",
 }
-
-
-def _take_sending(settings: dict[str, Any]) -> dict[str, Any]:
-    """Takes the options that are not part of the request itself out of all options."""
-    return {
-        "repair": settings.pop("repair", False),
-        "timeouts": settings.pop("timeouts", None),
-        "extra_headers": settings.pop("extra_headers", None),
-    }

@@ -25,7 +25,17 @@ from pydantic import (
 from ..adapters import Adapter, find_adapter
 from ..net import redact
 from ..requests import CAPABILITIES, Capabilities, ModelCapabilities, find_capabilities
-from ..values import ConfigError, Limits, Timeouts, check_references, filled, in_words, referenced, shown_url
+from ..values import (
+    ConfigError,
+    Limits,
+    NotConfiguredError,
+    Timeouts,
+    check_references,
+    filled,
+    in_words,
+    referenced,
+    shown_url,
+)
 
 __all__ = [
     "Profile",
@@ -176,7 +186,9 @@ class Profile(BaseModel):
             if variable_is_set(variable):
                 return self._sendable(variable, os.environ[variable].strip())
         if self.api_key_env:
-            raise ConfigError(f'no API key for "{self.name}": set {" or ".join(self.api_key_env)}, or pass api_key=')
+            raise NotConfiguredError(
+                f'no API key for "{self.name}": set {" or ".join(self.api_key_env)}, or pass api_key='
+            )
         return None
 
     def key_headers(self) -> dict[str, str]:
@@ -250,7 +262,7 @@ class Profile(BaseModel):
     def _filled(self, key: str, text: str) -> str:
         def value_of(variable: str) -> str:
             if not variable_is_set(variable):
-                raise ConfigError(f'provider "{self.name}": {key}: {variable} is not set')
+                raise NotConfiguredError(f'provider "{self.name}": {key}: {variable} is not set')
             return os.environ[variable].strip()
 
         return filled(text, value_of)
@@ -293,7 +305,7 @@ def validated(values: Mapping[str, Any], where: str) -> Profile:
         raise ConfigError(f"{where}: {_problems(exc)}") from None  # pydantic's own text quotes the input
 
 
-def laid_over(clocks: Timeouts, said: Timeouts | Mapping[str, float | None] | None) -> Timeouts:
+def laid_over(clocks: Timeouts, said: Timeouts | Mapping[str, object] | None) -> Timeouts:
     """The clocks with what is said on top of them, key by key. Raises ConfigError for a clock that there is not."""
     if said is None or isinstance(said, Timeouts):
         return said or clocks

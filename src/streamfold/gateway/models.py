@@ -138,8 +138,10 @@ class Models:
 def _profiles(model: ChatModel) -> list[Profile]:
     """The configurations behind a model; none for one of a program's own."""
     if isinstance(model, Fallback):
-        return [profile for inner in model.providers for profile in _profiles(inner)]
-    return [model.profile] if isinstance(model, Provider) else []
+        return [profile for inner in model.models for profile in _profiles(inner)]
+    if isinstance(model, Provider):
+        return [model.profile, *(profile for inner in model.fallbacks for profile in _profiles(inner))]
+    return []
 
 
 def _missing(profile: Profile) -> str | None:

@@ -2,6 +2,7 @@
 
     StreamfoldError
     +- ConfigError                     something that was written down is wrong: where, and what is allowed
+    |  +- NotConfiguredError           a key or another environment variable is not set: which one
     +- APIError                        something went wrong between here and the model
     |  +- APIStatusError               the server answered with a status that is not 2xx
     |  |  +- AuthenticationError, PermissionDeniedError, NotFoundError, BadRequestError,
@@ -44,6 +45,7 @@ __all__ = [
     "IncompleteStreamError",
     "InvalidReplyError",
     "InvalidToolArgumentsError",
+    "NotConfiguredError",
     "NotFoundError",
     "PermissionDeniedError",
     "ProtocolError",
@@ -68,6 +70,10 @@ class StreamfoldError(Exception):
 
 class ConfigError(StreamfoldError):
     """Something that was written down can't be used: the message says what, where, and what is allowed."""
+
+
+class NotConfiguredError(ConfigError):
+    """A provider lacks its key, or an environment variable that its configuration refers to is not set."""
 
 
 class APIError(StreamfoldError):

@@ -1,0 +1,91 @@
+"""The arguments of `chat_stream`, read and checked as far as that does not depend on the provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self, cast
+
+from ..config import laid_over
+from ..requests import ChatOptions, Options, Request, TimeoutOptions, read_headers
+from ..values import Messages, Timeouts, ToolChoice, ToolLike
+
+__all__ = ["Arguments", "with_hidden_headers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What a caller asks for.
+
+    Attributes:
+        request: conversation, tools and options; its model is empty where the provider's own is meant.
+        options: the options of the request that were given. For the others a provider may have defaults.
+        repair, timeouts, extra_headers: see `ChatOptions`.
+    """
+
+    request: Request
+    options: Mapping[str, Any]
+    repair: bool = False
+    timeouts: Timeouts | TimeoutOptions | None = None
+    extra_headers: Mapping[str, str] | None = None
+
+    @classmethod
+    def read(
+        cls, messages: Messages, tools: Iterable[ToolLike] | None, tool_choice: ToolChoice, given: ChatOptions
+    ) -> Self:
+        """Reads and checks the arguments of `chat_stream`.
+
+        Raises:
+            ConfigError: something in them is wrong, whatever the provider.
+        """
+        options: dict[str, Any] = dict(given)
+        model, repair = options.pop("model", None), options.pop("repair", False)
+        timeouts, headers = options.pop("timeouts", None), options.pop("extra_headers", None)
+        read_headers(headers)
+        laid_over(Timeouts(), timeouts)
+        request = Request.read(model or "", messages, tools, tool_choice, options)
+        return cls(request, options, bool(repair), timeouts, headers)
+
+    @classmethod
+    def of(cls, request: Request, **sending: Any) -> Self:
+        """The arguments that a request was read from."""
+        options = {each.name: getattr(request.options, each.name) for each in fields(Options)}
+        return cls(
+            request, {name: value for name, value in options.items() if value != getattr(_NONE, name)}, **sending
+        )
+
+    def given(self) -> ChatOptions:
+        """The options as they are given to another model."""
+        sending = {"timeouts": self.timeouts, "extra_headers": self.extra_headers, "repair": self.repair}
+        chosen = {"model": self.request.model, **sending}
+        return cast("ChatOptions", {**self.options, **{name: value for name, value in chosen.items() if value}})
+
+
+_NONE = Options()
+
+
+def with_hidden_headers(options: ChatOptions) -> ChatOptions:
+    """The options with headers that are not in their repr: they may hold keys, and tracebacks can show variables."""
+    headers = options.get("extra_headers")
+    if not isinstance(headers, Mapping):
+        return options
+    return cast("ChatOptions", {**options, "extra_headers": _HiddenHeaders(headers)})
+
+
+class _HiddenHeaders(Mapping[str, str]):
+    """Headers whose values are not shown."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+
+    def __getitem__(self, name: str) -> str:
+        return self._headers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._headers)
+
+    def __len__(self) -> int:
+        return len(self._headers)
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(f'{name!r}: ***' for name in self._headers)}}}"
