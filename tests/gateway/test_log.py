@@ -84,7 +84,7 @@ async def test_a_request_that_is_refused(caplog: pytest.LogCaptureFixture) -> No
     said = lines(caplog)
     assert said[0].startswith("main: refused after N s (HTTP 400): temperature")
     assert said[1].startswith("nobody: refused after N s (HTTP 404): unknown model 'nobody'")
-    assert said[2] == "-: refused after N s (HTTP 400): the request body is not JSON"
+    assert said[2].startswith("-: refused after N s (HTTP 400): the request body is not JSON: ")
     assert {record.levelno for record in caplog.records} == {logging.INFO}
 
 

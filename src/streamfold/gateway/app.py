@@ -147,8 +147,8 @@ class Gateway:
     def _parse(self, wire: Wire, body: bytes, log: RequestLog) -> ClientRequest:
         try:
             value = parse_object(body.decode("utf-8-sig"))
-        except ValueError:
-            raise refused(400, "the request body is not JSON") from None
+        except ValueError as error:
+            raise refused(400, f"the request body is not JSON: {error}") from None
         if isinstance(value, Mapping):
             if isinstance(model := value.get("model"), str):
                 log.model = model
@@ -217,6 +217,7 @@ async def _refusal(_: HTTPRequest, refusal: Refused) -> Response:
     return JSONResponse(error_body(refusal.info), refusal.status, dict(refusal.headers))
 
 
-async def _http_error(_: HTTPRequest, error: HTTPException) -> Response:
-    message = f"{error.detail}. Served here: {', '.join(wire.path for wire in WIRES)}, /v1/models, /healthz"
+async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
+    served = ", ".join([*(f"POST {wire.path}" for wire in WIRES), "GET /v1/models", "GET /healthz"])
+    message = f"{error.detail}: {request.method} {request.url.path[:200]}. Served here: {served}"
     return JSONResponse(error_body(refused(error.status_code, message).info), error.status_code)

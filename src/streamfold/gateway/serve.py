@@ -101,7 +101,7 @@ def _say_what_is_served(models: Models, address: Any) -> None:
     log.info("Base URL for clients: http://%s:%s/v1 (%s, /models); health check: /healthz", host, port, paths)
     log.info("Models: %s", one_line(", ".join(models.describe())))
     for problem in models.missing():
-        log.warning("%s. Until then requests for it get HTTP 500", one_line(problem))
+        log.warning("%s. Its requests get HTTP 500 until the server is started with it", one_line(problem))
 
 
 def _log_config() -> dict[str, Any]:
@@ -112,7 +112,9 @@ def _log_config() -> dict[str, Any]:
     made["filters"] = {"one_line": {"()": OneLine}}
     for handler in made["handlers"].values():
         handler["filters"] = ["one_line"]
-    made["loggers"]["streamfold"] = {"handlers": ["default"], "level": "INFO", "propagate": False}
+    # Retries and warnings of the client library are in the gateway's own lines too, with the request's id.
+    made["loggers"]["streamfold"] = {"handlers": ["default"], "level": "ERROR", "propagate": False}
+    made["loggers"]["streamfold.gateway"] = {"level": "INFO"}
     return made
 
 
