@@ -27,7 +27,7 @@ from ..values import (
 from .options import ResponseFormat, read_response_format
 from .request import Request
 from .requirements import is_forced
-from .schema import Passed, drop_keywords, inline_refs, openai_strict, strict_problems
+from .schema import Passed, check_shapes, drop_keywords, inline_refs, openai_strict, strict_problems
 
 if TYPE_CHECKING:
     from ..values import WarningCode
@@ -164,6 +164,8 @@ def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ProtocolWarning
 
 
 def _passed(schema: Mapping[str, Any], passes: tuple[Pass, ...], at: str) -> Passed:
+    if passes:
+        check_shapes(schema, at)
     made, changes = dict(schema), list[str]()
     for one in passes:
         made, more = one(made, at=at)
