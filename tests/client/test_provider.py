@@ -669,8 +669,8 @@ async def test_aclose_while_waiting_for_a_retry() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-async def test_d21_compressed_streams_are_read_although_not_asked_for(encoding: str) -> None:
-    """Compression is asked off, because proxies hold compressed streams back; one that comes all the same is read."""
+async def test_d21_compressed_streams_are_read_where_they_were_requested(encoding: str) -> None:
+    """Compression is not requested by default, because proxies hold such streams back; `extra_headers` may do so."""
     plain = text("Grüße") + fin("stop") + DONE
     body = gzip.compress(plain) if encoding == "gzip" else zlib.compress(plain)
 
@@ -679,8 +679,11 @@ async def test_d21_compressed_streams_are_read_although_not_asked_for(encoding: 
         await peer.send(answer("200 OK", body, f"Content-Encoding: {encoding}"))
 
     async with serving(script) as server, server.provider() as provider:
-        assert (await provider.chat("Hello")).text == "Grüße"
-        assert b"accept-encoding: identity" in server.requests[0].lower()
+        headers = {"Accept-Encoding": f"br, {encoding};q=0.5"}
+        assert (await provider.chat("Hello", extra_headers=headers)).text == "Grüße"
+        with pytest.raises(ProtocolError, match=f"content-encoding '{encoding}', which was not requested"):
+            await provider.chat("Hello")
+        assert b"accept-encoding: identity" in server.requests[1].lower()
 
 
 async def test_compressed_nonsense_is_an_error_of_ours() -> None:
@@ -692,7 +695,7 @@ async def test_compressed_nonsense_is_an_error_of_ours() -> None:
 
     async with serving(script) as server, server.provider() as provider:
         with pytest.raises(IncompleteStreamError):
-            await provider.chat("Hello")
+            await provider.chat("Hello", extra_headers={"Accept-Encoding": "gzip"})
 
 
 async def test_d24_headers_of_the_caller_are_left_alone() -> None:

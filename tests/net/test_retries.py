@@ -238,13 +238,11 @@ async def test_k15_a_slow_reader_is_not_a_silent_server() -> None:
 
 
 def test_only_the_total_clock_runs_in_a_pause() -> None:
-    """Between two attempts nothing is waited for but the end of the pause."""
+    """Between two attempts no clock runs but the total one."""
     clocks = Clocks(Timeouts(first_event=5, read=2, stall=3, total=100), 0.0)
     assert clocks.due() == 100.0
     clocks.start(10.0)
-    clocks.wait_begins(10.0)
-    clocks.wait_ends(11.0)
-    clocks.event_came()
+    clocks.read(11.0, progress=True)
     clocks.pause()
     assert (clocks.due(), clocks.timeout(None).phase) == (100.0, "total")
     clocks.start(40.0)
@@ -255,22 +253,20 @@ def test_l5_a_long_answer_is_no_slow_one() -> None:
     """However long an answer takes: no clock but `total` runs over the whole of it."""
     clocks = Clocks(Timeouts(first_event=5, read=2, stall=3), 0.0)
     clocks.start(0.0)
-    for second in range(1000):
-        clocks.wait_begins(second)
-        clocks.wait_ends(second + 1)
-        clocks.event_came()
-        assert clocks.due() == second + 3
+    for second in range(1, 1000):
+        clocks.read(second, progress=True)
+        assert clocks.due() == second + 2
 
 
 def test_l6_the_first_event_may_take_longer_than_the_others() -> None:
-    """A model that thinks, or a prompt that is read: the clock between two events does not run before the first one."""
+    """A model that thinks, or a long prompt: `read` and `stall` do not run before the answer has begun."""
     clocks = Clocks(Timeouts(first_event=100, read=2, stall=3), 0.0)
     clocks.start(0.0)
-    clocks.wait_begins(0.0)
     assert (clocks.due(), clocks.timeout(None).phase) == (100.0, "first_event")
-    clocks.wait_ends(99.0)  # a comment
-    clocks.wait_begins(99.0)
+    clocks.read(99.0, progress=False)  # after a comment
     assert (clocks.due(), clocks.timeout(None).phase) == (100.0, "first_event")
+    assert not clocks.expired(99.9)
+    assert clocks.expired(100.0)
 
 
 def test_clocks() -> None:
@@ -278,19 +274,17 @@ def test_clocks() -> None:
     clocks = Clocks(Timeouts(first_event=5, read=2, stall=3, total=100), 0.0)
     clocks.start(10.0)
     assert (clocks.due(), clocks.timeout(None).phase) == (15.0, "first_event")
-    clocks.wait_begins(10.0)
-    clocks.wait_ends(11.0)
-    assert clocks.due() == 15.0  # bytes are no event
-    assert clocks.event_came()
+    clocks.read(11.0, progress=False)
+    assert clocks.due() == 15.0  # bytes are no part of the answer
+    assert clocks.read(11.0, progress=True)
     assert (clocks.due(), clocks.timeout(None).phase) == (13.0, "read")
-    clocks.wait_begins(31.0)  # the reader took twenty seconds
+    clocks.read(31.0, progress=True)  # the reader took twenty seconds
     assert clocks.due() == 33.0
-    clocks.wait_ends(32.5)
-    clocks.wait_begins(32.5)
+    clocks.read(32.5, progress=False)
     assert (clocks.due(), clocks.timeout(None).phase) == (34.0, "stall")
-    assert not clocks.event_came()
-    assert (clocks.due(), clocks.timeout(None).phase) == (34.5, "read")
-    clocks.wait_begins(99.0)
+    assert not clocks.read(33.0, progress=True)
+    assert (clocks.due(), clocks.timeout(None).phase) == (35.0, "read")
+    clocks.read(99.0, progress=True)
     assert (clocks.due(), str(clocks.timeout("r"))) == (
         100.0, "the answer was not finished within 100 seconds (timeouts.total) (request id r)",
     )  # fmt: skip

@@ -251,7 +251,7 @@ async def test_a_url_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a variable gives is not quoted if it makes no URL."""
     monkeypatch.setenv("CANARY", "http://host:canary/v1")
     async with Provider.from_config({"base_url": "${CANARY}", "model": "m"}) as provider:
-        with pytest.raises(ConfigError, match="base_url is not a URL") as caught:
+        with pytest.raises(ConfigError, match="base_url is not a valid URL") as caught:
             await provider.chat("Hello")
     assert "host:canary" not in str(caught.value)
 

@@ -183,6 +183,7 @@ class NetworkAnswer:
         return replace(
             reply,
             request_id=self._exchange.request_id if self._exchange else None,
+            rate_limit=self._exchange.rate_limit if self._exchange else None,
             timing=timing,
             warnings=[*self._plan.warnings, *reply.warnings],
             attempts=tuple(self._attempts),
@@ -197,6 +198,7 @@ class NetworkAnswer:
         """The error with provider, attempts and request id, and without secrets."""
         error.provider = self._notifier.info.provider
         error.attempts = tuple(self._attempts)
+        error.url = self._plan.request.shown_url
         if self._exchange is not None:
             error.request_id = error.request_id or self._exchange.request_id
         redact_error(error, self._plan.secrets)

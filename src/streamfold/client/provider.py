@@ -334,8 +334,8 @@ class Provider(AsyncContext):
             body=ready.body,
             timeouts=laid_over(self.profile.timeouts, timeouts),
             limits=self.profile.limits,
-            # Somebody else's client may have a transport that reads the URL's text.
-            logged_url=self.profile.shown_url(url) if self._owns_client else None,
+            shown_url=self.profile.shown_url(url),
+            hide_url=self._owns_client,
         )
 
     def _client_for(self, request: Request) -> httpx.AsyncClient:

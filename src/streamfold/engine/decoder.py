@@ -9,15 +9,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..adapters import Adapter, Framing, find_adapter
 from ..values import (
+    Call,
+    Delta,
     Limits,
     Meta,
     ProtocolError,
+    Reasoning,
+    Refusal,
     Reply,
     Sequence,
     StreamChunk,
     StreamError,
     StreamfoldError,
+    Text,
     ToolLike,
+    Usage,
+    Warn,
     as_tools,
     read_tool_choice,
 )
@@ -50,7 +57,7 @@ class StreamDecoder:
         answer_tool: the tool whose arguments are the text of the answer, where that was asked for as a call.
 
     Attributes:
-        events: how many events have come that said something; a ping does not.
+        events: how many events carried a part of the answer; pings, empty deltas and bare metadata do not.
         fold_type: what folds the deltas. `inspection` has one that also tells what it was given.
 
     >>> decoder = StreamDecoder("chat")
@@ -177,7 +184,7 @@ class StreamDecoder:
                 except ValueError as exc:
                     self._unreadable(event, exc)
                     continue
-                if len(deltas) > 1 or (deltas and type(deltas[0]) is not Sequence):
+                if any(map(_is_progress, deltas)):
                     self.events += 1
                 take(deltas, event.data, chunks)
                 if fold.finished:
@@ -255,3 +262,16 @@ class StreamDecoder:
             self._error.partial = self._error.partial or self._fold.partial()
             self._error.transcript = tuple(self._transcript)
             raise self._error
+
+
+def _is_progress(delta: Delta) -> bool:
+    """Whether a delta is a part of the answer, however small."""
+    kind = type(delta)
+    if isinstance(delta, (Text, Reasoning, Refusal)):
+        return bool(delta.text)
+    if isinstance(delta, Call):
+        return bool(delta.arguments or delta.id or delta.name or delta.extra or delta.whole)
+    return kind not in _NO_PROGRESS
+
+
+_NO_PROGRESS = {Sequence, Meta, Warn, Usage}

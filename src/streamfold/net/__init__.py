@@ -2,8 +2,11 @@
 
 from .clients import *
 from .clocks import *
-from .connecting import *
+from .compression import *
+from .failures import *
+from .handshakes import *
+from .ratelimit import *
 from .redaction import *
 from .retries import *
 from .transport import *
-from .waiting import *
+from .waits import *

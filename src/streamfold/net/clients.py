@@ -229,10 +229,11 @@ def _aiohttp_transport() -> httpx.AsyncBaseTransport:
     class Transport(AiohttpTransport):
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
             large = len(request.content) > _PIECE
-            if large or isinstance(request.url, LoggedURL):  # it sends the URL's text
+            # It sends the URL's text, and refuses credentials in it, which httpx has made a header.
+            if large or request.url.userinfo or isinstance(request.url, LoggedURL):
                 request = httpx.Request(
                     request.method,
-                    httpx.URL(request.url),
+                    httpx.URL(request.url).copy_with(userinfo=b""),
                     headers=request.headers,
                     content=None if large else request.content,
                     stream=_Pieces(request.content) if large else None,

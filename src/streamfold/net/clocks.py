@@ -1,4 +1,9 @@
-"""Which clock of an answer runs out next. Times are the event loop's; nothing here waits."""
+"""The timeouts of one answer: which one runs out next. Times are the event loop's; nothing here waits.
+
+`first_event` and `stall` measure how long the reader waits for the next part of the answer, whatever else arrives:
+comments, pings and metadata do not restart them. `read` measures how long it waits for bytes of any kind. Time that the
+reader itself takes between two chunks counts only for `total`.
+"""
 
 from __future__ import annotations
 
@@ -10,61 +15,69 @@ __all__ = ["Clocks"]
 
 _WHAT: dict[TimeoutPhase, str] = {
     "connect": "no connection",
-    "first_event": "no event came",
-    "read": "no bytes came",
-    "stall": "bytes came, but no event,",
+    "first_event": "nothing of the answer arrived",
+    "read": "no bytes arrived",
+    "stall": "the server sent bytes, but nothing of the answer",
     "total": "the answer was not finished",
 }
 
 
 class Clocks:
-    """The clocks of one answer. Only time that is spent waiting counts, but for `total`, which counts everything.
+    """The deadlines of one answer over all attempts.
 
     Args:
-        now: when the answer was asked for: `total` runs from here, over all attempts and the pauses between them.
+        now: when the answer was asked for: `total` starts here and includes the pauses between attempts.
+
+    Attributes:
+        ends: when `total` runs out.
     """
 
     def __init__(self, timeouts: Timeouts, now: float) -> None:
         self.timeouts = timeouts
         self.ends = inf if timeouts.total is None else now + timeouts.total
-        self._since = now  # when the wait began that goes on, or the last one did
-        self._waited = 0.0  # seconds of waiting before that, since the request was sent or the last event came
-        self._any_event = self._asked = False
+        self._answer_due = inf  # when the next part of the answer must have arrived
+        self._asked = now  # when the reader asked for the next bytes
+        self._begun = False  # whether anything of the answer has arrived
 
     def start(self, now: float) -> None:
-        """A request is sent."""
-        self._since, self._waited = now, 0.0
-        self._any_event, self._asked = False, True
+        """Starts the clocks of an attempt, when its request is sent."""
+        self._asked, self._begun = now, False
+        self._answer_due = _after(now, self.timeouts.first_event)
 
     def pause(self) -> None:
-        """Nothing is asked for until the next `start`: only `total` runs."""
-        self._any_event = self._asked = False
+        """Stops all clocks but `total` until the next `start`."""
+        self._begun, self._answer_due = False, inf
 
-    def wait_begins(self, now: float) -> None:
-        """From here on the server is silent. What a slow reader did before that is not its silence."""
-        self._since = now
+    def read(self, now: float, *, progress: bool) -> bool:
+        """Notes that the reader asks for more bytes.
 
-    def wait_ends(self, now: float) -> None:
-        """Something came."""
-        self._waited += now - self._since
-        self._since = now
+        Args:
+            progress: whether the bytes since the last call contained a part of the answer.
 
-    def event_came(self) -> bool:
-        """There was an event in it. Returns whether it was the first one, with which nearer deadlines begin."""
-        self._waited = 0.0
-        first, self._any_event = not self._any_event, True
+        Returns:
+            Whether the next deadline may have come nearer.
+        """
+        self._asked = now
+        if not progress:
+            return False
+        first, self._begun = not self._begun, True
+        self._answer_due = _after(now, self.timeouts.stall)
         return first
 
+    def expired(self, now: float) -> bool:
+        """Whether the reader has waited too long, although bytes keep arriving."""
+        return now >= self._answer_due or now >= self.ends
+
     def due(self) -> float:
-        """When the next clock runs out."""
+        """Returns when the next clock runs out."""
         return self._next()[0]
 
     def timeout(self, request_id: str | None) -> APITimeoutError:
-        """The error for the clock that runs out next."""
+        """Returns the error for the clock that runs out next."""
         return self.error(self._next()[1], request_id=request_id)
 
     def error(self, phase: TimeoutPhase, what: str | None = None, *, request_id: str | None = None) -> APITimeoutError:
-        """The error for a clock."""
+        """Returns the error for a clock."""
         seconds = getattr(self.timeouts, phase)
         return APITimeoutError(
             f"{what or _WHAT[phase]} within {seconds:g} seconds (timeouts.{phase})",
@@ -74,14 +87,12 @@ class Clocks:
         )
 
     def _next(self) -> tuple[float, TimeoutPhase]:
-        timeouts, since = self.timeouts, self._since
         ends: list[tuple[float, TimeoutPhase]] = [(self.ends, "total")]
-        if not self._any_event:
-            if timeouts.first_event is not None and self._asked:
-                ends.append((since + timeouts.first_event - self._waited, "first_event"))
-            return min(ends)
-        if timeouts.read is not None:
-            ends.append((since + timeouts.read, "read"))
-        if timeouts.stall is not None:
-            ends.append((since + timeouts.stall - self._waited, "stall"))
+        ends.append((self._answer_due, "stall" if self._begun else "first_event"))
+        if self._begun:
+            ends.append((_after(self._asked, self.timeouts.read), "read"))
         return min(ends)
+
+
+def _after(now: float, seconds: float | None) -> float:
+    return inf if seconds is None else now + seconds

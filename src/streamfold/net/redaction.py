@@ -13,6 +13,7 @@ from ..values import APIError
 __all__ = ["redact", "redact_error"]
 
 T = TypeVar("T")
+_DEEPEST = 100  # levels of a JSON value; deeper ones are left out
 _SHORTEST = 4  # a shorter "key" is a placeholder; replacing it would garble ordinary words
 
 
@@ -76,7 +77,9 @@ def _written(secret: str) -> Iterator[str]:
     yield quote(secret)
 
 
-def _redact(value: Any, secrets: list[str]) -> Any:
+def _redact(value: Any, secrets: list[str], depth: int = 0) -> Any:
+    if depth > _DEEPEST:
+        return "***"
     match value:
         case str():
             for secret in secrets:
@@ -87,9 +90,9 @@ def _redact(value: Any, secrets: list[str]) -> Any:
                 value = value.replace(secret.encode("utf-8", "replace"), b"***")
             return value
         case list() | tuple():
-            return type(value)(_redact(item, secrets) for item in value)
+            return type(value)(_redact(item, secrets, depth + 1) for item in value)
         case dict():
-            return {_redact(key, secrets): _redact(item, secrets) for key, item in value.items()}
+            return {_redact(key, secrets): _redact(item, secrets, depth + 1) for key, item in value.items()}
         case _ if is_dataclass(value) and not isinstance(value, type):  # a partial reply, and what is in it
             return replace(value, **{item.name: _redact(getattr(value, item.name), secrets) for item in fields(value)})
         case _:

@@ -1,7 +1,7 @@
 """One POST and the bytes of its answer: status to error, clocks, and a socket that is closed whatever happens.
 
-Nothing is held while control is with the caller (`waiting.py`). So a stream may be closed by another task than the one
-that reads it, which is woken and finds the exchange closed.
+No cancel scope or task group is held while control is with the caller (`waits.py`). So a stream may be closed by
+another task than the one that reads it, which then wakes up and finds the exchange closed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,6 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
-from math import inf
-from time import time
 from typing import TypeVar
 
 import anyio
@@ -25,6 +22,8 @@ from ..values import (
     APITimeoutError,
     ConfigError,
     Limits,
+    ProtocolError,
+    RateLimit,
     Timeouts,
     error_info,
     shown_url,
@@ -32,8 +31,11 @@ from ..values import (
 )
 from .clients import LoggedURL
 from .clocks import Clocks
-from .connecting import Connecting
-from .waiting import Interrupted, waits
+from .compression import body_bytes
+from .failures import caused_by, described, is_network_error, is_timeout
+from .handshakes import Handshake
+from .ratelimit import read_rate_limit, read_retry_after
+from .waits import Interrupted, waits
 
 __all__ = ["Exchange", "HTTPRequest"]
 
@@ -42,21 +44,22 @@ T = TypeVar("T")
 _CLOSING = 5.0  # seconds that closing may take, so that a dead peer can't hold a cancelled task
 _ERROR_BODY = 10.0  # seconds for the body of an error status, which may never end
 _DRAIN = 0.1  # seconds for the end of the body behind the end of the answer, so that the connection can be used again
+_HIGHEST_PORT = 65535
 
 # The id that the provider's support asks for: OpenAI and most others, Anthropic, Moonshot, Azure.
 _REQUEST_IDS = ("x-request-id", "request-id", "msh-request-id", "x-trace-id", "apim-request-id")
-
-
 _REDIRECTS = (301, 302, 303, 307, 308)
 _SHOULD_RETRY = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
 class HTTPRequest:
-    """What goes over the wire, before anything does. Headers and URL are not in the repr: they may hold keys.
+    """A request before it is sent. URL and headers are not in the repr, because they may contain keys.
 
     Attributes:
-        logged_url: what httpx is to log instead of the URL; None where it can't be had otherwise.
+        shown_url: the URL without secrets, for errors.
+        hide_url: let httpx log `shown_url` instead of the URL. Only for our own clients: a transport of the caller's
+            may read the URL's text.
     """
 
     url: str = field(repr=False)
@@ -64,7 +67,8 @@ class HTTPRequest:
     body: bytes = field(repr=False)
     timeouts: Timeouts = field(default_factory=Timeouts)
     limits: Limits = field(default_factory=Limits)
-    logged_url: str | None = None
+    shown_url: str = ""
+    hide_url: bool = False
     method: str = "POST"
 
 
@@ -73,6 +77,7 @@ class Exchange:
 
     Attributes:
         request_id: the server's id for the request, from the response headers.
+        rate_limit: the rate limits in the response headers.
         closed: whether `aclose` was called.
     """
 
@@ -87,6 +92,7 @@ class Exchange:
         self._events = 0
         self.closed = False
         self.request_id: str | None = None
+        self.rate_limit: RateLimit | None = None
 
     async def pause(self, seconds: float) -> None:
         """Sleeps before the request is sent; `aclose` ends it."""
@@ -95,33 +101,36 @@ class Exchange:
             await self._interruptible(anyio.sleep(seconds))
 
     async def open(self) -> None:
-        """Sends the request and reads the head of the answer.
+        """Sends the request and reads the head of the response.
 
         Raises:
             APIStatusError: the status is not 2xx.
-            APITimeoutError, APIConnectionError: no answer came.
+            APITimeoutError, APIConnectionError: there was no response.
+            ProtocolError: the body is compressed, and compression was not requested.
+            ConfigError: the URL can't be used.
         """
         if self.closed:
             return
         self._clocks.start(self._waits.now())
-        self._waits.moved()  # after a pause, in which they were further away
+        self._waits.moved()  # after a pause, in which the deadlines were further away
         response = await self._interruptible(self._send())
         if response is None:
             await self.aclose()
             return
         self.request_id = next((value for name in _REQUEST_IDS if (value := response.headers.get(name))), None)
+        self.rate_limit = read_rate_limit(response.headers.multi_items())
         if not response.is_success:
             if (error := await self._status_error(response)) is not None:
                 raise error
             return
-        self._bytes = _bytes_of(response)
+        self._bytes = self._body(response)
         self._next = self._bytes.__anext__
 
     async def read(self, events: int = 0) -> bytes | None:
-        """The next bytes; None at the end of the body, and after `aclose`.
+        """Returns the next bytes; None at the end of the body, and after `aclose`.
 
         Args:
-            events: how many events there were in the bytes so far, for the clocks.
+            events: how many events with a part of the answer the bytes so far contained, for the clocks.
 
         Raises:
             APITimeoutError: a clock ran out.
@@ -129,12 +138,12 @@ class Exchange:
         """
         if self._next is None:
             return None
-        if self._clocks.ends != inf and self._waits.now() >= self._clocks.ends:  # what is there already needs no wait
-            raise self._clocks.error("total", request_id=self.request_id)
-        if events != self._events:
-            self._events = events
-            if self._clocks.event_came():
-                self._waits.moved()
+        now = self._waits.now()
+        if self._clocks.read(now, progress=events != self._events):
+            self._waits.moved()
+        self._events = events
+        if self._clocks.expired(now):  # no wait would notice it where bytes are always there
+            raise self._clocks.timeout(self.request_id)
         try:
             data = await self._waits.wait(self._next())
         except StopAsyncIteration:
@@ -147,16 +156,16 @@ class Exchange:
         return None if self.closed else data
 
     async def drain(self) -> None:
-        """Reads what is behind the end of the answer, for a moment: usually nothing but the end of the body."""
+        """Reads the rest behind the end of the answer, for a moment: usually nothing but the end of the body."""
         with anyio.move_on_after(_DRAIN):
             try:
                 while await self.read() is not None:
                     pass
             except APIConnectionError:
-                self.closed = True  # whatever it was, the answer was whole before
+                self.closed = True  # the answer was complete before
 
     async def aclose(self) -> None:
-        """Closes the connection, or gives it back to the pool after the end of the body. From any task, repeatedly."""
+        """Closes the connection, or returns it to the pool after the end of the body. From any task, repeatedly."""
         self.closed, self._next = True, None
         self._waits.end()
         self._waits.close()
@@ -168,38 +177,53 @@ class Exchange:
                     if isinstance(self._bytes, AsyncGenerator) and not self._waits.busy:
                         await self._bytes.aclose()
                 except Exception as exc:  # a connection that breaks while it is closed is closed
-                    if not _is_network(exc):
+                    if not is_network_error(exc):
                         raise
 
     async def _send(self) -> httpx.Response:
-        wanted = self._request
-        request = self._client.build_request(
-            wanted.method,
-            wanted.url,
-            headers=dict(wanted.headers),
-            content=wanted.body,
-            timeout=httpx.Timeout(None, connect=wanted.timeouts.connect, pool=wanted.timeouts.connect),
-        )
-        if wanted.logged_url is not None:
-            request.url = LoggedURL(request.url, wanted.logged_url)
-        connecting = Connecting(request)
+        request = self._built()
+        handshake = Handshake(request)
         try:
             self._response = await self._client.send(request, stream=True, follow_redirects=False)
         except BaseException:
             with anyio.move_on_after(_CLOSING, shield=True):
-                await connecting.aclose()
+                await handshake.aclose()
             raise
         return self._response
 
+    def _built(self) -> httpx.Request:
+        """The request as httpx sends it. Raises ConfigError for a URL that httpx or the socket would stumble over."""
+        wanted = self._request
+        try:
+            url = httpx.URL(wanted.url)
+            usable = bool(url.host) and (url.port is None or url.port <= _HIGHEST_PORT)  # decodes the host
+        except (httpx.InvalidURL, ValueError):  # ValueError: a host that is not valid IDNA
+            usable = False
+        if not usable:  # the errors of libraries would quote parts of it
+            raise ConfigError("base_url is not a valid URL: check the host and the port")
+        request = self._client.build_request(
+            wanted.method,
+            url,
+            headers=dict(wanted.headers),
+            content=wanted.body,
+            timeout=httpx.Timeout(None, connect=wanted.timeouts.connect, pool=wanted.timeouts.connect),
+        )
+        if wanted.hide_url:
+            request.url = LoggedURL(request.url, wanted.shown_url)
+        return request
+
+    def _body(self, response: httpx.Response) -> AsyncIterator[bytes]:
+        return body_bytes(response, httpx.Headers(dict(self._request.headers)).get("accept-encoding", ""))
+
     async def _interruptible(self, step: Awaitable[T]) -> T | None:
-        """A wait before the first bytes of the body; None if `aclose` ended it."""
+        """Waits for something before the first bytes of the body; None if `aclose` ended it."""
         try:
             result = await self._waits.wait(step)
             return None if self.closed else result
         except Interrupted:
             self._interrupted()
-        except httpx.InvalidURL:
-            raise ConfigError("base_url is not a URL that can be used") from None  # httpx quotes parts of it
+        except ConfigError:
+            raise
         except Exception as exc:
             error = self._failed(exc)
             if not self.closed:
@@ -210,29 +234,37 @@ class Exchange:
         if not self.closed:
             raise self._clocks.timeout(self.request_id) from None
 
-    def _failed(self, exc: Exception) -> APIConnectionError:
-        """The error for what a transport raised, if that is of the network; else what it raised goes through."""
-        if not _is_network(exc):
+    def _failed(self, exc: Exception) -> APIError:
+        """Returns the error for what a transport raised; raises anything that is not a failure of the network."""
+        if isinstance(exc, ProtocolError):
+            return exc
+        if isinstance(exc, httpx.InvalidURL | UnicodeError):  # of a client that was passed in: the URL was checked
+            return APIConnectionError(f"the head of the response can't be read: {type(exc).__name__}")
+        if not is_network_error(exc):
             raise exc
-        # A timeout that is none: over aiohttp, httpx calls every lost connection a ConnectTimeout.
-        if isinstance(exc, httpx.TimeoutException) and _ran_out(exc) and self._response is None:
-            # The only clocks that httpx is asked to watch.
+        # Over aiohttp, httpx calls every lost connection a ConnectTimeout.
+        if isinstance(exc, httpx.TimeoutException) and is_timeout(exc) and self._response is None:
             what = "no free connection in the pool" if isinstance(exc, httpx.PoolTimeout) else None
-            return self._clocks.error("connect", what)
+            return self._unreachable(self._clocks.error("connect", what))
         final = isinstance(exc, httpx.UnsupportedProtocol | httpx.LocalProtocolError)
-        what = "the connection broke" if self._response is not None else "no connection"
-        return APIConnectionError(
-            f"{what}: {_said(exc) or type(exc).__name__}",
-            retryable=not final and not _caused_by(exc, ssl.SSLCertVerificationError),
+        connected = self._response is not None
+        error = APIConnectionError(
+            f"{'the connection broke' if connected else 'no connection'}: {described(exc) or type(exc).__name__}",
+            retryable=not final and not caused_by(exc, ssl.SSLCertVerificationError),
         )
+        return error if connected else self._unreachable(error)
+
+    def _unreachable(self, error: APIConnectionError) -> APIConnectionError:
+        error.hint = "check base_url and that the server is running"
+        return error
 
     async def _status_error(self, response: httpx.Response) -> APIError | None:
-        """The error for a status that is not 2xx, with what could be read of its body; None if `aclose` came."""
+        """Returns the error for a status that is not 2xx, with as much of its body as could be read; None if closed."""
         body = bytearray()
-        with suppress(APITimeoutError):  # that the body did not end is no news beside the status
+        with suppress(APITimeoutError):  # the status matters more than a body that does not end
             try:
                 await self._interruptible(self._error_body(response, body))
-            except APIConnectionError as exc:
+            except (APIConnectionError, ProtocolError) as exc:
                 body = body or bytearray(f"(the body could not be read: {exc.message})".encode())
         if self.closed:
             return None
@@ -246,68 +278,15 @@ class Exchange:
         return status_error(
             error_info(read, status=response.status_code),
             request_id=self.request_id,
-            retry_after=_retry_after(response.headers),
+            retry_after=read_retry_after(response.headers),
+            rate_limit=self.rate_limit,
             should_retry=_SHOULD_RETRY.get(response.headers.get("x-should-retry", "").lower()),
             body=read if isinstance(read, dict | list) else text,
         )
 
     async def _error_body(self, response: httpx.Response, body: bytearray) -> None:
         with anyio.move_on_after(_ERROR_BODY):
-            async for piece in response.aiter_bytes():
+            async for piece in self._body(response):
                 body += piece
                 if len(body) >= self._request.limits.error_body_bytes:
                     return
-
-
-def _bytes_of(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The pieces of the body as they come; compressed ones, which nobody asked for, unpacked."""
-    encoding = response.headers.get("content-encoding", "identity")
-    if encoding != "identity" or response.is_stream_consumed or not isinstance(response.stream, httpx.AsyncByteStream):
-        return response.aiter_bytes()
-    return response.stream.__aiter__()  # without httpx's layers for what is not needed here, a microsecond a piece each
-
-
-# Not all of their errors arrive as one of httpx's: those of TLS, of HTTP/2 frames and of aiohttp's parser go through.
-_NETWORK = (httpx.HTTPError, httpx.StreamError, ConnectionError, TimeoutError, ssl.SSLError)
-_NETWORK_PACKAGES = {"httpcore", "h11", "h2", "hpack", "hyperframe", "aiohttp", "anyio"}
-
-
-def _is_network(exc: Exception) -> bool:
-    return isinstance(exc, _NETWORK) or type(exc).__module__.partition(".")[0] in _NETWORK_PACKAGES
-
-
-def _said(exc: BaseException | None) -> str:
-    """The first words behind an error. On trio those of httpx have none of their own."""
-    return "" if exc is None else str(exc) or _said(exc.__cause__ or exc.__context__)
-
-
-def _ran_out(exc: BaseException | None) -> bool:
-    """Whether a clock ran out behind this. trio has an error of its own for that, which is no TimeoutError."""
-    if exc is None:
-        return False
-    clock = isinstance(exc, TimeoutError) or type(exc).__name__ == "TooSlowError"
-    return clock or _ran_out(exc.__cause__ or exc.__context__)
-
-
-def _caused_by(exc: BaseException | None, kind: type[BaseException]) -> bool:
-    return exc is not None and (isinstance(exc, kind) or _caused_by(exc.__cause__ or exc.__context__, kind))
-
-
-def _retry_after(headers: httpx.Headers) -> float | None:
-    """Seconds to wait, from `retry-after-ms` or `retry-after` in seconds or as a date; None if neither can be read."""
-    for name, read in (("retry-after-ms", _milliseconds), ("retry-after", float), ("retry-after", _until)):
-        try:
-            seconds = read(headers.get(name, ""))
-        except (ValueError, OverflowError):  # OverflowError: a date far outside of the calendar
-            continue
-        if seconds == seconds:  # not "nan"
-            return max(0.0, seconds)
-    return None
-
-
-def _milliseconds(text: str) -> float:
-    return float(text) / 1000
-
-
-def _until(text: str) -> float:
-    return parsedate_to_datetime(text).timestamp() - time()

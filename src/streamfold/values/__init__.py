@@ -9,6 +9,7 @@ from .jsontext import *
 from .media import *
 from .messages import *
 from .paths import *
+from .ratelimit import *
 from .references import *
 from .replies import *
 from .suggestions import *

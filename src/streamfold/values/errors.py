@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .jsontext import join_surrogates
 
 if TYPE_CHECKING:
+    from .ratelimit import RateLimit
     from .replies import Attempt, Reply, ToolCall
 
 __all__ = [
@@ -88,9 +89,13 @@ class APIError(StreamfoldError):
         info: the server's error object as it was read; None if the server sent none.
         partial: what had been received, without tool calls; None before the first chunk.
         attempts: what was tried before this, in vain.
+        url: the address that was asked, without secrets, where a request was made.
+        hint: what to check; shown with the address at the end of the text.
     """
 
     attempts: Sequence[Attempt] = ()
+    url: str | None = None
+    hint: str | None = None
 
     def __init__(
         self,
@@ -114,19 +119,36 @@ class APIError(StreamfoldError):
 
     def __str__(self) -> str:
         text = f"{self.provider}: {self.message}" if self.provider else self.message
+        if self.url and self.hint:
+            text = f"{text} (POST {self.url}: {self.hint})"
         return f"{text} (request id {self.request_id})" if self.request_id else text
 
 
 class APIStatusError(APIError):
-    """The server refused the request: `status_code`, its `code` or type word, and `retry_after` in seconds."""
+    """The server refused the request.
+
+    Attributes:
+        status_code: the HTTP status.
+        code: the server's code for the error, else its type.
+        retry_after: seconds after which the server asks for the next try; None if it does not say.
+        rate_limit: the provider's rate limits, from the response headers; None if it sent none.
+    """
 
     def __init__(
-        self, message: str, *, status_code: int, code: str | None = None, retry_after: float | None = None, **rest: Any
+        self,
+        message: str,
+        *,
+        status_code: int,
+        code: str | None = None,
+        retry_after: float | None = None,
+        rate_limit: RateLimit | None = None,
+        **rest: Any,
     ) -> None:
         super().__init__(message, **rest)
         self.status_code = status_code
         self.code = code
         self.retry_after = retry_after
+        self.rate_limit = rate_limit
 
 
 class AuthenticationError(APIStatusError):
@@ -139,6 +161,8 @@ class PermissionDeniedError(APIStatusError):
 
 class NotFoundError(APIStatusError):
     """404: no such model or path."""
+
+    hint = "check base_url and the model"
 
 
 class BadRequestError(APIStatusError):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from .messages import Message
+    from .ratelimit import RateLimit
 
     M = TypeVar("M", bound=BaseModel)
 
@@ -207,6 +208,7 @@ class Reply:
         warnings: what the server did wrong on the way, and what was made of it.
         id, model: as the server named them; request_id: from the response headers, for support requests.
         extras: what else the wire carried for this message, by its name there (`annotations`, `audio`, ...).
+        rate_limit: the provider's rate limits, from the response headers; None if it sent none.
         attempts: what was tried before this answer began, in vain.
         provider: the name of the provider that answered.
     """
@@ -223,6 +225,7 @@ class Reply:
     model: str | None = None
     request_id: str | None = None
     timing: Timing | None = None
+    rate_limit: RateLimit | None = None
     extras: dict[str, list[Any]] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
     provider: str | None = None

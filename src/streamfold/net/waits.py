@@ -1,9 +1,9 @@
-"""Waits that a deadline or another task can end, without an object for each of them.
+"""Waits that a deadline or another task can end.
 
-A cancel scope for every read of a stream costs as much as all the rest of the read. So on asyncio there is one timer
-for each stream, which is looked at when it fires and not set anew with every wait, and a wait is ended as
-`asyncio.timeout` ends its block: the task is cancelled, and the cancellation is taken back when it arrives. Elsewhere
-(trio) each wait has its scope. In both ways nothing is held while control is with the caller.
+A cancel scope for every read of a stream costs as much as all the rest of the read. So on asyncio each stream has one
+timer, which is checked when it fires instead of being set for every wait. A wait is ended as `asyncio.timeout` ends its
+block: the task is cancelled, and the cancellation is taken back when it arrives. On trio each wait has a cancel scope.
+Neither holds anything while control is with the caller.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ class Waits(Protocol):
         ...
 
     async def wait(self, step: Awaitable[T]) -> T:
-        """Awaits `step`. Raises Interrupted if that was ended here; any other cancellation goes through."""
+        """Awaits `step`. Raises Interrupted if `end` or the deadline ended it; any other cancellation is passed on."""
         ...
 
     def moved(self) -> None:
-        """The deadline may have come nearer."""
+        """Must be called when the deadline may have come nearer."""
         ...
 
     def end(self) -> None:
-        """Ends the wait of the task that is in one. From any task."""
+        """Ends the current wait, if there is one. From any task."""
         ...
 
     def close(self) -> None:
-        """There will be no more waits."""
+        """Must be called when there will be no more waits."""
         ...
 
 
 def waits(clocks: Clocks) -> Waits:
-    """The waits of a stream on the event loop that runs here. `clocks` say until when, and are told of each wait."""
+    """Returns the waits of a stream for the running event loop. `clocks` have the deadlines."""
     try:
         on_asyncio = asyncio.current_task() is not None
     except RuntimeError:
@@ -67,7 +67,7 @@ def waits(clocks: Clocks) -> Waits:
 
 @coroutine
 def _going_on(steps: Generator[Any, Any, T], waiting: Any) -> Generator[Any, Any, T]:
-    """Awaits the rest of what has begun, as `await` would have done from the beginning."""
+    """Awaits the rest of a coroutine whose first step has been run."""
     try:
         while True:
             try:
@@ -99,12 +99,11 @@ class _TimedWaits:
             waiting = next(steps)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
-        # What was there already needed neither clock nor task. From here on it is a wait.
+        # Data that was there already needed neither clock nor task. From here on it is a wait.
         task = self._task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a stream is read by tasks")
-        others = task.cancelling()  # what others want of the task is theirs
-        self._clocks.wait_begins(self.now())
+        others = task.cancelling()  # cancellations by others are not ours to take back
         if self._timer is None:
             self._set_timer()
         try:
@@ -115,7 +114,6 @@ class _TimedWaits:
             raise
         finally:
             self._task = None
-            self._clocks.wait_ends(self.now())
             if self._interrupted:
                 self._interrupted = False
                 task.uncancel()
@@ -160,13 +158,11 @@ class _ScopedWaits:
         return self._scope is not None
 
     async def wait(self, step: Awaitable[T]) -> T:
-        self._clocks.wait_begins(self.now())
         with anyio.CancelScope(deadline=self._clocks.due()) as self._scope:
             try:
                 return await step
             finally:
                 self._scope = None
-                self._clocks.wait_ends(self.now())
         raise Interrupted
 
     def moved(self) -> None:

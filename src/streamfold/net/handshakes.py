@@ -1,10 +1,10 @@
-"""Connections that are given up while they are opened.
+"""Closes connections that are given up while they are being opened.
 
 httpcore closes a connection whose request fails, but not if the task is cancelled between the moment at which TCP is
 there and the one at which the request is sent, TLS handshake included. Such a connection stays open, in its pool or
-outside of it, for as long as the client lives. Over HTTP/2 it stays in use, with a count of its streams that was set up
-half-way (httpcore 1.0.9), and every later request on it fails. httpcore tells of each step, so that the connection can
-be closed here. Another request that waits for it then loses it before the first byte, and is tried again.
+outside of it, for as long as the client lives. Over HTTP/2 it stays in use with a half-initialised count of its streams
+(httpcore 1.0.9), and every later request on it fails. httpcore reports each step to a callback, so that the connection
+can be closed here. Another request that waits for it then loses it before the first byte, and is tried again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 import anyio
 import httpx
 
-__all__ = ["Connecting"]
+__all__ = ["Handshake"]
 
 _OPENED = ("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")
 _USED = "send_request_headers.started"  # from here on httpcore closes it, or over HTTP/2 the stream
 
 
-class Connecting:
+class Handshake:
     """The connection that is opened for a request, until the request is sent on it."""
 
     def __init__(self, request: httpx.Request) -> None:
@@ -29,7 +29,7 @@ class Connecting:
         request.extensions["trace"] = self._trace
 
     async def aclose(self) -> None:
-        """Closes what was opened and never used, if there is any."""
+        """Closes the connection if it was opened and never used."""
         stream, self._stream = self._stream, None
         if stream is not None:
             with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):  # then it is closed too

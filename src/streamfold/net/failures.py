@@ -1,0 +1,36 @@
+"""Which exceptions of the HTTP libraries are failures of the network, and what they mean."""
+
+from __future__ import annotations
+
+import ssl
+
+import httpx
+
+__all__ = ["caused_by", "described", "is_network_error", "is_timeout"]
+
+# Not all errors arrive as httpx's: those of TLS, of HTTP/2 frames and of aiohttp's parser are passed on as they are.
+_NETWORK = (httpx.HTTPError, httpx.StreamError, ConnectionError, TimeoutError, ssl.SSLError)
+_NETWORK_PACKAGES = {"httpcore", "h11", "h2", "hpack", "hyperframe", "aiohttp", "anyio"}
+
+
+def is_network_error(exc: Exception) -> bool:
+    """Whether an exception is a failure of the network or the server, rather than of the program."""
+    return isinstance(exc, _NETWORK) or type(exc).__module__.partition(".")[0] in _NETWORK_PACKAGES
+
+
+def described(exc: BaseException | None) -> str:
+    """Returns the first message in a chain of exceptions. On trio httpx's own exceptions have none."""
+    return "" if exc is None else str(exc) or described(exc.__cause__ or exc.__context__)
+
+
+def is_timeout(exc: BaseException | None) -> bool:
+    """Whether a timeout caused an exception. trio's own timeout is not a TimeoutError."""
+    if exc is None:
+        return False
+    timeout = isinstance(exc, TimeoutError) or type(exc).__name__ == "TooSlowError"
+    return timeout or is_timeout(exc.__cause__ or exc.__context__)
+
+
+def caused_by(exc: BaseException | None, kind: type[BaseException]) -> bool:
+    """Whether an exception, or one in the chain that led to it, is of this kind."""
+    return exc is not None and (isinstance(exc, kind) or caused_by(exc.__cause__ or exc.__context__, kind))

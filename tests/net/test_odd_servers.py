@@ -1,0 +1,230 @@
+"""Servers that answer oddly, to waste time or memory or because something between is broken: every end is typed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import anyio
+import pytest
+
+import servers
+from folding import DONE, chunk, fin, text
+from servers import STREAM, Connection, answer, framed, serving
+from streamfold import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    ConfigError,
+    Fallback,
+    NotFoundError,
+    ProtocolError,
+    Provider,
+    ServerError,
+    StreamfoldError,
+)
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.transports,
+    pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning"),
+]
+
+
+def sends(*data: bytes):
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(*data)
+
+    return script
+
+
+async def failure(provider: Provider, **options) -> StreamfoldError:
+    with anyio.fail_after(20), pytest.raises(StreamfoldError) as caught:
+        await provider.chat("Hello", **options)
+    return caught.value
+
+
+# --- Codings ---------------------------------------------------------------------------------------------------------
+
+BOMB = gzip.compress(gzip.compress(gzip.compress(b" " * 2**20)))
+
+
+@pytest.mark.parametrize("coding", ["gzip, gzip, gzip", "gzip", "br", "zstd", "deflate, gzip", "x" * 5000])
+@pytest.mark.parametrize("status", ["200 OK", "500 No"])
+async def test_codings_that_were_not_requested_are_refused(coding: str, status: str) -> None:
+    """Nothing is unpacked that was not requested, however small it is on the wire."""
+    async with serving(sends(answer(status, BOMB, f"Content-Encoding: {coding}"))) as server:
+        async with server.provider() as provider:
+            error = await failure(provider)
+            assert "which was not requested" in str(error)
+            assert isinstance(error, ProtocolError if status == "200 OK" else ServerError)
+            if isinstance(error, ProtocolError):
+                assert error.partial is not None
+        await server.all_closed()
+
+
+async def test_a_requested_coding_is_unpacked_in_bounded_pieces() -> None:
+    """A compressed body that grows without end is stopped by the limits, not by the memory."""
+    body = gzip.compress(b": " + b" " * 2**26)
+    script = sends(answer("200 OK", body, "Content-Encoding: gzip"))
+    async with serving(script) as server, server.provider(limits={"event_bytes": 2**20}) as provider:
+        error = await failure(provider, extra_headers={"accept-encoding": "gzip"})
+    assert isinstance(error, ProtocolError)
+    assert "limits.event_bytes" in str(error)
+
+
+# --- Heads -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_reason_phrase_in_any_encoding() -> None:
+    """A 503 whose reason is not ASCII is a ServerError, its connection is closed, and the next provider is asked."""
+
+    async def surcharged(peer: Connection) -> None:
+        await peer.request()
+        await peer.send("HTTP/1.1 503 Surchargé\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode("latin-1"))
+        await peer.gone()
+
+    async with serving(surcharged) as server, serving(sends(answer("200 OK", text("fine") + fin("stop")))) as other:
+        async with server.provider() as provider, other.provider() as second:
+            for _ in range(3):
+                assert isinstance(await failure(provider), ServerError)
+            assert (await Fallback(provider, second).chat("Hello")).text == "fine"
+        await server.all_closed()
+
+
+@pytest.mark.parametrize(
+    "location", ["http://xn--zzzzzz99999/", "javascript:x", "//", "http://[::1", "http://a:99999/", "\xff", "x" * 4000]
+)
+async def test_any_redirect_is_refused_with_its_target(location: str) -> None:
+    """An odd `Location` is an error that says that redirects are not followed."""
+    head = f"HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    async with serving(sends(head.encode("latin-1"))) as server, server.provider() as provider:
+        error = await failure(provider)
+    assert isinstance(error, APIStatusError)
+    assert "redirects are not followed" in str(error)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://xn--zzzzzz99999/v1", "http://127.0.0.1:99999/v1", "http://\u2488.example:x/v1"]
+)
+async def test_an_address_that_can_not_be_used(url: str) -> None:
+    """A broken host or port in base_url is an error of the configuration."""
+    with pytest.raises(ConfigError, match="base_url"):
+        async with Provider.from_config({"base_url": url, "model": "m", "transport": servers.transport}) as provider:
+            await provider.chat("Hello")
+
+
+@pytest.mark.parametrize("depth", [10, 150, 600, 900, 100_000])
+@pytest.mark.parametrize("how", ["status", "event"])
+async def test_an_error_body_of_any_depth(depth: int, how: str) -> None:
+    """An error object with deep nesting keeps the server's message, or at least its type of error."""
+    deep = "[" * depth + "]" * depth
+    body = f'{{"error":{{"message":"overloaded","details":{deep}}}}}'.encode()
+    payload = answer("503 No", body) if how == "status" else answer("200 OK", b"data: " + body + b"\n\n")
+    async with serving(sends(payload)) as server, server.provider() as provider:
+        error = await failure(provider)
+    if depth < 900:
+        assert "overloaded" in str(error)
+
+
+# --- Addresses -------------------------------------------------------------------------------------------------------
+
+
+async def test_errors_name_the_address() -> None:
+    """A server that is not there, and a 404, say which address was asked and what to check; a password is left out."""
+    async with serving(sends(answer("404 Not Found", b'{"error":{"message":"no such thing"}}'))) as server:
+        url = f"http://me:hidden@127.0.0.1:{server.port}/v1?key=hidden"
+        spec = {"base_url": url, "model": "m", "max_retries": 0, "transport": servers.transport}
+        async with Provider.from_config(spec) as provider:
+            error = await failure(provider)
+    shown = f"http://***@127.0.0.1:{server.port}/v1/chat/completions?***"
+    assert isinstance(error, NotFoundError)
+    assert str(error) == f"custom: no such thing (HTTP 404) (POST {shown}: check base_url and the model)"
+    assert error.url == shown
+    async with Provider.from_config(spec) as provider:
+        error = await failure(provider)
+    assert isinstance(error, APIConnectionError)
+    assert f"(POST {shown}: check base_url and that the server is running)" in str(error)
+
+
+# --- Time ------------------------------------------------------------------------------------------------------------
+
+ONE_SECOND = {"connect": 5, "first_event": 0.4, "read": 5, "stall": 0.4}
+
+
+@pytest.mark.parametrize(("phase", "begin"), [("first_event", b""), ("stall", text("x"))])
+async def test_a_flood_of_comments_is_a_stall(phase: str, begin: bytes) -> None:
+    """Bytes that carry nothing are a stall, however fast they come."""
+
+    async def flood(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM, framed(begin) if begin else b"")
+        while True:
+            await peer.send(framed(b": x\n\n" * 500))
+
+    async with serving(flood) as server, server.provider(timeouts=ONE_SECOND) as provider:
+        error = await failure(provider)
+    assert isinstance(error, APITimeoutError)
+    assert error.phase == phase
+
+
+def event(value: object) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b": x\n\n",
+        event({"choices": []}),
+        chunk({}),
+        chunk({"content": ""}),
+        chunk({"role": "assistant"}),
+        b"event: ping\ndata: {}\n\n",
+        event({"choices": [{"index": 1, "delta": {"content": "x"}}]}),
+        event({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}),
+    ],
+    ids=["comment", "no choices", "empty delta", "empty content", "role", "ping", "another choice", "usage"],
+)
+@pytest.mark.parametrize(("phase", "begin"), [("first_event", b""), ("stall", text("x"))])
+async def test_events_that_carry_nothing_set_no_clock_back(phase: str, begin: bytes, piece: bytes) -> None:
+    """`first_event` and `stall` wait for a part of the answer: pings, metadata and empty deltas are none."""
+
+    async def trickle(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM, framed(begin) if begin else b"")
+        while True:
+            await peer.send(framed(piece))
+            await anyio.sleep(0.02)
+
+    async with serving(trickle) as server, server.provider(timeouts=ONE_SECOND) as provider:
+        error = await failure(provider)
+    assert isinstance(error, APITimeoutError)
+    assert error.phase == phase
+
+
+async def test_an_answer_that_goes_on_is_no_stall() -> None:
+    """Every part of an answer restarts the clock: text, reasoning, and fragments of calls."""
+    fragment = chunk({"tool_calls": [{"index": 0, "function": {"arguments": " "}}]})
+    parts = [
+        text("a"),
+        chunk({"reasoning_content": "b"}),
+        chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{"}}]}),
+        *[fragment] * 8,
+        chunk({"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]}),
+        fin("tool_calls"),
+        DONE,
+    ]
+
+    async def slowly(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM)
+        for part in parts:
+            await anyio.sleep(0.15)
+            await peer.send(framed(part))
+        await peer.send(servers.END)
+
+    async with serving(slowly) as server, server.provider(timeouts={**ONE_SECOND, "read": 60}) as provider:
+        reply = await provider.chat("Hello")
+    assert [call.name for call in reply.tool_calls] == ["f"]
