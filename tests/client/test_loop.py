@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,7 @@ from streamfold import (
     Provider,
     StreamfoldError,
     Tool,
+    ToolCall,
     TurnLimitError,
     UpstreamError,
     in_thread,
@@ -132,17 +134,112 @@ async def test_whatever_fails_is_told_to_the_model() -> None:
             pass
     three, unknown, unfit, broken, failed = script.results()
     assert three == "3"
-    assert unknown == "Error: there is no tool 'sub'; there are: add, fail"
+    assert unknown == "Error: unknown tool 'sub'. Available: add, fail"
     assert unfit.startswith("Error: invalid arguments for add: a: Input should be a valid integer")
     assert broken.startswith("Error: invalid arguments for add: arguments: Invalid JSON")
-    assert failed == "Error: ValueError: no such thing"
+    assert failed == "Error: the tool fail failed: ValueError"
     flags = [message.error for message in run.messages if isinstance(message, Message) and message.role == "tool"]
     assert flags == [False, True, True, True, True]
 
 
+CANARY = "postgresql://app:hunter2@db"
+
+
+async def test_a_tool_that_raises_is_logged_and_not_quoted(caplog: pytest.LogCaptureFixture) -> None:
+    """The log has the traceback; the model gets the names of tool and exception, not the text, which may be secret."""
+
+    def query() -> None:
+        raise RuntimeError(CANARY)
+
+    script = Script(asks(("query", {})), says("ok"))
+    await run_tools(script.provider(), "x", [query])
+    assert script.results() == ["Error: the tool query failed: RuntimeError"]
+    assert CANARY not in json.dumps(script.bodies)
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert record.getMessage() == "the tool query failed"
+    assert f"RuntimeError: {CANARY}" in caplog.text
+
+
+async def test_an_error_of_another_provider_inside_a_tool_is_not_quoted() -> None:
+    """Errors of this library are errors of the tool as well, unless they are about the call's own arguments."""
+    other = Script({"error": {"message": CANARY}})
+
+    async def ask_another() -> str:
+        return (await other.provider().chat("x")).text
+
+    script = Script(asks(("ask_another", {})), says("ok"))
+    await run_tools(script.provider(), "x", [ask_another])
+    assert script.results() == ["Error: the tool ask_another failed: UpstreamError"]
+
+
+async def test_on_tool_error_may_say_more() -> None:
+    """The text that it returns goes to the model; None stands for the default text. It may be async."""
+
+    def fail(how: str) -> None:
+        raise LookupError(how)
+
+    def explain(call: ToolCall, error: Exception) -> str | None:
+        return f"{call.name}: {error}" if "name" in str(error) else None
+
+    async def explain_later(call: ToolCall, error: Exception) -> str | None:
+        return explain(call, error)
+
+    for function in (explain, explain_later):
+        script = Script(asks(("fail", {"how": "no such name"}), ("fail", {"how": CANARY})), says("ok"))
+        await run_tools(script.provider(), "x", [fail], on_tool_error=function)
+        assert script.results() == ["Error: fail: no such name", "Error: the tool fail failed: LookupError"]
+
+
+async def test_on_tool_error_may_raise() -> None:
+    """What it raises ends the run as it is, not in a group; the history can still be sent."""
+
+    async def slow() -> None:
+        await anyio.sleep_forever()
+
+    def fail() -> None:
+        raise LookupError("mine")
+
+    def reraise(_: ToolCall, error: Exception) -> None:
+        raise error
+
+    script = Script(asks(("slow", {}), ("fail", {})), says("ok"))
+    run = run_tools(script.provider(), "x", [slow, fail], on_tool_error=reraise)
+    with pytest.raises(LookupError, match="mine"):
+        await run
+    contents = [message.content for message in run.messages if isinstance(message, Message) and message.role == "tool"]
+    assert contents == ["not finished: the run was stopped before the tool had answered"] * 2
+    assert [chunk async for chunk in run] == []
+
+
 class Thing:
     def __repr__(self) -> str:
-        return "a thing"
+        return CANARY
+
+
+@pytest.mark.parametrize("value", [Thing(), [1, Thing()], tool(add)], ids=["object", "inside a list", "function"])
+async def test_a_result_that_is_no_json_is_an_error_of_the_application(value: Any) -> None:
+    """It is raised, and never sent as its repr."""
+    script = Script(asks(("give", {})), says("ok"))
+    with pytest.raises(
+        ConfigError, match="the result of the tool 'give' is neither text, nor parts, nor JSON"
+    ) as caught:
+        await run_tools(script.provider(), "x", [Tool("give", function=lambda: value)])
+    assert CANARY not in str(caught.value)
+    assert len(script.bodies) == 1
+
+
+async def test_awaiting_a_run() -> None:
+    """`await` reads to the end and returns the last reply."""
+    script = Script(asks(("add", {"a": 1, "b": 2})), says("It is 3."))
+    run = run_tools(script.provider(), "1 + 2?", [add])
+    reply = await run
+    assert (reply.text, reply is run.reply, len(run.replies)) == ("It is 3.", True, 2)
+
+
+@dataclass
+class Weather:
+    city: str
+    degrees: float
 
 
 @pytest.mark.parametrize(
@@ -151,12 +248,11 @@ class Thing:
         ("text", "text"),
         (None, "null"),
         ({"a": [1, {2}]}, '{"a": [1, [2]]}'),
-        (tool(add), None),
-        (Thing(), "a thing"),
+        (Weather("Oslo", 18.5), '{"city": "Oslo", "degrees": 18.5}'),
         (SimpleNamespace(content=[SimpleNamespace(text="a"), SimpleNamespace(text="b")], isError=True), "Error: a\nb"),
         ([ImagePart(url="https://example.com/a.png")], None),
     ],
-    ids=["text", "none", "json", "dataclass", "object", "mcp", "parts"],
+    ids=["text", "none", "json", "dataclass", "mcp", "parts"],
 )
 async def test_results_of_every_kind(value: Any, sent: str | None) -> None:
     """Text goes as it is, parts as parts, what MCP servers answer as its text, and the rest as JSON."""
@@ -183,7 +279,7 @@ async def test_no_turn_left() -> None:
     async with run_tools(script.provider(), run.messages, tools) as more:
         async for _ in more:
             pass
-    assert script.results() == ["null", "Error: not run: no turn was left"]
+    assert script.results() == ["null", "Error: not run: the limit of turns was reached"]
     assert more.reply.text == "ok"
 
 
@@ -325,7 +421,7 @@ async def test_what_can_not_run_is_said_before_anything_is_sent() -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             run_tools(provider, "x", tools)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="max_turns is at least 1"):
+    with pytest.raises(ConfigError, match="max_turns must be at least 1"):
         run_tools(provider, "x", [add], max_turns=0)
     with pytest.raises(ConfigError, match="messages is empty"):
         run_tools(provider, [], [add])

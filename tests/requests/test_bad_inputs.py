@@ -185,9 +185,9 @@ TOOLS: list[Row] = [
     ),
     (
         lambda: run_tools(configured(), "Hi", [Tool("look_up")]),
-        "the tool 'look_up' has no function that could run a call: pass function=",
+        "the tool 'look_up' has no function to run: pass function=",
     ),
-    (lambda: run_tools(configured(), "Hi", [], max_turns=0), "max_turns is at least 1, not 0"),
+    (lambda: run_tools(configured(), "Hi", [], max_turns=0), "max_turns must be at least 1, not 0"),
     (lambda: ask(tools=[TOOL], tool_choice="any"), f"{CHOICES} 'any' (did you mean 'required'?)"),
     (lambda: ask(tools=[TOOL], tool_choice="Required"), f"{CHOICES} 'Required' (did you mean 'required'?)"),
     (lambda: ask(tools=[TOOL], tool_choice="look_up"), f"{CHOICES} 'look_up' (did you mean NamedTool('look_up')?)"),

@@ -1,15 +1,17 @@
-"""The loop that everyone writes: ask, run the calls, send the results, until the model has nothing more to call."""
+"""The tool loop: ask the model, run the calls, send the results, until the model calls no more tools."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from functools import partial, wraps
+from inspect import isawaitable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 import anyio
 import anyio.to_thread
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ..requests import ChatOptions, read_messages
 from ..values import (
@@ -17,6 +19,7 @@ from ..values import (
     ConfigError,
     FilePart,
     ImagePart,
+    InvalidToolArgumentsError,
     Message,
     MessageLike,
     Messages,
@@ -32,19 +35,25 @@ from ..values import (
     as_tools,
     tool_result,
 )
+from .arguments import with_hidden_headers
+from .misuse import AsyncIteration
 
 if TYPE_CHECKING:
     from .model import ChatModel
     from .stream import ChatStream
 
-__all__ = ["ToolRun", "in_thread", "run_tools"]
+__all__ = ["OnToolError", "ToolRun", "in_thread", "run_tools"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+OnToolError: TypeAlias = Callable[[ToolCall, Exception], str | Awaitable[str | None] | None]
+
 _PARTS = (TextPart, ImagePart, FilePart, AudioPart)
 _NOT_FINISHED = "not finished: the run was stopped before the tool had answered"
-_NO_TURN_LEFT = "not run: no turn was left"
+_NO_TURN_LEFT = "not run: the limit of turns was reached"
+
+_logger = logging.getLogger("streamfold")
 
 
 def run_tools(
@@ -54,72 +63,108 @@ def run_tools(
     *,
     max_turns: int = 10,
     tool_choice: ToolChoice = "auto",
+    on_tool_error: OnToolError | None = None,
     **options: Unpack[ChatOptions],
 ) -> ToolRun:
-    """Streams the answer of a model that may call tools; the calls are run between its turns.
-
-    All calls of a turn run at the same time, and their results go back in the order of the calls. A tool that fails, or
-    that does not exist, or arguments that do not fit, end nothing: the model is told. Nothing is sent before the first
-    chunk is asked for.
+    """Streams the answer of a model that may call tools, and runs the calls between its turns.
 
         async with run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather]) as run:
             async for chunk in run:
                 print(chunk.delta, end="")
         print(run.reply.text, len(run.messages))
 
+        reply = await run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather])
+
+    All calls of a turn run at the same time; their results go back in the order of the calls. Unknown tools, arguments
+    that do not fit and tools that raise do not end the run: the model gets an error as the result. When a tool raises,
+    the log has the traceback, and the model gets the names of the tool and of the exception, but not the text of the
+    exception, which may hold secrets. Nothing is sent until the first chunk is asked for.
+
     Args:
+        provider: a provider or any other `ChatModel`.
+        messages: the conversation. A string is one user message.
         tools: functions as `tool` takes them, or `Tool`s that have one.
-        max_turns: how often the model is asked at most.
-        tool_choice: for the first turn. A forced choice would never let the model come to an end.
+        max_turns: the maximum number of requests to the model.
+        tool_choice: for the first turn; the others use "auto", because a forced choice would never let the model end.
+            "none" is used for all turns.
+        on_tool_error: called with the call and the exception when a tool raises; may be async. The text that it returns
+            is sent to the model; None sends the default text. What it raises ends the run.
         options: see `ChatOptions`; they are used for every turn.
 
+    Returns:
+        An async iterator of the chunks of all turns, which is also an async context manager. `await` reads it to its
+        end and returns the last reply.
+
     Raises:
-        ConfigError: a tool has no function, or two have the same name; or the first request can't be sent, as with a
-            model that is known to call no tools.
+        ConfigError: a tool has no function, two tools have the same name, or the request can't be sent. Also while
+            iterating, when a tool returned something that is neither text, parts nor JSON data.
+        TurnLimitError: while iterating: the model still asked for tools in the last turn.
+        APIError: while iterating: a request failed.
     """
-    return ToolRun(provider, messages, tools, max_turns=max_turns, tool_choice=tool_choice, options=options)
+    return ToolRun(
+        provider,
+        messages,
+        tools,
+        max_turns=max_turns,
+        tool_choice=tool_choice,
+        on_tool_error=on_tool_error,
+        options=options,
+    )
 
 
-class ToolRun:
-    """The chunks of all turns: an async iterator, and a context manager that closes the connection when it is left.
+class ToolRun(AsyncIteration):
+    """The chunks of all turns: an async iterator, and an async context manager that closes the connection.
 
     Each turn ends with a finished chunk of its own, which has the calls that are run next. Between two chunks nothing
-    of the run is at work: no task, no cancel scope.
+    runs in the background: no task and no cancel scope.
 
     Attributes:
-        messages: the conversation so far: what was given, the turns of the model, and the results of its calls. It can
-            be sent again whatever happened: calls that were not run to their end have a result that says so.
+        messages: the conversation so far: the messages that were given, the turns of the model and the results of its
+            calls. It can always be sent again: calls that did not finish have a result that says so.
         replies: the replies of the turns so far.
     """
 
     def __init__(
         self,
-        provider: ChatModel,
+        model: ChatModel,
         messages: Messages,
         tools: Iterable[ToolLike],
         *,
         max_turns: int,
         tool_choice: ToolChoice,
+        on_tool_error: OnToolError | None,
         options: ChatOptions,
     ) -> None:
         if max_turns < 1:
-            raise ConfigError(f"max_turns is at least 1, not {max_turns}")
+            raise ConfigError(f"max_turns must be at least 1, not {max_turns}")
+        if on_tool_error is not None and not callable(on_tool_error):
+            raise ConfigError(f"on_tool_error must be a function, not {type(on_tool_error).__name__}")
         self.messages: list[MessageLike] = list(read_messages(messages))
         self.replies: list[Reply] = []
-        self._provider = provider
+        self._model = model
         self._tools = _by_name(tools)
         self._max_turns = max_turns
         self._tool_choice = tool_choice
-        self._options = options
+        self._on_tool_error = on_tool_error
+        self._options = with_hidden_headers(options)
         self._ended = False
         self._stream: ChatStream | None = self._ask()  # sends nothing yet, and refuses what can't be sent
 
     @property
     def reply(self) -> Reply:
-        """The reply of the last turn that has ended. Raises StreamfoldError while there is none."""
+        """The reply of the last turn that has ended. Raises StreamfoldError before the first has."""
         if not self.replies:
             raise StreamfoldError("there is no reply yet: read the run to its end first")
         return self.replies[-1]
+
+    def __await__(self) -> Generator[Any, None, Reply]:
+        return self._read_whole().__await__()
+
+    async def _read_whole(self) -> Reply:
+        async with self:
+            async for _ in self:
+                pass
+        return self.reply
 
     def __aiter__(self) -> Self:
         return self
@@ -142,7 +187,7 @@ class ToolRun:
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Closes the connection. The iteration ends; `messages` and `replies` stay."""
+        """Closes the connection and ends the iteration. `messages` and `replies` stay."""
         self._ended = True
         if self._stream is not None:
             await self._stream.aclose()
@@ -157,12 +202,10 @@ class ToolRun:
 
     def _ask(self) -> ChatStream:
         choice = "auto" if self.replies and self._tool_choice != "none" else self._tool_choice
-        return self._provider.chat_stream(
-            self.messages, list(self._tools.values()), tool_choice=choice, **self._options
-        )
+        return self._model.chat_stream(self.messages, list(self._tools.values()), tool_choice=choice, **self._options)
 
     def _note(self, reply: Reply) -> None:
-        """The turn goes into the history, with results that hold until there are others."""
+        """Adds the turn to the history, with results that hold until there are real ones."""
         self.replies.append(reply)
         self.messages.append(reply.message)
         text = _NOT_FINISHED if self._turns_left else _NO_TURN_LEFT
@@ -173,41 +216,59 @@ class ToolRun:
         return self._max_turns - len(self.replies)
 
     async def _run_calls(self) -> None:
-        """Runs the calls of the last turn at the same time; each result takes its place when it is there."""
+        """Runs the calls of the last turn at the same time, and puts their results into the history."""
         calls = self.reply.tool_calls
         if calls and not self._turns_left:
             self._ended = True
             names = ", ".join(call.name for call in calls)
             raise TurnLimitError(f"the model still asks for tools after {self._max_turns} turns: {names}")
         first = len(self.messages) - len(calls)
+        failures: list[Exception] = []
 
         async def run(position: int) -> None:
-            self.messages[first + position] = await _result(self._tools, calls[position])
+            try:
+                self.messages[first + position] = await self._result(calls[position])
+            except Exception as exc:  # raised below: the task group would wrap it
+                failures.append(exc)
+                group.cancel_scope.cancel()
 
         self._ended = True  # unless all goes well
         async with anyio.create_task_group() as group:
             for position in range(len(calls)):
                 group.start_soon(run, position)
+        if failures:
+            raise failures[0]
         self._ended = not calls
 
+    async def _result(self, call: ToolCall) -> Message:
+        """Runs a call. Raises what ends the run: a result that can't be sent, or what `on_tool_error` raises."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self._tools) or "none"
+            return tool_result(call, f"unknown tool {call.name!r}. Available: {known}", error=True)
+        if tool.kind != "function":  # `$web_search` of Moonshot: its result is its arguments, unchanged
+            return tool_result(call, call.raw_arguments)
+        try:
+            value = await tool.call(call)
+        except Exception as exc:
+            if isinstance(exc, InvalidToolArgumentsError) and exc.call is call:  # its text is made for the model
+                return tool_result(call, str(exc), error=True)
+            return tool_result(call, await self._explain(call, exc), error=True)
+        return _message(call, value)
 
-async def _result(tools: Mapping[str, Tool], call: ToolCall) -> Message:
-    """What the model is told about a call."""
-    tool = tools.get(call.name)
-    if tool is None:
-        known = ", ".join(tools) or "none"
-        return tool_result(call, f"there is no tool {call.name!r}; there are: {known}", error=True)
-    if tool.kind != "function":  # `$web_search` of Moonshot: its result is its arguments, unchanged
-        return tool_result(call, call.raw_arguments)
-    try:
-        return _message(call, await tool.call(call))
-    except StreamfoldError as exc:  # the arguments do not fit, and the text was made to be read by the model
-        return tool_result(call, str(exc), error=True)
-    except Exception as exc:  # whatever it is, the model can be told and may try otherwise
-        return tool_result(call, f"{type(exc).__name__}: {exc}", error=True)
+    async def _explain(self, call: ToolCall, error: Exception) -> str:
+        """Returns the text for the model after a tool raised."""
+        if self._on_tool_error is not None:
+            text = self._on_tool_error(call, error)
+            text = await text if isawaitable(text) else text
+            if text is not None:
+                return text
+        _logger.error("the tool %s failed", call.name, exc_info=error)
+        return f"the tool {call.name} failed: {type(error).__name__}"
 
 
 def _message(call: ToolCall, value: Any) -> Message:
+    """The result of a tool as a message. Raises ConfigError if it can't be sent."""
     parts = getattr(value, "content", None)
     if isinstance(parts, list) and hasattr(value, "isError"):  # the result of an MCP tool: its texts, if that is all
         texts = [getattr(part, "text", None) for part in parts]
@@ -216,25 +277,30 @@ def _message(call: ToolCall, value: Any) -> Message:
     several = value if isinstance(value, list | tuple) else [value]
     if isinstance(value, str) or any(isinstance(part, _PARTS) for part in several):
         return tool_result(call, value)
-    return tool_result(call, to_jsonable_python(value, fallback=str))
+    try:
+        return tool_result(call, to_jsonable_python(value))
+    except PydanticSerializationError as exc:
+        raise ConfigError(
+            f"the result of the tool {call.name!r} is neither text, nor parts, nor JSON data: {exc}"
+        ) from exc
 
 
 def _by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
     found: dict[str, Tool] = {}
     for tool in as_tools(tools):
         if tool.name in found:
-            raise ConfigError(f"two tools are called {tool.name!r}")
+            raise ConfigError(f"two tools are called {tool.name!r}: names must be unique")
         if tool.function is None and tool.kind == "function":
-            raise ConfigError(f"the tool {tool.name!r} has no function that could run a call: pass function=")
+            raise ConfigError(f"the tool {tool.name!r} has no function to run: pass function=")
         found[tool.name] = tool
     return found
 
 
 def in_thread(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
-    """A plain function that blocks (files, databases, `requests`) as an async one, run in a worker thread.
+    """Returns a blocking function (files, databases, `requests`) as an async one that runs in a worker thread.
 
-    `tool(in_thread(read_file))` is a tool that holds nobody up. A cancellation waits for the function to end, because
-    nothing can stop a thread.
+    `tool(in_thread(read_file))` is a tool that does not block the event loop. A cancellation waits for the function to
+    end, because a thread can't be stopped.
     """
 
     @wraps(function)
