@@ -20,7 +20,7 @@ import streamfold.gateway
 from folding import DONE, call, entry, event, fin, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind, client_of
 from mirror import WIRES, check_open_responses, check_response_events, comments, openai_chat, payloads, read
-from streamfold import ConfigError, Provider, ToolCall
+from streamfold import ConfigError, NotConfiguredError, Provider, ToolCall
 from streamfold.config import GatewaySettings, read_config
 from streamfold.gateway import gateway
 from streamfold.gateway.serve import settings
@@ -575,6 +575,32 @@ async def test_a_provider_without_its_key(monkeypatch: pytest.MonkeyPatch, caplo
     assert (answer.status_code, answer.json()["error"]["type"]) == (500, "server_error")
     assert "MISSING_KEY" not in answer.text
     assert "MISSING_KEY" in caplog.text
+
+
+@pytest.mark.parametrize(("error", "status"), [(NotConfiguredError("no key"), 500), (ConfigError("no"), 400)])
+async def test_a_refusal_after_the_first_comment(error: Exception, status: int) -> None:
+    """A request that turns out to be impossible when the stream is open already ends with an error in the stream."""
+
+    class Slow:
+        async def __aenter__(self) -> Any:
+            return self
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+        async def __aiter__(self) -> Any:
+            await anyio.sleep(0.05)
+            raise error
+            yield
+
+        def chat_stream(self, *_: Any, **__: Any) -> Any:
+            return self
+
+    for keepalive, expected in ((0.01, 200), (0, status)):
+        async with client_of(gateway({"main": Slow()}, keepalive=keepalive)) as client:
+            answer = await ask(client, "chat", stream=True)
+        assert answer.status_code == expected
+        assert b'"error":{"message"' in answer.content
+        assert (b": keepalive" in answer.content) == (expected == 200)
 
 
 async def test_a_body_that_is_too_large() -> None:

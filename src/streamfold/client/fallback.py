@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, Unpack
 
-from ..requests import ChatOptions
+from ..requests import ChatOptions, Request
 from ..values import APIError, ConfigError, Messages, Reply, ToolChoice, ToolLike
 from .answer import ChunkSource
 from .arguments import Arguments, with_hidden_headers
@@ -75,6 +75,10 @@ class Fallback(AsyncContext):
         options = with_hidden_headers(options)
         arguments = Arguments.read(messages, tools, tool_choice, options)
         return ChatStream(self._failover.answer(candidates(self.models, arguments)))
+
+    def stream_request(self, request: Request, *, repair: bool = False) -> ChatStream:
+        """Returns a streamed answer to a request that was read already. See `Provider.stream_request`."""
+        return ChatStream(self._failover.answer(candidates(self.models, Arguments.of(request, repair=repair))))
 
     async def chat(
         self,

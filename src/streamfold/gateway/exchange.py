@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import anyio
 
 from ..adapters.emitting import Emitter, chunk_deltas, end_deltas
 from ..config import GatewayOptions
-from ..requests import Options
-from ..values import APIError, ConfigError, Failure, ProtocolWarning, Reply
+from ..values import APIError, ConfigError, Failure, NotConfiguredError, ProtocolWarning, Reply
 from .bodies import ClientGone, Receive
 from .failures import Refused, of_error, refused
 from .jsonable import jsonable
@@ -22,7 +20,6 @@ from .wires import ClientRequest, Wire
 __all__ = ["Exchange"]
 
 _LONGEST_HEADER = 2000  # characters of warnings
-_DEFAULTS = Options()
 _PARTING = 1.0  # seconds to tell the client that the server stops
 
 
@@ -87,14 +84,14 @@ class Exchange:
                 headers = {"x-request-id": self.asked.id, **_warning_header(reply)}
                 await send_json(send, 200, self.wire.whole(self.asked, reply), headers)
             self.log.completed(reply)
-        except (Refused, ClientGone):
+        except ClientGone:
             raise
         except Exception as error:
-            crash = refused(500, "the server failed; its log says how")
-            refusal = of_error(error) if isinstance(error, APIError) else crash
+            refusal = _refusal(error)
             if not sink.started:
-                raise refusal from error
-            self.log.failed(refusal, error)
+                sink.ended = True
+                raise refusal from refusal.__cause__
+            self.log.failed(refusal)
             await sink.write(emitter.feed(Failure(refusal.info)), last=True)
 
     async def _read(self, emitter: Emitter, sink: EventSink) -> Reply:
@@ -104,28 +101,17 @@ class Exchange:
             Refused: the request does not fit the provider, or the provider can't be asked.
             APIError: the provider failed.
         """
-        if problem := self.served.missing():
-            raise refused(500, "the server is misconfigured for this model; see its log") from ConfigError(problem)
         request, dropped = self.wire.for_provider(self.asked.request, self.served.adapters)
-        given: Any = {option.name: getattr(request.options, option.name) for option in fields(Options)}
-        given = {name: value for name, value in given.items() if value != getattr(_DEFAULTS, name)}
-        if self.served.other is not None:
-            given["model"] = self.served.other
         try:
-            stream = self.served.model.chat_stream(
-                request.messages,
-                list(request.tools) or None,
-                tool_choice=request.tool_choice,
-                repair=self.options.repair,
-                **given,
-            )
+            async with self.served.stream(request, repair=self.options.repair) as stream:
+                async for chunk in stream:
+                    if self.asked.stream and (events := emitter.feed_all(chunk_deltas(chunk))):
+                        await sink.write(events)
+                return _with_warnings(jsonable(stream.reply), dropped)
+        except NotConfiguredError as error:
+            raise refused(500, "the server is misconfigured for this model; see its log") from error
         except ConfigError as error:
             raise refused(400, str(error)) from error
-        async with stream:
-            async for chunk in stream:
-                if self.asked.stream and (events := emitter.feed_all(chunk_deltas(chunk))):
-                    await sink.write(events)
-            return _with_warnings(jsonable(stream.reply), dropped)
 
     async def _part(self, emitter: Emitter, sink: EventSink, send: Send) -> None:
         refusal = refused(503, "the server is shutting down")
@@ -133,6 +119,15 @@ class Exchange:
             await sink.write(emitter.feed(Failure(refusal.info)), last=True)
         else:
             await send_json(send, refusal.status, self.wire.error(refusal.info), {"x-request-id": self.asked.id})
+
+
+def _refusal(error: Exception) -> Refused:
+    """The refusal for any failure, with the failure as its cause."""
+    if isinstance(error, Refused):
+        return error
+    made = of_error(error) if isinstance(error, APIError) else refused(500, "the server failed; its log says how")
+    made.__cause__ = error
+    return made
 
 
 def _with_warnings(reply: Reply, more: list[ProtocolWarning]) -> Reply:

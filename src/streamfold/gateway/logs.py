@@ -49,9 +49,9 @@ class RequestLog:
         provider = f" by {reply.provider}" if reply.provider else ""
         self._line(logging.INFO, f"completed{provider} {self._after}: {reply.finish_reason}, {tokens}")
 
-    def failed(self, refusal: Refused, cause: BaseException | None = None) -> None:
-        """The client got an error instead of an answer, or at the end of one."""
-        cause = cause or refusal.__cause__
+    def failed(self, refusal: Refused) -> None:
+        """The client got an error instead of an answer, or at the end of one. The cause of the refusal says why."""
+        cause = refusal.__cause__
         how = f"{self._after} (HTTP {refusal.status})"
         match cause:
             case APIError():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ..client import ChatModel, Fallback, Provider
+from ..client import Arguments, ChatModel, ChatStream, Fallback, Provider
 from ..config import GatewayOptions, Profile, read_config
+from ..requests import Request
 from ..values import ConfigError
 from .failures import refused
 
@@ -34,10 +35,13 @@ class Served:
         """The wire formats of the providers; none where they are not known."""
         return {profile.adapter for profile in _profiles(self.model)}
 
-    def missing(self) -> str | None:
-        """Returns what the configuration lacks, such as a key; None if one of the providers can be asked."""
-        problems = [_missing(profile) for profile in _profiles(self.model)]
-        return "; ".join(filter(None, problems)) if problems and all(problems) else None
+    def stream(self, request: Request, *, repair: bool) -> ChatStream:
+        """Returns the streamed answer to a client's request. Raises ConfigError if it can't be sent."""
+        request = replace(request, model=self.other or "")
+        if isinstance(self.model, Provider | Fallback):
+            return self.model.stream_request(request, repair=repair)
+        options = Arguments.of(request, repair=repair).given()
+        return self.model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
 
 
 class Models:
