@@ -96,7 +96,7 @@ def test_version() -> None:
         ),
         (["chat", "Hello", "-p", "kimi:kimi-k2.6"], 'no API key for "kimi": set MOONSHOT_API_KEY'),
         (["chat", "Hello", "-p", "kimmi"], "unknown provider 'kimmi' (did you mean 'kimi'?)"),
-        (["chat", "Hello", "-p", "http://127.0.0.1:1/v1"], "an address of your own goes into base_url"),
+        (["chat", "Hello", "-p", "http://127.0.0.1:1/v1"], "A URL goes into base_url"),
         (["replay", "tests/nothing"], "there is no recording"),
         (["replay", "n" * 300], "nnn.sse: "),
         (

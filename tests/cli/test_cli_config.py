@@ -124,7 +124,7 @@ def test_check_without_a_file(tmp_path: Path) -> None:
     assert done.stdout.startswith("no file: only the catalogue is used")
     done = run(tmp_path, "config", "check", STREAMFOLD_PROVIDER="kimmi")
     assert done.returncode == 1
-    assert done.stdout.startswith("STREAMFOLD_PROVIDER: unknown provider 'kimmi' (did you mean 'kimi'?): ")
+    assert done.stdout.startswith("STREAMFOLD_PROVIDER: unknown provider 'kimmi' (did you mean 'kimi'?). ")
 
 
 def test_path(folder: Path) -> None:

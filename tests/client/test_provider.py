@@ -333,10 +333,13 @@ async def test_clocks_as_a_mapping() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"raed": 5}, "timeouts: unknown key 'raed': did you mean 'read'?"),
-        ({"x": 5}, "timeouts: unknown key 'x': allowed are connect, first_event, read, stall, total"),
-        ({"read": "soon"}, "timeouts: read: must be a number"),
-        (5, 'timeouts is a Timeouts or a mapping such as {"read": 5}, not int'),
+        (
+            {"raed": 5},
+            "timeouts.raed: unknown key (did you mean 'read'?). Allowed: connect, first_event, read, stall, total",
+        ),
+        ({"x": 5}, "timeouts.x: unknown key. Allowed: connect, first_event, read, stall, total"),
+        ({"read": "soon"}, "timeouts.read: must be a number"),
+        (5, 'timeouts must be a Timeouts or a mapping such as {"read": 5}, not int'),
     ],
 )
 async def test_clocks_that_there_are_not(given: object, message: str) -> None:

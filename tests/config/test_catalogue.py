@@ -20,7 +20,8 @@ from streamfold.adapters import find_adapter
 from streamfold.adapters.chat import ChatQuirks
 from streamfold.adapters.kimi import KimiQuirks
 from streamfold.adapters.responses import ResponsesQuirks
-from streamfold.config.catalogue import catalogue_folder, provider_files, read_profile
+from streamfold.config.catalogue import catalogue_folder, provider_files
+from streamfold.config.file import read_profile
 from streamfold.config.profile import Profile
 from streamfold.engine.dialects import DialectContext, find_dialect
 from streamfold.recording import ReplayTransport

@@ -15,11 +15,12 @@ import respx
 import streamfold
 from streamfold import APIStatusError, ConfigError, Provider
 from streamfold.config.catalogue import provider_files
-from streamfold.config.config import places, read_config
-from streamfold.config.file import _Provider
+from streamfold.config.file import read_config
+from streamfold.config.lines import key_lines, line_of, spelled
+from streamfold.config.places import places
+from streamfold.config.problems import config_problems
 from streamfold.config.profile import Profile
-from streamfold.config.sources import effective_values
-from streamfold.config.tomltext import key_lines, line_of, spelled
+from streamfold.config.show import effective_values
 
 CANARY = "sk-canary-4711"
 MAIN = """\
@@ -107,10 +108,10 @@ def test_user_directory_on_windows(here: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_named_file_has_to_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that somebody named is never replaced by another one."""
     write(MAIN)
-    with pytest.raises(ConfigError, match=r"^there is no file nope\.toml, which is named by the path that was passed$"):
+    with pytest.raises(ConfigError, match=r"^config file not found: nope\.toml \(from the path that was passed\)$"):
         Provider.from_config("main", config="nope.toml")
     monkeypatch.setenv("STREAMFOLD_CONFIG", "nope.toml")
-    with pytest.raises(ConfigError, match=r"^there is no file nope\.toml, which is named by STREAMFOLD_CONFIG$"):
+    with pytest.raises(ConfigError, match=r"^config file not found: nope\.toml \(from STREAMFOLD_CONFIG\)$"):
         Provider.from_config("kimi")
 
 
@@ -219,9 +220,11 @@ def test_overrides_may_mend_a_table() -> None:
     write('[providers.main]\nadapter = "chatt"\nmodel = "m"\n')
     overrides = {"adapter": "chat", "base_url": "http://test/v1"}
     assert Provider.from_config("main", **overrides).profile.base_url == "http://test/v1"
-    with pytest.raises(ConfigError, match=r"^provider 'main': unknown key 'modell': did you mean 'model'\?$"):
+    with pytest.raises(
+        ConfigError, match=r"^provider 'main': modell: unknown key \(did you mean 'model'\?\)\. Allowed: "
+    ):
         Provider.from_config("main", **overrides, modell="x")
-    with pytest.raises(ConfigError, match=r"^provider 'main': fallback: unknown provider 'x'"):
+    with pytest.raises(ConfigError, match=r"^provider 'main': fallback\[0\]: unknown provider 'x'"):
         Provider.from_config("main", **overrides, fallback=["x"])
     with pytest.raises(ConfigError, match=r"^provider 'main': base_url: "):
         Provider.from_config("main", adapter="chat", base_url="ftp://x")
@@ -234,7 +237,7 @@ def test_example_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KIMI_KEY", "x")
     monkeypatch.setenv("TEAM", "red")
     monkeypatch.setenv("TEAM_KEY", "y")
-    assert read_config().problems() == []
+    assert config_problems(read_config()) == []
     assert read_config().names == ["main", "local"]
     assert Provider.from_config("local:acme-vl-2").capabilities().images == "yes"
 
@@ -254,12 +257,12 @@ async def test_references_are_looked_up_when_a_request_is_made(monkeypatch: pyte
         headers = { X-Team = "team ${TEAM}", X-Plain = "$${TEAM}" }
         """)
     provider = Provider.from_config("main")
-    variables = {"MODEL": "m", "MY_KEY": "sk-1\n", "TEAM": "red", "GATEWAY": "http://test/"}
+    variables = {"MODEL": "m", "GATEWAY": "http://test/", "MY_KEY": "sk-1\n", "TEAM": "red"}
     messages = [
         'provider "main": model: MODEL is not set',
+        'provider "main": base_url: GATEWAY is not set',
         'provider "main": api_key: MY_KEY is not set',
         'provider "main": headers.X-Team: TEAM is not set',
-        'provider "main": base_url: GATEWAY is not set',
     ]
     for message, (variable, value) in zip(messages, variables.items(), strict=True):
         with pytest.raises(ConfigError) as caught:
@@ -280,7 +283,7 @@ async def test_references_are_looked_up_when_a_request_is_made(monkeypatch: pyte
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"base_url": "${UNFIT}"}, "base_url: what UNFIT gives is not an http:// or https:// URL"),
+        ({"base_url": "${UNFIT}"}, "base_url: with the value of UNFIT, it must begin with http:// or https://"),
         (
             {"base_url": "http://x/v1", "headers": {"X": "${UNFIT}"}},
             "headers.X: has a character that a header can't carry",
@@ -308,50 +311,50 @@ URL = 'base_url = "http://x/v1"\n'
     [
         ("a = = 1", ":1: not TOML: Invalid value in column 5"),
         ('\n[providers.a]\nmodel = "x\n', ":3: not TOML: Illegal character"),
-        ("zzz = 1", ":1: zzz: unknown key: allowed are default, providers, gateway"),
+        ("zzz = 1", ":1: zzz: unknown key. Allowed: default, providers, gateway"),
         (
             '\n[provider.a]\nprofile = "kimi"',
-            ":2: provider: unknown key (did you mean 'providers'?): allowed are default, providers, gateway",
+            ":2: provider: unknown key (did you mean 'providers'?). Allowed: default, providers, gateway",
         ),
         (
             '[a]\nprofile = "kimi"',
-            ":1: a: unknown key: allowed are default, providers, gateway; a provider is written as [providers.a]",
+            ":1: a: unknown key. Allowed: default, providers, gateway. A provider is written as [providers.a]",
         ),
-        ("default = 1", ":1: default: must be a text in quotes"),
+        ("default = 1", ":1: default: must be a string"),
         ("providers = 1", ":1: providers: must be a table"),
         ('[providers]\na = "kimi"', ":2: providers.a: must be a table"),
         (
             '[providers."a:b"]\nprofile = "kimi"',
-            ':1: providers."a:b": a name has no blanks, and no colon: one divides it from a model',
+            ':1: providers."a:b": the name of a provider has no spaces and no colon, which separates it from a model',
         ),
         (
             PROVIDER + URL + 'modell = "x"',
             (
-                ":3: providers.a.modell: unknown key (did you mean 'model'?): allowed are profile, adapter, "
-                "base_url, api_key, api_key_env, key_header, model, dialect, quirks, headers, timeouts, max_retries, "
-                "limits, transport, http2, fallback, capabilities, models"
+                ":3: providers.a.modell: unknown key (did you mean 'model'?). Allowed: profile, adapter, "
+                "base_url, api_key, api_key_env, key_header, model, dialect, quirks, headers, options, extra_body, "
+                "timeouts, max_retries, limits, transport, http2, fallback, capabilities, models"
             ),
         ),
         (
             PROVIDER + 'profile = "kimmi"',
-            f":2: providers.a.profile: unknown profile 'kimmi' (did you mean 'kimi'?): allowed are {NAMES}",
+            f":2: providers.a.profile: unknown profile 'kimmi' (did you mean 'kimi'?). Allowed: {NAMES}",
         ),
         (
             PROVIDER + 'model = "m"',
-            ':1: providers.a.base_url: must be written, unless the table starts from the catalogue: profile = "kimi"',
+            ":1: providers.a.base_url: " + Profile.required["base_url"],
         ),
         (PROVIDER + 'base_url = "x/v1"', ":2: providers.a.base_url: must begin with http:// or https://"),
         (
             PROVIDER + 'base_url = "http://${HOST/v1"',
             ':2: providers.a.base_url: a reference is written "${NAME}", with letters, digits and _',
         ),
-        (PROVIDER + URL + "model = 5", ":3: providers.a.model: must be a text in quotes"),
+        (PROVIDER + URL + "model = 5", ":3: providers.a.model: must be a string"),
         (PROVIDER + URL + 'max_retries = "2"', ":3: providers.a.max_retries: must be a whole number"),
         (PROVIDER + URL + "max_retries = 2.5", ":3: providers.a.max_retries: must be a whole number"),
         (PROVIDER + URL + "max_retries = -1", ":3: providers.a.max_retries: must not be less than 0"),
         (
             PROVIDER + URL + 'transport = "httpxx"',
-            ":3: providers.a.transport: can't be 'httpxx' (did you mean 'httpx'?): allowed are httpx, aiohttp",
+            ":3: providers.a.transport: can't be 'httpxx' (did you mean 'httpx'?). Allowed: httpx, aiohttp",
         ),
         (
             PROVIDER + URL + 'adapter = "chatt"',
@@ -364,7 +367,7 @@ URL = 'base_url = "http://x/v1"\n'
         (
             PROVIDER + URL + "[providers.a.timeouts]\n# why\nraed = 5",
             (
-                ":5: providers.a.timeouts.raed: unknown key (did you mean 'read'?): allowed are connect, first_event, "
+                ":5: providers.a.timeouts.raed: unknown key (did you mean 'read'?). Allowed: connect, first_event, "
                 "read, stall, total"
             ),
         ),
@@ -372,18 +375,18 @@ URL = 'base_url = "http://x/v1"\n'
         (PROVIDER + URL + "timeouts = 5", ":3: providers.a.timeouts: must be a table"),
         (
             PROVIDER + URL + "limits = { event_bytes = 1, events = 2 }",
-            ":3: providers.a.limits.events: unknown key (did you mean 'event_bytes'?): allowed are event_bytes, ",
+            ":3: providers.a.limits.events: unknown key (did you mean 'event_bytes'?). Allowed: event_bytes, ",
         ),
         (
             PROVIDER + URL + "quirks.max_token_field = 1",
-            ":3: providers.a.quirks.max_token_field: unknown key (did you mean 'max_tokens_field'?): allowed are ",
+            ":3: providers.a.quirks.max_token_field: unknown key (did you mean 'max_tokens_field'?). Allowed: ",
         ),
         (PROVIDER + URL + 'quirks = { stream_usage = "x" }', ":3: providers.a.quirks.stream_usage: must be true or "),
         (
             PROVIDER + URL + "[providers.a.headers]\nX-One = 1",
-            ":4: providers.a.headers.X-One: must be a text in quotes",
+            ":4: providers.a.headers.X-One: must be a string",
         ),
-        (PROVIDER + URL + "api_key_env = [\n  1,\n]", ":4: providers.a.api_key_env[0]: must be a text in quotes"),
+        (PROVIDER + URL + "api_key_env = [\n  1,\n]", ":4: providers.a.api_key_env[0]: must be a string"),
         (
             PROVIDER + URL + 'api_key_env = "gsk_abcdefghijkl0123456789"',
             ":3: providers.a.api_key_env: must be the name of an environment variable, not the key itself",
@@ -391,14 +394,14 @@ URL = 'base_url = "http://x/v1"\n'
         (
             PROVIDER + URL + 'fallback = [\n  "kimi",\n  "kimmi",\n]',
             (
-                ":5: providers.a.fallback[1]: unknown provider 'kimmi' (did you mean 'kimi'?): streamfold.toml has a; "
-                f"the catalogue has {NAMES}"
+                ":5: providers.a.fallback[1]: unknown provider 'kimmi' (did you mean 'kimi'?). streamfold.toml has: a; "
+                f"the catalogue has: {NAMES}"
             ),
         ),
         (PROVIDER + URL + 'fallback = ["a:m"]', ":3: providers.a.fallback[0]: the chain comes to 'a' twice: a -> a"),
         (
             PROVIDER + URL + 'fallback = ["b"]\n[providers.b]\nfallback = ["c"]\n[providers.c]\nfallback = ["b"]',
-            ":3: providers.a.fallback[0]: the chain comes to 'b' twice: a -> b -> c -> b",
+            ":7: providers.c.fallback[0]: the chain comes to 'b' twice: a -> b -> c -> b",
         ),
     ],
 )
@@ -441,7 +444,7 @@ def test_any_value_anywhere_is_a_plain_mistake(value: str) -> None:
     for key in read_keys():
         for text in (f"[providers.a]\n{URL}{key} = {value}", f"[providers.a]\n{key}.x = {value}", f"{key} = {value}"):
             write(text.replace(URL, "") if key == "base_url" else text)
-            read_config().problems()
+            config_problems(read_config())
             said = "streamfold.toml:"
             try:
                 effective_values(read_config(), "a")
@@ -455,13 +458,13 @@ def read_keys() -> list[str]:
     write(PROVIDER + URL + "zzz = 1")
     with pytest.raises(ConfigError) as caught:
         Provider.from_config("a")
-    return [*str(caught.value).partition("allowed are ")[2].split(", "), "default", "providers"]
+    return [*str(caught.value).partition("Allowed: ")[2].split(", "), "default", "providers"]
 
 
 def test_unknown_names_say_who_wrote_them(monkeypatch: pytest.MonkeyPatch) -> None:
     write(MAIN.replace('"main"', '"mian"', 1))
     known = (
-        f"unknown provider 'mian' (did you mean 'main'?): streamfold.toml has main, local; the catalogue has {NAMES}"
+        f"unknown provider 'mian' (did you mean 'main'?). streamfold.toml has: main, local; the catalogue has: {NAMES}"
     )
     for message in (known, f"streamfold.toml:1: default: {known}", f"STREAMFOLD_PROVIDER: {known}"):
         with pytest.raises(ConfigError) as caught:
@@ -488,7 +491,7 @@ base_urll = "x"
 fallback = ["none"]
 """)
     monkeypatch.setenv("STREAMFOLD_PROVIDER", "nobody")
-    found = read_config().problems()
+    found = config_problems(read_config())
     assert [line[: line.index(": ", line.index(": ") + 2)] for line in found[:-1]] == [
         "streamfold.toml:1: default",
         "streamfold.toml:4: providers.main.api_key_env",
@@ -505,7 +508,7 @@ fallback = ["none"]
     write(MAIN)
     monkeypatch.setenv("MY_KEY", "x")
     monkeypatch.delenv("STREAMFOLD_PROVIDER")
-    assert read_config().problems() == []
+    assert config_problems(read_config()) == []
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------
@@ -626,7 +629,7 @@ def test_secrets_are_nowhere(mistake: str, monkeypatch: pytest.MonkeyPatch) -> N
     said = []
     try:
         config = read_config()
-        said += [repr(config), *config.problems()]
+        said += [repr(config), *config_problems(config)]
         said += map(repr, effective_values(config, "main"))
         provider = Provider.from_config("main")
         said += [repr(provider), repr(provider.profile), str(provider.profile), repr(provider.chat_stream("Hello"))]
@@ -661,14 +664,9 @@ headers = { X-Team = "${TEAM}", X-Api-Key = "Bearer canary-key" }
 def test_import_opens_no_file() -> None:
     """The file is read when a provider is made; it may be broken before that."""
     write("not TOML")
-    code = "import streamfold.client.provider, streamfold.config.config, streamfold.cli.app"
+    code = "import streamfold.client.provider, streamfold.config.file, streamfold.cli.app"
     path = str(Path(streamfold.__file__).parents[1])
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})
-
-
-def test_a_file_may_say_what_a_profile_can() -> None:
-    """The keys of a provider in a file are those of a profile, but for its name and what the catalogue notes."""
-    assert set(_Provider.model_fields) - {"profile"} == set(Profile.model_fields) - {"name", "docs", "checked"}
 
 
 def test_http2_in_a_file(tmp_path: Path) -> None:

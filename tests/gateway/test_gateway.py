@@ -21,7 +21,7 @@ from folding import DONE, call, entry, event, fin, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind, client_of
 from mirror import WIRES, check_open_responses, check_response_events, comments, openai_chat, payloads, read
 from streamfold import ConfigError, NotConfiguredError, Provider, ToolCall
-from streamfold.config import GatewaySettings, read_config
+from streamfold.config import GatewaySettings, config_problems, read_config
 from streamfold.gateway import gateway
 from streamfold.gateway.serve import settings
 from streamfold.recording import Recording, ReplayTransport
@@ -718,8 +718,8 @@ def test_the_check_of_the_file_knows_the_gateway(tmp_path: Path, monkeypatch: py
     """Names that lead nowhere are found before anybody asks for them."""
     monkeypatch.delenv("NO_KEY", raising=False)
     config = written(tmp_path, "[gateway]\nproviders = ['kimi', 'nobody']\napi_key_env = 'NO_KEY'\n")
-    problems = [problem.partition("streamfold.toml:")[2] for problem in config.problems()]
-    assert [problem.partition(" (did")[0].partition(": the catalogue")[0] for problem in problems] == [
+    problems = [problem.partition("streamfold.toml:")[2] for problem in config_problems(config)]
+    assert [problem.partition(" (did")[0].partition(". The catalogue")[0] for problem in problems] == [
         "2: gateway.providers[1]: unknown provider 'nobody'",
         "3: gateway.api_key_env: NO_KEY is not set",
     ]

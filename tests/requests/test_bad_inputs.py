@@ -17,10 +17,12 @@ from typer.testing import CliRunner
 from streamfold import (
     AllowedTools,
     ConfigError,
+    Limits,
     Message,
     NamedTool,
     Provider,
     StreamDecoder,
+    Timeouts,
     Tool,
     ToolCall,
     assistant,
@@ -30,12 +32,16 @@ from streamfold import (
     tool_result,
     user,
 )
+from streamfold.adapters.chat import ChatQuirks
 from streamfold.cli.app import app
 from streamfold.config.catalogue import provider_files
+from streamfold.config.profile import Profile
 
 ENDPOINT: dict[str, Any] = {"base_url": "http://test/v1", "model": "m"}
 CALL = ToolCall("a", "f", {}, "{}")
 TOOL = {"type": "function", "function": {"name": "look_up"}}
+CLOCKS = ", ".join(Timeouts.__dataclass_fields__)
+KEYS = ", ".join(name for name in Profile.model_fields if name not in Profile.unlisted)
 NAMES = ", ".join(provider_files())
 CHOICES = (
     "tool_choice is 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict of either wire, not"
@@ -275,8 +281,8 @@ OPTIONS: list[Row] = [
     (lambda: ask(extra_headers={"X-Team": 5}), "extra_headers.X-Team must be a string, not int"),
     (lambda: ask(extra_headers={"X Team": "a"}), "extra_headers: 'X Team' can't be the name of a header"),
     (lambda: ask(extra_headers={"X-Team": "ü"}), "extra_headers.X-Team: has a character that a header can't carry"),
-    (lambda: ask(timeouts={"raed": 5}), "timeouts: unknown key 'raed': did you mean 'read'?"),
-    (lambda: ask(timeouts=5), 'timeouts is a Timeouts or a mapping such as {"read": 5}, not int'),
+    (lambda: ask(timeouts={"raed": 5}), f"timeouts.raed: unknown key (did you mean 'read'?). Allowed: {CLOCKS}"),
+    (lambda: ask(timeouts=5), 'timeouts must be a Timeouts or a mapping such as {"read": 5}, not int'),
     (lambda: ask(model=5), "model is the name of a model, not int"),
     (
         lambda: ask(seed=1, to="responses"),
@@ -288,24 +294,24 @@ OPTIONS: list[Row] = [
 PROFILES: list[Row] = [
     (
         lambda: Provider.from_config("opnai:gpt-5"),
-        f"unknown provider 'opnai' (did you mean 'openai'?): the catalogue has {NAMES}",
+        f"unknown provider 'opnai' (did you mean 'openai'?). The catalogue has: {NAMES}",
     ),
     (
         lambda: Provider.from_config("openai/gpt-5"),
-        f"unknown provider 'openai/gpt-5' (did you mean 'openai:gpt-5'?): the catalogue has {NAMES}",
+        f"unknown provider 'openai/gpt-5' (did you mean 'openai:gpt-5'?). The catalogue has: {NAMES}",
     ),
     (
         lambda: Provider.from_config("gpt-5"),
         (
-            "unknown provider 'gpt-5' (is it a model? Its provider goes before it: PROVIDER:gpt-5): the catalogue has "
+            "unknown provider 'gpt-5' (is it a model? Its provider goes before it: PROVIDER:gpt-5). The catalogue has: "
             + NAMES
         ),
     ),
-    (lambda: Provider.from_config(""), f'a provider is "NAME" or "NAME:MODEL", not \'\': the catalogue has {NAMES}'),
+    (lambda: Provider.from_config(""), f'a provider is "NAME" or "NAME:MODEL", not \'\'. The catalogue has: {NAMES}'),
     (lambda: Provider.from_config(5), "a provider is a name or a mapping, not int"),  # type: ignore[arg-type]
     (
         lambda: Provider.from_config({}),
-        "provider 'custom': base_url must be given, unless it starts from the catalogue, as in profile=\"kimi\"",
+        f"provider 'custom': base_url: {Profile.required['base_url']}",
     ),
     (
         lambda: configured(base_url="api.example.com/v1"),
@@ -319,7 +325,10 @@ PROFILES: list[Row] = [
         lambda: configured(api_key_env="sk-abc123def456ghi789jkl"),
         "provider 'custom': api_key_env: must be the name of an environment variable, not the key itself",
     ),
-    (lambda: configured(apikey="secret"), "provider 'custom': unknown key 'apikey': did you mean 'api_key'?"),
+    (
+        lambda: configured(apikey="secret"),
+        f"provider 'custom': apikey: unknown key (did you mean 'api_key'?). Allowed: {KEYS}",
+    ),
     (
         lambda: configured(adapter="Chat"),
         "provider 'custom': adapter: unknown adapter 'Chat' (did you mean 'chat'?). Allowed: chat, kimi, responses",
@@ -328,38 +337,43 @@ PROFILES: list[Row] = [
         lambda: configured(dialect="hermess"),
         f"provider 'custom': dialect: unknown dialect 'hermess' (did you mean 'hermes'?): {DIALECTS}",
     ),
-    (lambda: configured(timeouts=5), "provider 'custom': timeouts: must be a mapping or Timeouts(...)"),
+    (lambda: configured(timeouts=5), "provider 'custom': timeouts: must be a table"),
     (
         lambda: configured(timeouts={"raed": 5}),
-        "provider 'custom': timeouts: unknown key 'raed': did you mean 'read'?",
+        f"provider 'custom': timeouts.raed: unknown key (did you mean 'read'?). Allowed: {CLOCKS}",
     ),
     (lambda: configured(timeouts={"read": "fast"}), "provider 'custom': timeouts.read: must be a number"),
     (
         lambda: configured(limits={"events": 5}),
-        "provider 'custom': limits: unknown key 'events': did you mean 'event_bytes'?",
+        "provider 'custom': limits.events: unknown key (did you mean 'event_bytes'?). Allowed: "
+        + ", ".join(Limits.__dataclass_fields__),
     ),
     (lambda: configured(max_retries=-1), "provider 'custom': max_retries: must not be less than 0"),
-    (lambda: configured(transport="requests"), "provider 'custom': transport: must be 'httpx' or 'aiohttp'"),
+    (
+        lambda: configured(transport="requests"),
+        "provider 'custom': transport: can't be 'requests'. Allowed: httpx, aiohttp",
+    ),
     (lambda: configured(headers={"X-Team": 5}), "provider 'custom': headers.X-Team: must be a string"),
     (
         lambda: configured(quirks={"max_token_field": "max_tokens"}),
-        "provider 'custom': quirks: unknown key 'max_token_field': did you mean 'max_tokens_field'?",
+        "provider 'custom': quirks.max_token_field: unknown key (did you mean 'max_tokens_field'?). Allowed: "
+        + ", ".join(ChatQuirks.__dataclass_fields__),
     ),
     (
         lambda: configured(quirks={"max_tokens_field": "max"}),
-        "provider 'custom': quirks: max_tokens_field: must be 'max_tokens' or 'max_completion_tokens'",
+        "provider 'custom': quirks.max_tokens_field: can't be 'max'. Allowed: max_tokens, max_completion_tokens",
     ),
     (
         lambda: configured(fallback=["kimmi"]),
-        f"provider 'custom': fallback: unknown provider 'kimmi' (did you mean 'kimi'?): the catalogue has {NAMES}",
+        f"provider 'custom': fallback[0]: unknown provider 'kimmi' (did you mean 'kimi'?). The catalogue has: {NAMES}",
     ),
     (
         lambda: Provider.from_config(ENDPOINT, config="streamfold.toml"),
-        "config= is for providers that are named; a mapping is never looked up in a file",
+        "config= is for providers that are named: a mapping is never looked up in a file",
     ),
     (
         lambda: Provider.from_config("kimi", config="nowhere.toml"),
-        "there is no file nowhere.toml, which is named by the path that was passed",
+        "config file not found: nowhere.toml (from the path that was passed)",
     ),
     (
         lambda: Provider.from_config("openai").chat_stream("Hi"),
@@ -404,20 +418,16 @@ def test_what_code_is_told(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
 # --- streamfold.toml --------------------------------------------------------------------------------------------------
 
 OWN = 'default = "own"\n[providers.own]\nprofile = "kimi"\n'
-KEYS = (
-    "profile, adapter, base_url, api_key, api_key_env, key_header, model, dialect, quirks, headers, timeouts,"
-    " max_retries, limits, transport, http2, fallback, capabilities, models"
-)
 FILES = [
     ("default = ", "FILE:1: not TOML: Invalid value at the end of the file"),
     (
         'default = "own"\n[providers.own\n',
         "FILE:2: not TOML: Expected ']' at the end of a table declaration in column 15",
     ),
-    ("default = 5", "FILE:1: default: must be a text in quotes"),
+    ("default = 5", "FILE:1: default: must be a string"),
     (
         'defalt = "own"',
-        "FILE:1: defalt: unknown key (did you mean 'default'?): allowed are default, providers, gateway",
+        "FILE:1: defalt: unknown key (did you mean 'default'?). Allowed: default, providers, gateway",
     ),
     (
         '[providers.own]\nprofile = "kimi"',
@@ -425,28 +435,28 @@ FILES = [
     ),
     (
         'default = "own"\n\n[provider.own]\nprofile = "kimi"',
-        "FILE:3: provider: unknown key (did you mean 'providers'?): allowed are default, providers, gateway",
+        "FILE:3: provider: unknown key (did you mean 'providers'?). Allowed: default, providers, gateway",
     ),
     (
         'default = "own"\n[own]\nprofile = "kimi"',
-        "FILE:2: own: unknown key: allowed are default, providers, gateway; a provider is written as [providers.own]",
+        "FILE:2: own: unknown key. Allowed: default, providers, gateway. A provider is written as [providers.own]",
     ),
     ('default = "own"\n[providers]\nown = "kimi"', "FILE:3: providers.own: must be a table"),
     (
         'default = "onw"\n[providers.own]\nprofile = "kimi"',
-        f"FILE:1: default: unknown provider 'onw' (did you mean 'own'?): FILE has own; the catalogue has {NAMES}",
+        f"FILE:1: default: unknown provider 'onw' (did you mean 'own'?). FILE has: own; the catalogue has: {NAMES}",
     ),
     (
         'default = "own"\n[providers.own]\nmodel = "m"',
-        'FILE:2: providers.own.base_url: must be written, unless the table starts from the catalogue: profile = "kimi"',
+        f"FILE:2: providers.own.base_url: {Profile.required['base_url']}",
     ),
     (
         'default = "own"\n[providers.own]\nprofile = "kimmi"',
-        f"FILE:3: providers.own.profile: unknown profile 'kimmi' (did you mean 'kimi'?): allowed are {NAMES}",
+        f"FILE:3: providers.own.profile: unknown profile 'kimmi' (did you mean 'kimi'?). Allowed: {NAMES}",
     ),
     (
         OWN + 'base_ulr = "http://x"',
-        f"FILE:4: providers.own.base_ulr: unknown key (did you mean 'base_url'?): allowed are {KEYS}",
+        f"FILE:4: providers.own.base_ulr: unknown key (did you mean 'base_url'?). Allowed: {KEYS}",
     ),
     (OWN + 'base_url = "ftp://x"', "FILE:4: providers.own.base_url: must begin with http:// or https://"),
     (
@@ -461,9 +471,9 @@ FILES = [
     (OWN + "max_retries = -1", "FILE:4: providers.own.max_retries: must not be less than 0"),
     (
         OWN + 'transport = "htpx"',
-        "FILE:4: providers.own.transport: can't be 'htpx' (did you mean 'httpx'?): allowed are httpx, aiohttp",
+        "FILE:4: providers.own.transport: can't be 'htpx' (did you mean 'httpx'?). Allowed: httpx, aiohttp",
     ),
-    (OWN + "headers = { X-Team = 5 }", "FILE:4: providers.own.headers.X-Team: must be a text in quotes"),
+    (OWN + "headers = { X-Team = 5 }", "FILE:4: providers.own.headers.X-Team: must be a string"),
     (
         OWN + 'dialect = "kmi"',
         f"FILE:4: providers.own.dialect: unknown dialect 'kmi' (did you mean 'kimi'?): {DIALECTS}",
@@ -471,7 +481,7 @@ FILES = [
     (
         OWN + "[providers.own.timeouts]\nraed = 5",
         (
-            "FILE:5: providers.own.timeouts.raed: unknown key (did you mean 'read'?): allowed are connect, first_event,"
+            "FILE:5: providers.own.timeouts.raed: unknown key (did you mean 'read'?). Allowed: connect, first_event,"
             " read, stall, total"
         ),
     ),
@@ -482,7 +492,7 @@ FILES = [
     ),
     (
         'default = "a:b"\n[providers."a:b"]\nprofile = "kimi"',
-        'FILE:2: providers."a:b": a name has no blanks, and no colon: one divides it from a model',
+        'FILE:2: providers."a:b": the name of a provider has no spaces and no colon, which separates it from a model',
     ),
 ]
 
@@ -500,7 +510,7 @@ def test_what_a_file_is_told(text: str, wanted: str, tmp_path: Path) -> None:
 # --- the command line -------------------------------------------------------------------------------------------------
 
 COMMANDS: list[tuple[str, str]] = [
-    ("chat Hi -p kimmi", f"unknown provider 'kimmi' (did you mean 'kimi'?): the catalogue has {NAMES}"),
+    ("chat Hi -p kimmi", f"unknown provider 'kimmi' (did you mean 'kimi'?). The catalogue has: {NAMES}"),
     ("chat Hi -p openai", 'no model for "openai": write "openai:MODEL", or pass model='),
     (
         "chat Hi -p ollama:m --base-url localhost:11434",
@@ -523,7 +533,7 @@ COMMANDS: list[tuple[str, str]] = [
     ),
     (
         "chat Hi --config FOLDER/nowhere.toml",
-        "there is no file FOLDER/nowhere.toml, which is named by the path that was passed",
+        "config file not found: FOLDER/nowhere.toml (from the path that was passed)",
     ),
     (
         "replay FOLDER/a.sse --adapter kmi",
@@ -533,7 +543,7 @@ COMMANDS: list[tuple[str, str]] = [
         "replay FOLDER/a.sse --dialect hermess",
         f"unknown dialect 'hermess' (did you mean 'hermes'?): {DIALECTS}",
     ),
-    ("config show kimmi", f"unknown provider 'kimmi' (did you mean 'kimi'?): the catalogue has {NAMES}"),
+    ("config show kimmi", f"unknown provider 'kimmi' (did you mean 'kimi'?). The catalogue has: {NAMES}"),
     (
         "swap-check -p ollama FOLDER/names.json",
         "messages[0] is a string, and says not whose: write user('look_up')",

@@ -441,7 +441,7 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda: ScriptedProvider([fail("x"), "y"]), "turn 1: fail.'x'. ends the answer, and say.'y'. can't follow it"),
     (lambda: ScriptedProvider(["y", fail(429)]), "turn 1: fail.429. stands for the whole answer, which has begun"),
     (lambda: ScriptedProvider("a", then=[7]), "then: a turn is"),
-    (lambda: ScriptedProvider("a", modle="x"), "unknown key 'modle': did you mean 'model'"),
+    (lambda: ScriptedProvider("a", modle="x"), "modle: unknown key .did you mean 'model'"),
     (lambda: ScriptedProvider("a", provider="kimii"), "unknown provider 'kimii'.*did you mean 'kimi'"),
     (lambda: ScriptedProvider.from_config("kimi"), "write ScriptedProvider"),
     (lambda: call("f", {"a": 1}, b=2), "not two of these at once"),

@@ -17,7 +17,8 @@ from streamfold import ConfigError, Message, ToolCall, assistant, image, tool_re
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.kimi import KimiAdapter
 from streamfold.adapters.responses import ResponsesAdapter
-from streamfold.config.catalogue import provider_files, read_profile
+from streamfold.config.catalogue import provider_files
+from streamfold.config.file import read_profile
 from streamfold.config.profile import Profile
 from streamfold.requests.request import Request
 from streamfold.testing.swapcheck import Conversation, Outcome, check_swap, read_conversation
@@ -438,7 +439,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
          "error: CONVERSATION has the key 'msgs': allowed are messages, tools, tool_choice, options"),
         ([{"role": "user", "content": "Hi."}], ["-p", "openai"], 'error: no model for "openai": write "openai:MODEL"'),
         ([{"role": "user", "content": "Hi."}], ["-p", "kimmi:m"],
-         "error: unknown provider 'kimmi' (did you mean 'kimi'?): the catalogue has " + ", ".join(provider_files())),
+         "error: unknown provider 'kimmi' (did you mean 'kimi'?). The catalogue has: " + ", ".join(provider_files())),
     ],
 )  # fmt: skip
 def test_bad_usage(tmp_path: Path, data: Any, words: list[str], wanted: str) -> None:

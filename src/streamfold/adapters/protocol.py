@@ -198,7 +198,10 @@ def find_adapter(name: str) -> type[Adapter]:
 
     others = {entry.name: entry for entry in entry_points(group="streamfold.adapters")}
     if name in others:
-        loaded: type[Adapter] = others[name].load()
+        try:
+            loaded: type[Adapter] = others[name].load()
+        except Exception as exc:  # whatever the other package raises
+            raise ConfigError(f"adapter {name!r} ({others[name].value}) can't be imported: {exc!r}") from exc
         return loaded
     known = sorted({*_BUILT_IN, *others})
     raise ConfigError(f"unknown adapter {name!r}{nearest(name, known)}. Allowed: {', '.join(known)}")

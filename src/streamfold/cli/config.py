@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ..config import Config, Value, effective_values, places, read_config, spelled
+from ..config import Config, Value, config_problems, effective_values, places, read_config, spelled
 from ..values import ConfigError
 from .errors import reported_errors
 from .output import print_json, say
@@ -60,7 +60,7 @@ def check(
     config, problems = None, []
     try:
         config = read_config(file)
-        problems = config.problems()
+        problems = config_problems(config)
     except ConfigError as error:
         problems = [str(error)]
     path = str(config.path) if config and config.path else None
@@ -81,11 +81,11 @@ def check(
 def path(file: File = None) -> None:
     """Print where a file is looked for, and which one is used. Exit with 1 if a file that was named is missing."""
     looked_in = places(file)
-    used = next((place for place in looked_in if place.there), None)
+    used = next((place for place in looked_in if place.exists), None)
     for place in looked_in:
-        state = "used" if place is used else "shadowed" if place.there else "not there"
+        state = "used" if place is used else "shadowed" if place.exists else "not there"
         say(f"{state:9}  {place.path.absolute()}  ({place.origin})")
-    if used is None and looked_in[0].demanded:
+    if used is None and looked_in[0].required:
         raise typer.Exit(1)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self, cast
 
-from ..config import laid_over
+from ..config import timeouts_over
 from ..requests import ChatOptions, Options, Request, TimeoutOptions, read_headers
 from ..values import Messages, Timeouts, ToolChoice, ToolLike
 
@@ -42,7 +42,7 @@ class Arguments:
         model, repair = options.pop("model", None), options.pop("repair", False)
         timeouts, headers = options.pop("timeouts", None), options.pop("extra_headers", None)
         read_headers(headers)
-        laid_over(Timeouts(), timeouts)
+        timeouts_over(Timeouts(), timeouts)
         request = Request.read(model or "", messages, tools, tool_choice, options)
         return cls(request, options, bool(repair), timeouts, headers)
 

@@ -14,9 +14,8 @@ import httpx
 from anyio.lowlevel import current_token
 
 from ..adapters import Adapter, Prepared
-from ..config import Profile, effective_profile, laid_over, read_profile
+from ..config import Profile, load_profiles, timeouts_over
 from ..engine import StreamDecoder
-from ..engine.dialects import DialectContext, find_dialect
 from ..net import HTTPRequest, make_client
 from ..requests import Capabilities, ChatOptions, Request, read_headers
 from ..values import (
@@ -40,6 +39,7 @@ from .preview import HIDDEN, Preview
 from .stream import ChatStream, read_whole
 
 if TYPE_CHECKING:
+    from ..config import ProviderConfig
     from ..requests import TimeoutOptions
     from .model import ChatModel
 
@@ -73,11 +73,6 @@ class Provider(AsyncContext):
         self.hooks = read_hooks(hooks)
         self.fallbacks = tuple(fallbacks)
         self._adapter = profile.make_adapter()
-        if profile.dialect is not None:
-            try:  # else a wrong name is found when the answer comes
-                find_dialect(profile.dialect, DialectContext())
-            except ConfigError as exc:
-                raise ConfigError(f"provider {profile.name!r}: dialect: {exc}") from None
         self._failover = Failover()
         self._client = http_client
         self._owns_client = http_client is None
@@ -91,7 +86,7 @@ class Provider(AsyncContext):
         config: str | os.PathLike[str] | None = None,
         http_client: httpx.AsyncClient | None = None,
         hooks: Hooks | Iterable[Hooks] = (),
-        **overrides: Any,
+        **overrides: Unpack[ProviderConfig],
     ) -> Self:
         """Returns a provider by its name (`"main"`, `"main:other-model"`), from a mapping, or the default one.
 
@@ -99,9 +94,9 @@ class Provider(AsyncContext):
         provider, else the file's `default`. A mapping is used as it is; no file is read for it.
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, model,
-        dialect, quirks, headers, timeouts, max_retries, limits, transport, http2, fallback, capabilities, models; a
-        mapping may start from the catalogue with the key `profile`. The providers that `fallback` names are asked when
-        this one fails, as with `Fallback`; the overrides are not used for them.
+        dialect, quirks, headers, options, extra_body, timeouts, max_retries, limits, transport, http2, fallback,
+        capabilities, models; a mapping may start from the catalogue with the key `profile`. The providers that
+        `fallback` names are asked when this one fails, as with `Fallback`; the overrides are not used for them.
 
         Args:
             spec: name or mapping.
@@ -114,23 +109,13 @@ class Provider(AsyncContext):
             ConfigError: a key or value is unknown or not allowed; the message says what is allowed.
         """
         try:
-            profile = effective_profile(spec, overrides, config)
+            profiles = load_profiles(spec, overrides, config)
         except ConfigError as error:
             del spec, overrides  # what shows the variables of a traceback would show the keys in them
             raise error.with_traceback(None) from None
         hooks = read_hooks(hooks)
-        if not profile.fallback:
-            return cls(profile, http_client=http_client, hooks=hooks)
-        try:
-            fallbacks = [
-                Provider(read_profile(name), http_client=http_client, hooks=hooks)  # no file is read for a mapping
-                if isinstance(spec, Mapping)
-                else Provider.from_config(name, config=config, http_client=http_client, hooks=hooks)
-                for name in profile.fallback
-            ]
-        except ConfigError as exc:
-            raise ConfigError(f"provider {profile.name!r}: fallback: {exc}") from None
-        return cls(profile, http_client=http_client, hooks=hooks, fallbacks=fallbacks)
+        fallbacks = [Provider(profile, http_client=http_client, hooks=hooks) for profile in profiles[1:]]
+        return cls(profiles[0], http_client=http_client, hooks=hooks, fallbacks=fallbacks)
 
     @property
     def name(self) -> str:
@@ -270,7 +255,8 @@ class Provider(AsyncContext):
             raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
         origin = f"{self.profile.adapter} {shown_url(self.profile.base_url)}"
         capabilities = self.profile.capabilities_of(model)
-        return replace(arguments.request, model=model, origin=origin, capabilities=capabilities)
+        options = self.profile.with_default_options(arguments.request.options)
+        return replace(arguments.request, model=model, options=options, origin=origin, capabilities=capabilities)
 
     def _prepared(self, adapter: Adapter, request: Request, arguments: Arguments) -> Prepared:
         return adapter.prepare(request, repair=arguments.repair, endpoint=self.profile)
@@ -332,7 +318,7 @@ class Provider(AsyncContext):
             url=url,
             headers=headers,
             body=ready.body,
-            timeouts=laid_over(self.profile.timeouts, timeouts),
+            timeouts=timeouts_over(self.profile.timeouts, timeouts),
             limits=self.profile.limits,
             shown_url=self.profile.shown_url(url),
             hide_url=self._owns_client,

@@ -1,9 +1,12 @@
-"""Where a provider is and how it differs: profiles, the catalogue and `streamfold.toml`."""
+"""Configuration: the settings of providers, the catalogue, and `streamfold.toml`."""
 
 from .catalogue import *
-from .config import *
+from .checks import *
 from .file import *
 from .gateway import *
+from .lines import *
+from .places import *
+from .problems import *
 from .profile import *
-from .sources import *
-from .tomltext import *
+from .show import *
+from .typed import *

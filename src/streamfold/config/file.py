@@ -1,255 +1,362 @@
-"""What `streamfold.toml` may say, and what is wrong with one that says something else.
+"""`streamfold.toml`: providers under names of one's own, on top of the catalogue, and which of them is the default.
 
-The texts of problems name the key and what is allowed, and never quote a value that may be a secret.
+One file is read: the one that was passed, else the one that `STREAMFOLD_CONFIG` names, else `streamfold.toml` in the
+working directory, else the one in the user's directory. It is read when a provider is made, never at import.
+
+A mistake in a provider that is not used stops nobody; `streamfold config check` finds all of them.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from functools import cached_property
+from typing import Annotated, Any, TypeVar
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    NonNegativeInt,
-    TypeAdapter,
-    ValidationError,
-    create_model,
-)
+from pydantic import AfterValidator, Field, ValidationError
 
-from ..adapters import find_adapter
-from ..engine.dialects import DialectContext, find_dialect
-from ..requests import CAPABILITIES, Support
 from ..values import ConfigError, nearest
-from .catalogue import catalogue_values, layered, provider_files
+from .catalogue import catalogue_layers, provider_files
+from .checks import variable_is_set
 from .gateway import GatewaySettings
+from .layers import Layer, TomlFile, find_layer, merge, place_mistakes
+from .lines import spelled
+from .places import PROVIDER_VARIABLE, Place, places, read_file
 from .profile import Profile
-from .tomltext import KeyPath, spelled
+from .tables import Table
 
-__all__ = ["Problem", "allowed", "file_problems", "nearest", "provider_problems", "read_settings"]
+__all__ = [
+    "Config",
+    "load_profile",
+    "load_profiles",
+    "read_config",
+    "read_profile",
+    "read_settings",
+    "validate_layers",
+    "validated_layers",
+]
 
-
-M = TypeVar("M", bound=BaseModel)
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something in a file that can't be used: its key, and what is allowed there."""
-
-    path: KeyPath
-    text: str
-
-    def __str__(self) -> str:
-        return f"{spelled(self.path)}: {self.text}"
+T = TypeVar("T", bound=Table)
 
 
-def allowed(word: str, words: Iterable[str]) -> str:
-    """The end of a message about a word that is not one of these.
-
-    >>> allowed("chatt", ["chat", "kimi"])
-    " (did you mean 'chat'?): allowed are chat, kimi"
-    """
-    words = list(words)
-    return f"{nearest(word, words)}: allowed are {', '.join(words) or 'none'}"
+def _name(name: str) -> str:
+    if not re.fullmatch(r"[^\s:]+", name):
+        raise ValueError("the name of a provider has no spaces and no colon, which separates it from a model")
+    return name
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)  # most programs have no such file
+class FileSettings(Table):
+    """The whole file. Tables of providers are validated when one of them is used."""
 
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-_Names = Annotated[list[str], BeforeValidator(_as_list)]
-
-
-class _Timeouts(_Strict):
-    connect: float = 0
-    first_event: float = 0
-    read: float = 0
-    stall: float = 0
-    total: float = 0
-
-
-class _Limits(_Strict):
-    event_bytes: int = 0
-    arguments_chars: int = 0
-    tool_calls: int = 0
-    error_body_bytes: int = 0
-
-
-_SUPPORTS: dict[str, Any] = dict.fromkeys(CAPABILITIES, (Support, "unknown"))
-_Capabilities = create_model("_Capabilities", __base__=_Strict, **_SUPPORTS)
-_Models = create_model("_Models", __base__=_Strict, pattern=(str, ...), examples=(list[str], []), **_SUPPORTS)
-
-
-class _Provider(_Strict):
-    profile: str = ""
-    adapter: str = ""
-    base_url: str = ""
-    api_key: str = ""
-    api_key_env: _Names = []
-    key_header: str = ""
-    model: str = ""
-    dialect: str = ""
-    quirks: dict[str, Any] = {}
-    headers: dict[str, str] = {}
-    timeouts: _Timeouts = _Timeouts()
-    max_retries: NonNegativeInt = 0
-    limits: _Limits = _Limits()
-    transport: Literal["httpx", "aiohttp"] = "httpx"
-    http2: bool = False
-    fallback: _Names = []
-    capabilities: _Capabilities = _Capabilities()  # type: ignore[valid-type]
-    models: list[_Models] = []  # type: ignore[valid-type]
-
-
-class _File(_Strict):
     default: str = ""
-    providers: dict[str, dict[str, Any]] = {}
+    providers: dict[Annotated[str, AfterValidator(_name)], dict[str, Any]] = Field(default={})
     gateway: GatewaySettings = GatewaySettings()
 
-
-_SAYS = {
-    "string_type": "must be a text in quotes",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "int_parsing": "must be a whole number",
-    "float_parsing": "must be a number",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
-    "list_type": "must be a list",
-    "dict_type": "must be a table",
-    "model_type": "must be a table",
-    "greater_than": "must be more than {gt}",
-    "greater_than_equal": "must not be less than {ge}",
-    "less_than_equal": "must not be more than {le}",
-    "missing": "must be written",
-}
+    @classmethod
+    def unknown_key(cls, key: str, value: Any) -> str:
+        """Returns the error for an unknown key; for a table, how a provider is written."""
+        text = super().unknown_key(key, value)
+        if isinstance(value, Mapping) and not nearest(key, cls.model_fields):
+            return f"{text}. A provider is written as [{spelled(('providers', key))}]"
+        return text
 
 
-def file_problems(data: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with the file as a whole, whichever provider is asked for."""
-    found = []
-    for problem in _problems(_File, data, ()):
-        key = str(problem.path[0])
-        if key not in _File.model_fields and isinstance(data[key], Mapping) and not nearest(key, _File.model_fields):
-            problem = Problem((key,), f"{problem.text}; a provider is written as [{spelled(('providers', key))}]")
-        found.append(problem)
-    tables = data.get("providers")
-    for name in tables if isinstance(tables, Mapping) else ():
-        if not re.fullmatch(r"[^\s:]+", name):
-            found.append(
-                Problem(("providers", name), "a name has no blanks, and no colon: one divides it from a model")
-            )
-    return found
+@dataclass(frozen=True)
+class Config:
+    """The contents of a configuration file. Without a file it is empty, and the catalogue is used alone.
+
+    Attributes:
+        file: the file that was read.
+        looked_in: where a file was looked for.
+    """
+
+    file: TomlFile | None = None
+    looked_in: tuple[Place, ...] = ()
+
+    @property
+    def path(self) -> str | None:
+        """The path of the file."""
+        return self.file.origin if self.file else None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the file's providers."""
+        return list(self.tables)
+
+    def default(self) -> tuple[str, str]:
+        """Returns the default provider and where it is named. Raises ConfigError that says what to write."""
+        if variable_is_set(PROVIDER_VARIABLE):
+            chosen, origin = os.environ[PROVIDER_VARIABLE].strip(), PROVIDER_VARIABLE
+            where = origin
+        else:
+            chosen = self._settings().default
+            if not chosen or self.file is None:
+                raise ConfigError(self._no_default())
+            origin = self.file.place(("default",))
+            where = f"{origin}: default"
+        if text := self.unknown(chosen):
+            raise ConfigError(f"{where}: {text}")
+        return chosen, origin
+
+    def layers(self, spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> list[Layer]:
+        """Returns the settings of a provider as they are written, lowest layer first, not validated.
+
+        Args:
+            spec: `"NAME"`, `"NAME:MODEL"` or a mapping. A name is looked up in the file, then in the catalogue.
+            overrides: settings on top; None values are left out.
+
+        Raises:
+            ConfigError: an unknown name.
+        """
+        if isinstance(spec, str):
+            self._settings()
+            name, _, model = spec.partition(":")
+            own = self._own_layers(name)
+            asked = [Layer({"model": model}, "the name asked for")] if model else []
+        else:
+            name = spec.get("name") or spec.get("profile") or "custom"
+            own, asked = [Layer(spec, f"provider {name!r}")], []
+        given = {key: value for key, value in (overrides or {}).items() if value is not None}
+        return [Layer({"name": name}, ""), *_with_start([*own, *asked, Layer(given, f"provider {name!r}")])]
+
+    def file_layers(self, name: str) -> list[Layer]:
+        """Returns the settings of a provider of the file, as `layers` does."""
+        return [Layer({"name": name}, ""), *_with_start(self._own_layers(name))]
+
+    def _own_layers(self, name: str) -> list[Layer]:
+        if self.file is not None and name in self.tables:
+            return [Layer.of_file(self.file, "providers", name)]
+        if text := self.unknown(name):
+            raise ConfigError(text)
+        return catalogue_layers(name)
+
+    def profile(self, spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Profile:
+        """Returns the validated settings of one provider.
+
+        Args:
+            spec: `"NAME"`, `"NAME:MODEL"` or a mapping, which is never looked up in the file.
+            overrides: settings on top, such as the keyword arguments of `Provider.from_config`.
+
+        Raises:
+            ConfigError: an unknown name, or a mistake in the settings. The message has the place, the key and what is
+                allowed.
+        """
+        return validated_layers(self.layers(spec, overrides))
+
+    def profiles(
+        self, spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+    ) -> tuple[Profile, ...]:
+        """Returns the settings of a provider and of all that it falls back on, each once, in the order to ask them.
+
+        Raises:
+            ConfigError: as `profile`; or a chain of fallbacks that leads back to where it was.
+        """
+        layers = self.layers(spec, overrides)
+        first = validated_layers(layers)
+        config = self if isinstance(spec, str) else Config()  # a mapping is never looked up in the file
+        name = spec.partition(":")[0] if isinstance(spec, str) else first.name
+        others: list[str] = []
+        for owner, index, other, problem in config.fallbacks(name, first.fallback):
+            if problem is not None:
+                written = layers if owner == name else config.layers(owner)
+                layer, path = find_layer(written, ("fallback", index), {}) or (written[-1], ("fallback", index))
+                raise ConfigError(layer.describe(path, problem))
+            others.append(other)
+        return (first, *(config.profile(other) for other in dict.fromkeys(others)))
+
+    def fallbacks(
+        self, name: str, fallback: Sequence[str] | None = None, explored: set[str] | None = None
+    ) -> Iterator[tuple[str, int, str, str | None]]:
+        """Yields every fallback that can be reached from a provider, depth first.
+
+        Each is a tuple: the provider that lists it, its index there, its name, and the problem with it or None.
+
+        Args:
+            fallback: the names that the first provider falls back on; else those of the file.
+            explored: names whose fallbacks are not followed any more; added to.
+        """
+        explored = set() if explored is None else explored
+        chain = {name: iter(enumerate(self._listed_fallbacks(name) if fallback is None else fallback))}
+        while chain:
+            owner = next(reversed(chain))
+            index, spec = next(chain[owner], (-1, ""))
+            other = spec.partition(":")[0]
+            if index < 0:
+                explored.add(owner)
+                del chain[owner]
+            elif other in chain:
+                yield owner, index, spec, f"the chain comes to {other!r} twice: {' -> '.join([*chain, other])}"
+            else:
+                yield owner, index, spec, self.unknown(spec)
+                if other not in explored:
+                    chain[other] = iter(enumerate(self._listed_fallbacks(other)))
+
+    def _listed_fallbacks(self, name: str) -> list[str]:
+        """Returns the fallbacks that the file lists for a provider, without values that are not names."""
+        listed = self.tables.get(name, {}).get("fallback", ())
+        listed = [listed] if isinstance(listed, str) else listed
+        return [other for other in listed if isinstance(other, str)] if isinstance(listed, list) else []
+
+    def gateway(self, **overrides: Any) -> GatewaySettings:
+        """Returns the settings of the gateway, with the overrides that are not None on top.
+
+        Raises:
+            ConfigError: a mistake in the file or in an override.
+        """
+        self._settings()
+        table = self.file.data.get("gateway", {}) if self.file else {}
+        given = {name: value for name, value in overrides.items() if value is not None}
+        return read_settings(GatewaySettings, {**table, **given})
+
+    def secret(self, variable: str) -> str:
+        """Returns the value of an environment variable. Raises ConfigError if it is not set."""
+        if not variable_is_set(variable):
+            raise ConfigError(f"gateway: api_key_env: {variable} is not set")
+        return os.environ[variable].strip()
+
+    @cached_property
+    def tables(self) -> Mapping[str, Mapping[str, Any]]:
+        """The tables of the file's providers, as they are written."""
+        tables = self.file.data.get("providers") if self.file else None
+        found = tables.items() if isinstance(tables, Mapping) else ()
+        return {name: table for name, table in found if isinstance(table, Mapping)}
+
+    @cached_property
+    def checked(self) -> tuple[FileSettings, list[tuple[int, str]]]:
+        """The file apart from its providers, and the mistakes in it, each with its line."""
+        if self.file is None:
+            return FileSettings(), []
+        try:
+            return FileSettings.model_validate(dict(self.file.data)), []
+        except ValidationError as exc:
+            return FileSettings(), place_mistakes(exc, [Layer.of_file(self.file)], self.file.data)
+
+    def _settings(self) -> FileSettings:
+        settings, mistakes = self.checked
+        for _, text in mistakes:
+            raise ConfigError(text)
+        return settings
+
+    def _no_default(self) -> str:
+        example = next(iter(self.names), "kimi:kimi-k2.6")
+        file = self.path or " or ".join(str(place.path) for place in self.looked_in)
+        return f'no provider was named: write default = "{example}" into {file}, or set {PROVIDER_VARIABLE}={example}'
+
+    def unknown(self, spec: str) -> str | None:
+        """Returns the error for a provider that neither the file nor the catalogue has; None if one of them has it."""
+        name, files = spec.partition(":")[0], provider_files()
+        if name in self.tables or name in files:
+            return None
+        own = f"{self.path} has: {', '.join(self.names)}; the" if self.names else "The"
+        known = f"{own} catalogue has: {', '.join(files)}"
+        hint = nearest(name, [*self.names, *files])
+        vendor, slash, model = name.partition("/")
+        if not name:
+            return f'a provider is "NAME" or "NAME:MODEL", not {spec!r}. {known}'
+        if name in ("http", "https"):
+            return f'a provider is "NAME" or "NAME:MODEL". A URL goes into base_url, not {name}://...'
+        if slash and (vendor in files or vendor in self.tables):
+            hint = f" (did you mean '{vendor}:{model}'?)"
+        elif not hint and re.search(r"\d", name):
+            hint = f" (is it a model? Its provider goes before it: PROVIDER:{name})"
+        return f"unknown provider {name!r}{hint}. {known}"
 
 
-def read_settings(model: type[M], values: Mapping[str, Any]) -> M:
+def validated_layers(layers: Sequence[Layer]) -> Profile:
+    """Merges the settings of a provider and validates them. Raises ConfigError for the first mistake."""
+    profile, mistakes = validate_layers(layers)
+    if profile is None:
+        raise ConfigError(mistakes[0][1])
+    return profile
+
+
+def _with_start(layers: list[Layer]) -> list[Layer]:
+    """Puts the provider of the catalogue that settings start from below them. The validation reports an unknown one."""
+    found = None if layers[0].catalogue else find_layer(layers, ("profile",), {})
+    start = found[0].values["profile"] if found else None
+    return [*(catalogue_layers(start) if isinstance(start, str) and start in provider_files() else []), *layers]
+
+
+def validate_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[int, str]]]:
+    """Returns the profile that settings make, or the mistakes in them, each with its line."""
+    merged = merge(layers)
+    mistakes = [
+        (layer.line(("name",)), layer.describe(("name",), "not allowed: the name of the table is the provider's name"))
+        for layer in layers
+        if layer.table and "name" in layer.values
+    ]
+    try:
+        profile = Profile.model_validate(merged)
+    except ValidationError as exc:
+        return None, sorted([*mistakes, *place_mistakes(exc, layers, merged)], key=lambda mistake: mistake[0])
+    return (None, mistakes) if mistakes else (profile, [])
+
+
+def read_settings(model: type[T], values: Mapping[str, Any]) -> T:
     """Validates settings that do not come from a file. Raises ConfigError for the first mistake."""
-    for problem in _problems(model, values, ()):
-        raise ConfigError(f"gateway: {problem}")
-    return model.model_validate(values)
-
-
-def provider_problems(name: str, table: Mapping[str, Any], overrides: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with one provider of a file, by itself, if `overrides` are put on top of it."""
-    place: KeyPath = ("providers", name)
-    found = _problems(_Provider, table, place)
-    start = table.get("profile")
-    if isinstance(start, str) and start not in provider_files():
-        text = f"unknown profile {start!r}{allowed(start, provider_files())}"
-        return [*found, Problem((*place, "profile"), text)]
-    base = catalogue_values(start) if isinstance(start, str) else {}
-    values = layered(layered(base, {key: value for key, value in table.items() if key != "profile"}), overrides)
-    if "base_url" not in values and not any(nearest(key, ["base_url"]) for key in table):  # the misspelling is told
-        text = f'must be written, unless the table starts from the catalogue: profile = "{_start(name)}"'
-        found.append(Problem((*place, "base_url"), text))
-    if not found:
-        found = _problems(Profile, {**values, "name": name}, place)
-    return found + _named_problems(values, place)
-
-
-def _start(name: str) -> str:
-    return name if name in provider_files() else "kimi"
-
-
-def _named_problems(values: Mapping[str, Any], place: KeyPath) -> list[Problem]:
-    """What is wrong with the names of adapter, quirks and dialect. Values of a wrong type are told elsewhere."""
-    found = []
-    adapter, quirks, dialect = values.get("adapter", "chat"), values.get("quirks", {}), values.get("dialect")
     try:
-        if isinstance(adapter, str) and isinstance(quirks, Mapping):
-            found += _quirk_problems(find_adapter(adapter), adapter, quirks, (*place, "quirks"))
-    except ConfigError as exc:
-        found.append(Problem((*place, "adapter"), str(exc)))
-    try:
-        if isinstance(dialect, str):
-            find_dialect(dialect, DialectContext())
-    except ConfigError as exc:
-        found.append(Problem((*place, "dialect"), str(exc)))
-    return found
-
-
-def _quirk_problems(adapter: Any, name: str, quirks: Mapping[str, Any], place: KeyPath) -> list[Problem]:
-    kind = getattr(adapter, "Quirks", None)
-    if kind is None:
-        return [Problem(place, f"the adapter {name!r} has no quirks")] if quirks else []
-    known = kind.__dataclass_fields__
-    unknown = [Problem((*place, key), f"unknown key{allowed(key, known)}") for key in quirks if key not in known]
-    try:
-        TypeAdapter(kind).validate_python({key: value for key, value in quirks.items() if key in known})
+        return model.model_validate(dict(values))
     except ValidationError as exc:
-        return unknown + [_problem(error, quirks, place, known) for error in _errors(exc)]
-    return unknown
+        raise ConfigError(place_mistakes(exc, [Layer(values, "gateway")], values)[0][1]) from None
 
 
-def _problems(model: type[BaseModel], values: Mapping[str, Any], place: KeyPath) -> list[Problem]:
-    try:
-        model.model_validate(values)
-    except ValidationError as exc:
-        return [_problem(error, values, place, _fields(model, error["loc"][:-1])) for error in _errors(exc)]
-    return []
+def read_config(path: str | os.PathLike[str] | None = None) -> Config:
+    """Reads the first configuration file that exists; an empty `Config` if there is none. Tables are not validated yet.
+
+    Raises:
+        ConfigError: a file that was named does not exist, can't be read, or is not TOML; or the file in the working
+            directory is under the control of another user.
+    """
+    looked_in = tuple(places(path))
+    return Config(read_file(looked_in), looked_in)
 
 
-def _errors(exc: ValidationError) -> list[Any]:
-    return list(exc.errors(include_input=False, include_url=False))
+def read_profile(spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Profile:
+    """Returns the settings of a provider of the catalogue, or of a mapping. Reads no `streamfold.toml`.
+
+    Raises:
+        ConfigError: an unknown name or key, or a value that is not allowed.
+    """
+    return Config().profile(spec, overrides)
 
 
-def _fields(model: type[BaseModel], parents: KeyPath) -> Iterable[str]:
-    """The keys that are allowed in a table, by the path to it."""
-    for part in parents:
-        if isinstance(part, int):
-            continue  # of a list, whose tables are all alike
-        inner = model.model_fields[part].annotation if part in model.model_fields else None
-        inner = next(iter(get_args(inner)), inner)
-        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
-            return []
-        model = inner
-    return model.model_fields
+def load_profile(
+    spec: str | Mapping[str, Any] | None,
+    overrides: Mapping[str, Any] | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> Profile:
+    """Returns the settings of one provider, without those that it falls back on. Takes what `load_profiles` takes."""
+    config, chosen = _chosen(spec, path)
+    return config.profile(chosen, overrides)
 
 
-def _problem(error: Any, values: Mapping[str, Any], place: KeyPath, known: Iterable[str]) -> Problem:
-    path: KeyPath = (*place, *error["loc"])
-    match error["type"]:
-        case "extra_forbidden":
-            text = f"unknown key{allowed(str(path[-1]), known)}"
-        case "literal_error":
-            written: Any = values
-            for part in error["loc"]:
-                written = written[part]
-            text = f"can't be {written!r}{allowed(str(written), _choices(error))}"
-        case "value_error":
-            text = str(error["ctx"]["error"])
-        case kind:
-            text = _SAYS.get(kind, error["msg"]).format(**error.get("ctx", {}))
-    return Problem(path, text)
+def load_profiles(
+    spec: str | Mapping[str, Any] | None,
+    overrides: Mapping[str, Any] | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> tuple[Profile, ...]:
+    """Returns the settings of a provider and of all that it falls back on, each once, in the order to ask them.
+
+    Args:
+        spec: a name, `"NAME:MODEL"`, a mapping, for which no file is read, or None for the default provider.
+        overrides: settings of the first provider on top of all others.
+        path: the file to read instead of the one that is found.
+
+    Raises:
+        ConfigError: a name or key is unknown, or a value is not allowed. The message has the place and what is allowed.
+    """
+    config, chosen = _chosen(spec, path)
+    return config.profiles(chosen, overrides)
 
 
-def _choices(error: Any) -> list[str]:
-    return re.findall(r"'([^']*)'", error["ctx"]["expected"])
+def _chosen(spec: Any, path: str | os.PathLike[str] | None) -> tuple[Config, str | Mapping[str, Any]]:
+    if spec is not None and not isinstance(spec, str | Mapping):
+        raise ConfigError(f"a provider is a name or a mapping, not {type(spec).__name__}")
+    if isinstance(spec, Mapping):
+        if path is not None:
+            raise ConfigError("config= is for providers that are named: a mapping is never looked up in a file")
+        return Config(), spec
+    config = read_config(path)
+    return config, config.default()[0] if spec is None else spec

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import ConfigDict, Field
+
+from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table
 
 __all__ = ["GatewayOptions", "GatewaySettings"]
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-_Names = Annotated[list[str], BeforeValidator(_as_list)]
-
-
-class GatewayOptions(BaseModel):
+class GatewayOptions(Table):
     """Options of the gateway as an ASGI app; `gateway(...)` takes them as keywords.
 
     Attributes:
@@ -38,21 +33,21 @@ class GatewayOptions(BaseModel):
         max_model_length: characters in the name of a model.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)  # most programs need none
+    model_config = ConfigDict(defer_build=True)  # most programs need none
 
-    aliases: dict[str, str] = {}
-    allow_models: _Names = ["*"]
-    hosts: _Names = []
-    repair: bool = False
-    keepalive: NonNegativeFloat = 15.0
-    max_requests: PositiveInt = 256
-    max_body_bytes: PositiveInt = 32 * 2**20
-    max_total_body_bytes: PositiveInt = 256 * 2**20
-    body_timeout: PositiveFloat = 15.0
-    max_messages: PositiveInt = 10_000
-    max_tool_calls: PositiveInt = 10_000
-    max_tools: PositiveInt = 1_000
-    max_model_length: PositiveInt = 256
+    aliases: dict[str, str] = Field(default={})
+    allow_models: Names = ("*",)
+    hosts: Names = ()
+    repair: Flag = False
+    keepalive: Seconds = 15.0
+    max_requests: PositiveCount = 256
+    max_body_bytes: PositiveCount = 32 * 2**20
+    max_total_body_bytes: PositiveCount = 256 * 2**20
+    body_timeout: PositiveNumber = 15.0
+    max_messages: PositiveCount = 10_000
+    max_tool_calls: PositiveCount = 10_000
+    max_tools: PositiveCount = 1_000
+    max_model_length: PositiveCount = 256
 
 
 class GatewaySettings(GatewayOptions):
@@ -71,13 +66,13 @@ class GatewaySettings(GatewayOptions):
     """
 
     host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 8100
-    providers: _Names = []
-    api_key_env: _Names = []
-    open: bool = False
-    max_connections: PositiveInt = 512
-    head_timeout: PositiveFloat = 10.0
-    shutdown: NonNegativeFloat = 30.0
+    port: Annotated[Count, Field(le=65535)] = 8100
+    providers: Names = ()
+    api_key_env: Names = ()
+    open: Flag = False
+    max_connections: PositiveCount = 512
+    head_timeout: PositiveNumber = 10.0
+    shutdown: Seconds = 30.0
 
     def options(self) -> dict[str, Any]:
         """Returns the options of the app alone."""

@@ -1,30 +1,20 @@
-"""One provider's configuration: where it is and how it differs. Checked when made; keys are read when used."""
+"""The settings of one provider: checked when the profile is made, while keys and variables are read when used."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
 from datetime import date
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    SecretStr,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-)
+from pydantic import Field, PlainValidator, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from ..adapters import Adapter, find_adapter
+from ..engine.dialects import DialectContext, find_dialect
 from ..net import redact
-from ..requests import CAPABILITIES, Capabilities, ModelCapabilities, find_capabilities
+from ..requests import Capabilities, ModelCapabilities, ModelFacts, Options, find_capabilities, find_facts
 from ..values import (
     ConfigError,
     Limits,
@@ -32,90 +22,106 @@ from ..values import (
     Timeouts,
     check_references,
     filled,
-    in_words,
+    nearest,
     referenced,
     shown_url,
 )
+from .catalogue import provider_files
+from .checks import POSITIVE, check_url, read_quirks, read_timeouts, variable_is_set
+from .tables import Count, Flag, Names, Table, as_table, invalid, mistakes_in
 
-__all__ = [
-    "Profile",
-    "laid_over",
-    "validated",
-    "variable_is_set",
-]
+__all__ = ["Profile"]
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be printed
-_SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of HTTP
+_PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a variable's name it would be printed
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # https://www.rfc-editor.org/rfc/rfc9110#name-tokens
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-class Profile(BaseModel):
-    """One provider's configuration, effective and checked.
+class Profile(Table):
+    """The settings of one provider, merged from all places and checked.
 
     Attributes:
-        name: what errors and logs call it.
-        adapter: the wire format, by its name.
-        base_url: with its `/v1`.
-        api_key: the key itself, or a reference to a variable; never in a file of the catalogue.
-        api_key_env: variables that may hold the key, asked in this order when a request is made. Empty: no key needed.
-        key_header: the header that the key goes into. In `Authorization` it has "Bearer" before it, in any other
-            (Azure's `api-key`) it stands alone.
-        model: the model that is asked where a call names none.
-        dialect: how calls and reasoning in the text are read, for servers that hand them on as text.
-        quirks: the typed quirks of the adapter, by name.
-        headers: sent with every request.
-        timeouts: how long to wait, in seconds: connect, first_event, read, stall, total.
-        max_retries: how often a request that failed before its first chunk is sent again; 0 is never.
-        limits: how much is read: event_bytes, arguments_chars, tool_calls, error_body_bytes.
-        transport: what is under httpx: its own, or aiohttp, which takes a third of the work for each chunk (asyncio
-            alone; the extra `aiohttp`).
-        http2: whether HTTP/2 may be spoken where the server offers it (the extra `http2`; not over aiohttp). httpx does
-            not tell the server of an answer that is given up there: it may go on writing, and charging.
-        fallback: names of the providers to ask when this one fails: see `Fallback`.
-        capabilities: what the models of this endpoint can do, as far as it is the same for all of them.
-        models: what is different for some of them, by patterns of their names. Of all that fits a model the later
-            counts before the earlier, key by key.
-        docs: where the facts in a catalogue file come from.
-        checked: the day on which they were looked up.
+        name: name of the provider in errors and logs.
+        profile: the provider of the catalogue that these settings start from.
+        adapter: wire format of the endpoint.
+        base_url: URL of the API, with its `/v1`.
+        api_key: the key itself, or a reference to a variable.
+        api_key_env: environment variables that may hold the key; the first that is set is used. Empty: no key
+            is needed.
+        key_header: header that carries the key. `Authorization` gets "Bearer" before it; other headers, such as Azure's
+            `api-key`, carry the key alone.
+        model: model to use when a call names none.
+        dialect: format of tool calls and reasoning inside the text, for servers that do not parse them.
+        quirks: differences of the endpoint, as typed settings of the adapter.
+        headers: headers of every request.
+        options: default options of every request, such as `temperature`; options of a call win over them.
+        extra_body: additional members of the JSON body of every request.
+        timeouts: seconds to wait: connect, first_event, read, stall, total; `inf` for no limit.
+        max_retries: how often a request that failed before its first chunk is sent again; 0: never.
+        limits: how much of an answer is accepted before it is an error.
+        transport: HTTP transport: that of httpx, or aiohttp, which needs a third of the CPU time for each chunk
+            (asyncio only; extra `aiohttp`).
+        http2: use HTTP/2 where the server offers it (extra `http2`; not with aiohttp). With httpx, a server does not
+            notice that an answer was cancelled: it may continue to generate, and charge for it.
+        fallback: providers to ask when this one fails; see `Fallback`.
+        capabilities: features of all models of this endpoint.
+        models: facts about some of the models, by pattern of their name. Of all tables that fit a model, later ones win
+            over earlier ones, key by key.
+        docs: documentation that the facts of a catalogue file come from.
+        checked: date on which they were looked up.
 
-    `base_url`, `api_key`, `model` and the values of `headers` may have references to the environment, as in
-    `"https://${GATEWAY}/v1"`. They are looked up when a request is made, and what they stand for is never shown.
+    `base_url`, `api_key`, `model` and the values of `headers` may refer to environment variables, as in
+    `"https://${GATEWAY}/v1"`. Variables are read when a request is made, and their values are never shown.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    unlisted = ("name", "docs", "checked")
+    required = {"base_url": 'required, unless the settings start from the catalogue, as with profile = "kimi"'}  # noqa: RUF012
 
     name: str = "custom"
+    profile: str | None = None
     adapter: str = "chat"
     base_url: str
     api_key: SecretStr | None = None
-    api_key_env: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
+    api_key_env: Names = ()
     key_header: str = "Authorization"
     model: str | None = None
     dialect: str | None = None
-    quirks: dict[str, Any] = {}
+    quirks: dict[str, Any] = Field(default={})
     headers: dict[str, str] = Field(default={}, repr=False)  # their values are often secrets
-    timeouts: Timeouts = Timeouts()
-    max_retries: NonNegativeInt = 2
-    limits: Limits = Limits()
+    options: dict[str, Any] = Field(default={})
+    extra_body: dict[str, Any] = Field(default={})
+    timeouts: Annotated[Timeouts, PlainValidator(read_timeouts)] = Timeouts()
+    max_retries: Count = 2
+    limits: Annotated[Limits, as_table(Limits, POSITIVE)] = Limits()
     transport: Literal["httpx", "aiohttp"] = "httpx"
-    http2: bool = False
-    fallback: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
-    capabilities: Capabilities = Capabilities()
-    models: tuple[ModelCapabilities, ...] = Field(default=(), repr=False)
+    http2: Flag = False
+    fallback: Names = ()
+    capabilities: Annotated[Capabilities, as_table(Capabilities)] = Capabilities()
+    models: tuple[Annotated[ModelCapabilities, as_table(ModelCapabilities)], ...] = Field(default=(), repr=False)
     docs: str | None = None
     checked: date | None = None
 
-    @field_validator("base_url")
+    @field_validator("profile")
     @classmethod
-    def _is_http(cls, url: str) -> str:
-        if not url.startswith(("http://", "https://", "${")):  # what a reference gives is checked when it is used
-            raise ValueError("must begin with http:// or https://")
-        return url.rstrip("/")
+    def _profile_exists(cls, name: str | None) -> str | None:
+        if name is not None and name not in provider_files():
+            raise ValueError(
+                f"unknown profile {name!r}{nearest(name, provider_files())}. Allowed: {', '.join(provider_files())}"
+            )
+        return name
+
+    @field_validator("adapter")
+    @classmethod
+    def _adapter_exists(cls, name: str) -> str:
+        _or_invalid(find_adapter, name)
+        return name
+
+    @field_validator("dialect")
+    @classmethod
+    def _dialect_exists(cls, name: str | None) -> str | None:
+        if name is not None:
+            _or_invalid(find_dialect, name, DialectContext())
+        return name
 
     @field_validator("base_url", "api_key", "model", "headers")
     @classmethod
@@ -123,6 +129,15 @@ class Profile(BaseModel):
         for text in value.values() if isinstance(value, dict) else [value]:
             check_references(text.get_secret_value() if isinstance(text, SecretStr) else text or "")
         return value
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_url(cls, url: str) -> str:
+        if not url.startswith("${") and not referenced(url):  # else it is checked when the variables are read
+            check_url(url)
+        elif not url.startswith(("http://", "https://", "${")):
+            raise ValueError("must begin with http:// or https://")
+        return url.rstrip("/")
 
     @field_validator("api_key_env")
     @classmethod
@@ -138,48 +153,79 @@ class Profile(BaseModel):
             raise ValueError('must be the name of a header, such as "api-key"')
         return name
 
-    @field_validator("timeouts", "limits", mode="before")
+    @field_validator("quirks")
     @classmethod
-    def _known_fields(cls, value: Any, info: Any) -> Any:
-        if isinstance(value, Mapping):
-            known = (Timeouts if info.field_name == "timeouts" else Limits).__dataclass_fields__
-            _refuse_unknown(value, known, f"provider {info.data.get('name', 'custom')!r}: {info.field_name}")
-        return value
+    def _quirks_fit(cls, quirks: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        if "adapter" in info.data:  # else that is the mistake
+            read_quirks(info.data["adapter"], quirks)
+        return quirks
 
-    def make_adapter(self) -> Adapter:
-        """The adapter with this profile's quirks. Raises ConfigError for a quirk that it does not have."""
-        try:
-            kind = find_adapter(self.adapter)
-        except ConfigError as exc:
-            raise ConfigError(f"provider {self.name!r}: adapter: {exc}") from None
-        quirks_type = getattr(kind, "Quirks", None)
-        if quirks_type is None:
-            if self.quirks:
-                raise ConfigError(f"provider {self.name!r}: the adapter {self.adapter!r} has no quirks")
-            return kind()
-        _refuse_unknown(self.quirks, quirks_type.__dataclass_fields__, f"provider {self.name!r}: quirks")
-        try:
-            quirks = TypeAdapter(quirks_type).validate_python(self.quirks)
-        except ValidationError as exc:
-            raise ConfigError(f"provider {self.name!r}: quirks: {_problems(exc)}") from None
-        return kind(quirks)  # type: ignore[call-arg]
+    @field_validator("models")
+    @classmethod
+    def _quirks_of_models_fit(
+        cls, models: tuple[ModelCapabilities, ...], info: ValidationInfo
+    ) -> tuple[ModelCapabilities, ...]:
+        mistakes = []
+        for index, table in enumerate(models if "adapter" in info.data else ()):
+            try:
+                read_quirks(info.data["adapter"], table.quirks)
+            except ValidationError as exc:
+                mistakes += [((index, "quirks", *path), text) for path, text in mistakes_in(exc)]
+        if mistakes:
+            raise invalid(mistakes)
+        return models
+
+    @field_validator("options")
+    @classmethod
+    def _options_are_known(cls, options: dict[str, Any]) -> dict[str, Any]:
+        mistakes = []
+        for name, value in options.items():
+            try:
+                Options.read({name: value})
+            except ConfigError as exc:
+                mistakes.append(((name,), str(exc)))
+        if mistakes:
+            raise invalid(mistakes)
+        return options
+
+    def make_adapter(self, model: str | None = None) -> Adapter:
+        """Returns the adapter with the quirks of this endpoint, and of a model where they differ for it."""
+        kind = find_adapter(self.adapter)
+        quirks = read_quirks(self.adapter, {**self.quirks, **self.facts_of(model).quirks})
+        return kind() if quirks is None else kind(quirks)  # type: ignore[call-arg]
 
     def capabilities_of(self, model: str | None) -> Capabilities:
-        """What is known of a model at this endpoint; without one, of all of them."""
+        """Returns the known capabilities of a model; without one, those of all models of the endpoint."""
         return find_capabilities(self.capabilities, self.models, model or "")
 
+    def facts_of(self, model: str | None) -> ModelFacts:
+        """Returns the known facts about a model: its limits, and the quirks that differ for it."""
+        return find_facts(self.models, model or "")
+
     def models_with(self, capability: str) -> list[str]:
-        """The models that are named as examples, and are known to have a capability."""
+        """Returns the example models that are known to have a capability."""
         names = dict.fromkeys(name for table in self.models for name in table.examples)
         return [name for name in names if self.capabilities_of(name).of(capability) == "yes"]
 
+    def with_default_options(self, options: Options) -> Options:
+        """Returns the options of a request with the configured ones for those that it leaves out.
+
+        `extra_body` is merged member by member.
+        """
+        defaults, unset = Options.read(self.options), Options()
+        left_out = [
+            field.name for field in fields(options) if getattr(options, field.name) == getattr(unset, field.name)
+        ]
+        body = {**self.extra_body, **defaults.extra_body, **options.extra_body}
+        return replace(options, **{name: getattr(defaults, name) for name in left_out} | {"extra_body": body})
+
     def keys_set(self) -> dict[str, bool]:
-        """The variables that may hold the key, and whether they are set. Never their values."""
+        """Returns the variables that may hold the key, and whether each is set. Never their values."""
         names = referenced(self.api_key.get_secret_value()) if self.api_key is not None else self.api_key_env
         return {variable: variable_is_set(variable) for variable in names}
 
     def key(self) -> str | None:
-        """The API key, or None where none is needed. Raises ConfigError that names the variables to set."""
+        """Returns the API key, or None if none is needed. Raises NotConfiguredError that names the variables to set."""
         if self.api_key is not None:
             return self._sendable("api_key", self._filled("api_key", self.api_key.get_secret_value()).strip())
         for variable in self.api_key_env:
@@ -192,24 +238,27 @@ class Profile(BaseModel):
         return None
 
     def key_headers(self) -> dict[str, str]:
-        """The header with the key; none where no key is needed. Raises ConfigError as `key` does."""
+        """Returns the header with the key; no header if no key is needed. Raises NotConfiguredError as `key` does."""
         key = self.key()
         if not key:
             return {}
         return {self.key_header: f"Bearer {key}" if self.key_header.lower() == "authorization" else key}
 
     def sent_url(self, path: str = "") -> str:
-        """The URL of a path below the base URL, with the references in it looked up.
+        """Returns the URL of a path below the base URL, with the values of its variables.
 
         Raises:
-            ConfigError: something is not set, or what comes out is no URL.
+            ConfigError: a variable is not set, or the result is not a URL.
         """
         url = self._filled("base_url", self.base_url)
-        if not url.startswith(("http://", "https://")) or re.search(r"[\x00-\x20\x7f]", url):
+        try:
+            check_url(url)
+        except ValueError as exc:
             names = " and ".join(referenced(self.base_url))
-            raise ConfigError(f'provider "{self.name}": base_url: what {names} gives is not an http:// or https:// URL')
+            text = f"with the value of {names}, it {exc}" if names else str(exc)
+            raise ConfigError(f'provider "{self.name}": base_url: {text}') from None
         base, mark, query = url.partition("?")
-        # A gateway's address may end with a slash.
+        # The address of a gateway may end with a slash.
         return _joined(re.sub(r"(?<=[^:/])//+", "/", base).rstrip("/") + mark + query, path)
 
     def url_of(self, path: str) -> str:
@@ -217,15 +266,15 @@ class Profile(BaseModel):
         return _joined(shown_url(self.base_url), path)
 
     def shown_url(self, url: str) -> str:
-        """A URL that was made of the base URL, fit to be shown: without what came from the environment."""
+        """Returns a URL that was made of the base URL without the values of variables, and without other secrets."""
         scheme, mark, rest = url.partition("://")
         return scheme + mark + shown_url("//" + redact(rest, self._url_secrets()))[2:]
 
     def sent_headers(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The headers with their references looked up, and those of one request on top of them.
+        """Returns the headers with the values of their variables, and those of one request on top of them.
 
         Raises:
-            ConfigError: something is not set, or can't be sent.
+            ConfigError: a variable is not set, or a value can't be sent.
         """
         headers = {
             name: self._sendable(f"headers.{name}", self._filled(f"headers.{name}", text))
@@ -234,24 +283,24 @@ class Profile(BaseModel):
         return headers | {name: self._sendable(f"extra_headers: {name}", text) for name, text in (extra or {}).items()}
 
     def sent_model(self) -> str | None:
-        """The model with its references looked up. Raises ConfigError for what is not set."""
+        """Returns the model with the values of its variables. Raises NotConfiguredError for one that is not set."""
         return None if self.model is None else self._filled("model", self.model)
 
     def secrets(self, extra_headers: Mapping[str, str] | None = None) -> list[str]:
-        """What must never be shown, should a server echo it: the key, and all that comes from a variable."""
+        """Returns what must never be shown if a server echoes it: the key, headers, and the values of variables."""
         found = [self.key() or "", *self._url_secrets()]
-        for text in (self.model or "", *self.headers.values()):
+        found += [os.environ.get(variable, "").strip() for variable in referenced(self.model or "")]
+        for text in self.headers.values():
             found += [os.environ.get(variable, "").strip() for variable in referenced(text)]
-        for name, value in self.sent_headers(extra_headers).items():
-            if _SECRET_HEADER.search(name):
-                found += [value, value.split()[-1] if value.split() else ""]  # a "Bearer" before it is no secret
+        for value in self.sent_headers(extra_headers).values():
+            found += [value, value.split()[-1] if value.split() else ""]  # the part after "Bearer"
         return [secret for secret in dict.fromkeys(found) if secret]
 
     def _url_secrets(self) -> list[str]:
         found = []
         for variable in referenced(self.base_url):
             value = os.environ.get(variable, "").strip()
-            rest = value.partition("://")[2].rstrip("/")  # of a whole URL the errors of a library quote parts
+            rest = value.partition("://")[2].rstrip("/")  # libraries quote parts of a URL in their errors
             found += [value, rest, rest.partition("/")[0], rest.partition("/")[2]]
         return found
 
@@ -268,9 +317,9 @@ class Profile(BaseModel):
         return filled(text, value_of)
 
     def _sendable(self, key: str, value: str) -> str:
-        # The HTTP library's own complaint would quote the value, in a spelling that no redaction finds.
+        # The HTTP library's own error would quote the value, escaped, so that no redaction finds it.
         if not isinstance(value, str):
-            raise ConfigError(f'provider "{self.name}": {key}: must be a text, not {type(value).__name__}')
+            raise ConfigError(f'provider "{self.name}": {key}: must be a string, not {type(value).__name__}')
         if not value.isascii() or not (value.isprintable() or not value):
             raise ConfigError(f'provider "{self.name}": {key}: has a character that a header can\'t carry')
         return value
@@ -284,49 +333,9 @@ def _joined(base_url: str, path: str) -> str:
     return base + path + ("?" + queries if queries else "")
 
 
-def variable_is_set(name: str) -> bool:
-    """Whether an environment variable is there and not blank."""
-    return bool(os.environ.get(name, "").strip())
-
-
-def validated(values: Mapping[str, Any], where: str) -> Profile:
-    """The profile of these values. Raises ConfigError that begins with `where`."""
-    _refuse_unknown(values, Profile.model_fields, where)
-    if "base_url" not in values:
-        raise ConfigError(f'{where}: base_url must be given, unless it starts from the catalogue, as in profile="kimi"')
-    if isinstance(said := values.get("capabilities"), Mapping):
-        _refuse_unknown(said, dict.fromkeys(CAPABILITIES), f"{where}: capabilities")
-    for at, table in enumerate(values["models"] if isinstance(values.get("models"), list | tuple) else ()):
-        if isinstance(table, Mapping):
-            _refuse_unknown(table, ModelCapabilities.__dataclass_fields__, f"{where}: models[{at}]")
+def _or_invalid(find: Callable[..., object], *args: Any) -> None:
+    """Calls a function; its ConfigError becomes a mistake of the field that is being validated."""
     try:
-        return Profile.model_validate(values)
-    except ValidationError as exc:
-        raise ConfigError(f"{where}: {_problems(exc)}") from None  # pydantic's own text quotes the input
-
-
-def laid_over(clocks: Timeouts, said: Timeouts | Mapping[str, object] | None) -> Timeouts:
-    """The clocks with what is said on top of them, key by key. Raises ConfigError for a clock that there is not."""
-    if said is None or isinstance(said, Timeouts):
-        return said or clocks
-    if not isinstance(said, Mapping):
-        raise ConfigError(f'timeouts is a Timeouts or a mapping such as {{"read": 5}}, not {type(said).__name__}')
-    _refuse_unknown(said, Timeouts.__dataclass_fields__, "timeouts")
-    try:
-        return TypeAdapter(Timeouts).validate_python({**asdict(clocks), **said})
-    except ValidationError as exc:
-        raise ConfigError(f"timeouts: {_problems(exc)}") from None
-
-
-def _refuse_unknown(values: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
-    for key in values:
-        if key not in known:
-            close = get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"allowed are {', '.join(known)}"
-            raise ConfigError(f"{where}: unknown key {key!r}: {hint}")
-
-
-def _problems(exc: ValidationError) -> str:
-    return "; ".join(
-        f"{'.'.join(map(str, problem['loc']))}: {in_words(problem)}" for problem in exc.errors(include_input=False)
-    )
+        find(*args)
+    except ConfigError as exc:
+        raise ValueError(str(exc)) from None

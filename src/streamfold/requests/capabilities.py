@@ -6,12 +6,20 @@ has written down is "unknown", and that is neither: it is sent, and the server d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-__all__ = ["CAPABILITIES", "Capabilities", "ModelCapabilities", "Support", "find_capabilities"]
+__all__ = [
+    "CAPABILITIES",
+    "Capabilities",
+    "ModelCapabilities",
+    "ModelFacts",
+    "Support",
+    "find_capabilities",
+    "find_facts",
+]
 
 Support: TypeAlias = Literal["yes", "no", "unknown"]
 
@@ -59,6 +67,9 @@ class ModelCapabilities:
         pattern: of the model's name, with `*`, `?` and `[...]`, in capitals or not. A pattern with a slash is of the
             whole name; any other is of what follows the last slash, because resellers and engines put a vendor there.
         examples: some models that it fits. Errors name them where another model is to be chosen.
+        max_output_tokens: the most tokens that these models write in one answer.
+        context_tokens: the most tokens that a conversation and its answer may have together.
+        quirks: quirks of the adapter that differ for these models.
     """
 
     pattern: str
@@ -71,6 +82,9 @@ class ModelCapabilities:
     parallel_calls: Support | None = None
     files: Support | None = None
     audio: Support | None = None
+    max_output_tokens: int | None = None
+    context_tokens: int | None = None
+    quirks: dict[str, Any] = field(default_factory=dict)
 
     def fits(self, model: str) -> bool:
         """Whether the pattern is of this model.
@@ -85,6 +99,39 @@ class ModelCapabilities:
         """What is said, without what is not."""
         values = {name: getattr(self, name) for name in CAPABILITIES}
         return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """Facts about one model at its endpoint. None: unknown.
+
+    Attributes:
+        max_output_tokens: the most tokens that it writes in one answer.
+        context_tokens: the most tokens that a conversation and its answer may have together.
+        quirks: quirks of the adapter that differ for this model.
+    """
+
+    max_output_tokens: int | None = None
+    context_tokens: int | None = None
+    quirks: Mapping[str, Any] = field(default_factory=dict)
+
+
+def find_facts(models: Iterable[ModelCapabilities], model: str) -> ModelFacts:
+    """Returns the facts about a model. Of all tables that fit it, later ones win over earlier ones, key by key.
+
+    >>> tables = [ModelCapabilities("*", context_tokens=8192), ModelCapabilities("big*", context_tokens=262144)]
+    >>> find_facts(tables, "big-1").context_tokens
+    262144
+    """
+    found = ModelFacts()
+    for table in models:
+        if table.fits(model):
+            found = ModelFacts(
+                found.max_output_tokens if table.max_output_tokens is None else table.max_output_tokens,
+                found.context_tokens if table.context_tokens is None else table.context_tokens,
+                {**found.quirks, **table.quirks},
+            )
+    return found
 
 
 def find_capabilities(endpoint: Capabilities, models: Iterable[ModelCapabilities], model: str) -> Capabilities:

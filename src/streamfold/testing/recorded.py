@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..config import effective_profile
+from ..config import load_profile
 from .inprocess import recording_transport
 from .noted import NotedProvider
 from .recording import Draft
@@ -28,7 +28,7 @@ class RecordProvider(NotedProvider):
         self, folder: Path, name: str, provider: str | Mapping[str, Any], overrides: Mapping[str, Any]
     ) -> None:
         keys = {name: value for name, value in overrides.items() if name != "hooks"}
-        profile = effective_profile(provider, {"max_retries": 0, **keys})  # or a failed attempt would be a turn
+        profile = load_profile(provider, {"max_retries": 0, **keys})  # or a failed attempt would be a turn
         self._name = name
         self._draft = Draft(folder, name)
         transport = recording_transport(profile.transport, self._draft.folder, name=name, adapter=profile.adapter)

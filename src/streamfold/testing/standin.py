@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..config import Profile, effective_profile
+from ..config import Profile, load_profile
 
 __all__ = ["stand_in"]
 
@@ -33,7 +33,7 @@ def stand_in(
         spec = {"name": name, "adapter": adapter, "base_url": _NOWHERE}
     elif isinstance(spec, Mapping) and "profile" not in spec:
         spec = {"name": name, "base_url": _NOWHERE, **spec}
-    read = effective_profile(spec, {"max_retries": 0, **overrides})
+    read = load_profile(spec, {"max_retries": 0, **overrides})
     # Headers and addresses may refer to variables that are not set where tests run.
     unneeded: dict[str, Any] = {"base_url": _NOWHERE, "api_key": None, "api_key_env": (), "headers": {}, "fallback": ()}
     return read.model_copy(update={**unneeded, "model": read.model or model or name})

@@ -117,7 +117,10 @@ def _third_party(name: str, context: DialectContext) -> Dialect:
 
     found = {entry.name: entry for entry in entry_points(group="streamfold.dialects")}
     if name in found:
-        made: Dialect = found[name].load()(context)
+        try:
+            made: Dialect = found[name].load()(context)
+        except Exception as exc:  # whatever the other package raises
+            raise ConfigError(f"dialect {name!r} ({found[name].value}) can't be used: {exc!r}") from exc
         return made
     known = sorted({*_BUILT_IN, *found})
     raise ConfigError(

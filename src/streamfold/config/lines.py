@@ -1,13 +1,14 @@
-"""Where a key stands in a TOML text: `tomllib` gives values without their lines, and an error should name the line.
+"""The line of each key of a TOML text. `tomllib` returns values without lines, and errors should name them.
 
-The text has been read by `tomllib` before, so this walks over valid TOML and needs to know no more of it than where
-keys begin and values end. Should it lose its way, the lines up to there are kept, and an error names the key alone.
+`tomllib` has accepted the text before, so this scanner only has to find where keys begin and values end. If it fails,
+the lines found so far are kept, and an error names its key without a line.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeAlias
@@ -29,7 +30,7 @@ _SCALAR = re.compile(r"[^,\]}#\n]+")  # numbers, booleans and dates, which may h
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The line of every key: of tables, dotted keys, and keys inside lists (by their index) and inline tables.
+    """Returns the line of every key: tables, dotted keys, and keys inside lists (by index) and inline tables.
 
     >>> key_lines('[a.b]\\nc = { d = [1,\\n2] }')[("a", "b", "c", "d", 1)]
     3
@@ -41,7 +42,7 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
-    """The line of a key or, where it is not written, of the table that it is missing in."""
+    """Returns the line of a key or, if it is missing, of the table that should have it. None if neither is there."""
     while path:
         if path in lines:
             return lines[path]
@@ -50,7 +51,7 @@ def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
 
 
 def spelled(path: KeyPath) -> str:
-    """A key as it is written in TOML; an index in brackets.
+    """Returns a key as TOML spells it, with list indexes in brackets.
 
     >>> spelled(("providers", "my own", "fallback", 0))
     'providers."my own".fallback[0]'
@@ -72,8 +73,9 @@ class _Scan:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
+        self.newlines = [found.start() for found in re.finditer("\n", text)]
         self.lines: dict[KeyPath, int] = {}
-        self.counts: dict[KeyPath, int] = {}  # the index of the last table of each list of tables
+        self.counts: dict[KeyPath, int] = {}  # index of the last table of each list of tables
 
     def document(self) -> None:
         table: KeyPath = ()
@@ -90,7 +92,7 @@ class _Scan:
             self.take(_GAP)
 
     def header(self, many: bool) -> KeyPath:
-        """The path of a table. One of a list has its index in it, and so has what is below the last one of a list."""
+        """Returns the path of a table, with an index for each list of tables on the way."""
         line, *above = self.line(), *self.key(())
         last = above.pop()
         table: KeyPath = ()
@@ -122,7 +124,7 @@ class _Scan:
             path = (*path, name)
             self.take(_GAP)
             if self.text[self.at : self.at + 1] != ".":
-                self.lines[path] = line  # counts for more than a mention in a longer key above
+                self.lines[path] = line  # replaces the line of a longer key that begins with it
                 return path
             self.lines.setdefault(path, line)
             self.at += 1
@@ -171,4 +173,4 @@ class _Scan:
         return found[0]
 
     def line(self) -> int:
-        return self.text.count("\n", 0, self.at) + 1
+        return bisect_right(self.newlines, self.at - 1) + 1

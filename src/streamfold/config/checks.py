@@ -1,0 +1,88 @@
+"""Checks of single settings: URLs, timeouts, quirks, and variables of the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError
+
+from ..adapters import find_adapter
+from ..values import ConfigError, Timeouts
+from .lines import spelled
+from .tables import invalid, mistakes_in, read_table
+
+__all__ = ["POSITIVE", "check_url", "read_quirks", "read_timeouts", "timeouts_over", "variable_is_set"]
+
+POSITIVE = Field(gt=0)
+
+
+def variable_is_set(name: str) -> bool:
+    """Whether an environment variable is set and not blank."""
+    return bool(os.environ.get(name, "").strip())
+
+
+def check_url(url: str) -> None:
+    """Raises ValueError if a text can't be the base URL of requests. The error does not quote it."""
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://")
+    if re.search(r"[\x00-\x20\x7f]", url):
+        raise ValueError("must not contain spaces or control characters")
+    if "#" in url:
+        raise ValueError("must not have a fragment (#...), which is never sent")
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        raise ValueError("must have a valid host") from None
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("must have a port between 0 and 65535") from None
+    try:
+        host.encode("idna").decode("idna")
+    except UnicodeError:  # an "xn--" that is not an encoded name, a label of more than 63 characters
+        host = ""
+    if not host:
+        raise ValueError("must have a valid host")
+
+
+def read_timeouts(value: Any) -> Any:
+    """Returns the `Timeouts` of a table. `inf` switches one off, because TOML has no null."""
+    if isinstance(value, Timeouts):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        value = {name: None if seconds == float("inf") else seconds for name, seconds in value.items()}
+    return read_table(Timeouts, value, POSITIVE)
+
+
+def timeouts_over(configured: Timeouts, given: Timeouts | Mapping[str, object] | None) -> Timeouts:
+    """Returns the timeouts of a request: a `Timeouts` replaces the configured ones, a mapping some of them.
+
+    Raises:
+        ConfigError: an unknown timeout, or a value that is not greater than 0.
+    """
+    if given is None:
+        return configured
+    if not isinstance(given, Timeouts | Mapping):
+        raise ConfigError(f'timeouts must be a Timeouts or a mapping such as {{"read": 5}}, not {type(given).__name__}')
+    try:
+        timeouts: Timeouts = read_timeouts({**asdict(configured), **given} if isinstance(given, Mapping) else given)
+        return timeouts
+    except ValidationError as exc:
+        path, text = mistakes_in(exc)[0]
+        raise ConfigError(f"{spelled(('timeouts', *path))}: {text}") from None
+
+
+def read_quirks(adapter: str, quirks: Mapping[str, Any]) -> Any:
+    """Returns the typed quirks of an adapter; None if it has none. Raises ValidationError for one that it lacks."""
+    kind = getattr(find_adapter(adapter), "Quirks", None)
+    if kind is not None:
+        return read_table(kind, quirks)
+    if quirks:
+        raise invalid([((), f"the adapter {adapter!r} has no quirks")])
+    return None

@@ -1,0 +1,76 @@
+"""Everything that is wrong with a configuration, for `streamfold config check`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from ..values import referenced
+from .checks import variable_is_set
+from .file import Config, validate_layers
+from .layers import Layer, find_layer
+from .lines import KeyPath
+from .places import PROVIDER_VARIABLE
+from .profile import Profile
+
+__all__ = ["config_problems"]
+
+
+def config_problems(config: Config) -> list[str]:
+    """Returns every problem of a file and of the environment, a line each, in the order of the file."""
+    found = [*config.checked[1], *_file_problems(config)]
+    for name in config.tables:
+        found += _provider_problems(config, name)
+    explored: set[str] = set()
+    for name in config.tables:
+        if name not in explored:
+            found += _fallback_problems(config, name, explored)
+    lines = [text for _, text in sorted(dict.fromkeys(found), key=lambda problem: problem[0])]
+    if chosen := os.environ.get(PROVIDER_VARIABLE, "").strip():
+        lines += [f"{PROVIDER_VARIABLE}: {text}" for text in [config.unknown(chosen)] if text]
+    return lines
+
+
+def _file_problems(config: Config) -> Iterator[tuple[int, str]]:
+    """Yields names in `default` and `[gateway]` that no provider has, and variables that are not set."""
+    if config.file is None:
+        return
+    layer, file = Layer.of_file(config.file), config.checked[0]
+    default = config.file.data.get("default")
+    names: list[tuple[KeyPath, str]] = [(("default",), default)] if isinstance(default, str) else []
+    names += [(("gateway", "providers", index), name) for index, name in enumerate(file.gateway.providers)]
+    for path, name in names:
+        if text := config.unknown(name):
+            yield layer.line(path), layer.describe(path, text)
+    for variable in file.gateway.api_key_env:
+        if not variable_is_set(variable):
+            path = ("gateway", "api_key_env")
+            yield layer.line(path), layer.describe(path, f"{variable} is not set")
+
+
+def _provider_problems(config: Config, name: str) -> Iterator[tuple[int, str]]:
+    layers = config.file_layers(name)
+    profile, mistakes = validate_layers(layers)
+    yield from mistakes
+    for path, text in _missing(profile) if profile is not None else ():
+        layer, own_path = find_layer(layers, path, {}) or (layers[-1], path)
+        yield layer.line(own_path), layer.describe(own_path, text)
+
+
+def _missing(profile: Profile) -> Iterator[tuple[KeyPath, str]]:
+    """Yields the environment variables that a provider needs and that are not set."""
+    keys = profile.keys_set()
+    if keys and not any(keys.values()):
+        yield ("api_key",), f"no API key: set {' or '.join(keys)}"
+    texts: dict[KeyPath, str] = {("headers", header): text for header, text in profile.headers.items()}
+    for path, text in {("base_url",): profile.base_url, ("model",): profile.model or "", **texts}.items():
+        for variable in referenced(text):
+            if not variable_is_set(variable):
+                yield path, f"{variable} is not set"
+
+
+def _fallback_problems(config: Config, name: str, explored: set[str]) -> Iterator[tuple[int, str]]:
+    for owner, index, _, problem in config.fallbacks(name, explored=explored):
+        if problem is not None and config.file is not None:
+            layer = Layer.of_file(config.file, "providers", owner)
+            yield layer.line(("fallback", index)), layer.describe(("fallback", index), problem)

@@ -1,0 +1,74 @@
+"""Types of the settings of a provider, so that a type checker finds misspelled keys and values of a wrong type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+    from ..requests import Capabilities, ChatOptions, Support, TimeoutOptions
+    from ..values import Limits, Timeouts
+
+__all__ = ["CapabilitiesConfig", "LimitsConfig", "ModelConfig", "ProviderConfig"]
+
+
+class LimitsConfig(TypedDict, total=False):
+    """The fields of `Limits` as a dict. Missing keys keep their default."""
+
+    event_bytes: int
+    arguments_chars: int
+    tool_calls: int
+    error_body_bytes: int
+
+
+class CapabilitiesConfig(TypedDict, total=False):
+    """The fields of `Capabilities` as a dict. Missing keys keep what the catalogue says."""
+
+    tools: Support
+    forced_choice: Support
+    images: Support
+    structured_output: Support
+    reasoning: Support
+    parallel_calls: Support
+    files: Support
+    audio: Support
+
+
+class ModelConfig(CapabilitiesConfig, total=False):
+    """A table of `models`: facts about the models whose names match `pattern`."""
+
+    pattern: Required[str]
+    examples: Sequence[str]
+    max_output_tokens: int
+    context_tokens: int
+    quirks: Mapping[str, Any]
+
+
+class ProviderConfig(TypedDict, total=False):
+    """The keyword arguments of `Provider.from_config`: the keys of a `[providers.NAME]` table.
+
+    `Profile` documents each of them. None is the same as leaving a key out.
+    """
+
+    name: str | None
+    adapter: str | None
+    base_url: str | None
+    api_key: str | SecretStr | None
+    api_key_env: str | Sequence[str] | None
+    key_header: str | None
+    model: str | None
+    dialect: str | None
+    quirks: Mapping[str, Any] | None
+    headers: Mapping[str, str] | None
+    options: ChatOptions | None
+    extra_body: Mapping[str, Any] | None
+    timeouts: Timeouts | TimeoutOptions | None
+    max_retries: int | None
+    limits: Limits | LimitsConfig | None
+    transport: Literal["httpx", "aiohttp"] | None
+    http2: bool | None
+    fallback: str | Sequence[str] | None
+    capabilities: Capabilities | CapabilitiesConfig | None
+    models: Sequence[ModelConfig] | None
