@@ -230,18 +230,6 @@ def test_overrides_may_mend_a_table() -> None:
         Provider.from_config("main", adapter="chat", base_url="ftp://x")
 
 
-def test_example_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file that the README shows, in its parts, has no problems."""
-    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
-    write("\n".join(block.partition("```")[0] for block in readme.split("```toml\n")[1:]))
-    monkeypatch.setenv("MY_KIMI_KEY", "x")
-    monkeypatch.setenv("TEAM", "red")
-    monkeypatch.setenv("TEAM_KEY", "y")
-    assert config_problems(read_config()) == []
-    assert read_config().names == ["main", "local"]
-    assert Provider.from_config("local:acme-vl-2").capabilities().images == "yes"
-
-
 # --- references to the environment -----------------------------------------------------------------------------------
 
 

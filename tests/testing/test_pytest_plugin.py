@@ -132,7 +132,7 @@ def test_beside_strict_pytest_asyncio_and_anyio(run: Runner) -> None:
 
 
 def test_beside_pytest_asyncio_that_takes_every_test(run: Runner) -> None:
-    """In its mode `auto`, where tests have no mark. anyio's plugin alone runs the example of the README, below."""
+    """In its mode `auto`, where tests have no mark. anyio's plugin alone runs the example of the guide, below."""
     strict = "@pytest.mark.filterwarnings('error')"  # and not -W error: asyncio's plugin is imported here already
     run.here(*AUTO, test_it="import pytest\n" + BODY.format(mark=strict)).assert_outcomes(passed=1)
 
@@ -446,7 +446,7 @@ def test_what_can_not_be_recorded(run: Runner, model: Model) -> None:
     assert model.asked == 0
 
 
-# --- The README ------------------------------------------------------------------------------------------------------
+# --- The documentation ----------------------------------------------------------------------------------------------
 
 MARKED = """
 import pytest
@@ -459,13 +459,13 @@ def test_it(replay):
 """
 
 
-def test_the_example_of_the_readme_where_streamfold_is_installed(run: Runner) -> None:
-    """The test file in "Test your application" passes as it is printed, beside the application that it tests.
+def test_the_example_of_the_guide_where_streamfold_is_installed(run: Runner) -> None:
+    """The test file of the guide passes as it is printed, beside the application that it tests.
 
     Beside anyio's plugin, on asyncio and on trio; an entry point loads ours, and `--strict-markers` knows its marker.
     """
-    section = (ROOT / "README.md").read_text("utf-8").partition("## Test your application")[2].partition("\n## ")[0]
-    application, test = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)[:2]
+    page = (ROOT / "docs" / "guides" / "testing.md").read_text("utf-8")
+    application, test = re.findall(r"^```python title=.*?\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[:2]
     assert "def test_" in test
     result = run.installed("--strict-markers", "-W", "error", app=application, test_app=test, test_marked=MARKED)
     result.assert_outcomes(passed=2 * test.count("async def test_") + 1)

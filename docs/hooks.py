@@ -1,0 +1,64 @@
+"""Fills in the pages of the documentation that are made from the source: warnings, providers and the changelog."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+VALUES = ROOT / "src" / "streamfold" / "values"
+GROUP, CODE = re.compile(r"^    # (.+)$"), re.compile(r'^    "(\w+)",(?:  # (.+))?$')
+
+
+def warning_codes() -> list[tuple[str, str, str]]:
+    """Returns (group, code, meaning) for each warning code, from the comments beside `WarningCode`."""
+    (text,) = (
+        found[1]
+        for file in sorted(VALUES.glob("*.py"))
+        if (found := re.search(r"^WarningCode\b.*?= Literal\[\n(.*?)^\]", file.read_text("utf-8"), re.M | re.S))
+    )
+    group, above, found = "", "", []
+    for line in text.splitlines():
+        if code := CODE.match(line):
+            found.append((group, code[1], code[2] or above))
+            above = ""
+        elif heading := GROUP.match(line):
+            # A heading is one short line; a longer comment belongs to the code below it.
+            if len(heading[1]) < 30 and not above:
+                group = heading[1]
+            else:
+                above = f"{above} {heading[1]}".strip()
+    return found
+
+
+def warnings_table() -> str:
+    """Returns the warning codes as Markdown, one table for each group."""
+    lines: list[str] = []
+    last = None
+    for group, code, meaning in warning_codes():
+        if group != last:
+            lines += ["", f"## {group[:1].upper()}{group[1:]}", "", "| code | meaning |", "|---|---|"]
+            last = group
+        lines.append(f"| `{code}` | {meaning[:1].upper()}{meaning[1:]} |")
+    return "\n".join(lines)
+
+
+def providers() -> str:
+    """Returns the catalogue's page, without links to files that are not part of the documentation."""
+    page = (ROOT / "providers" / "README.md").read_text("utf-8")
+    page = re.sub(r"\[([^\]]+)\]\([\w-]+\.toml\)", r"\1", page)
+    return re.sub(r"\A(<!--.*?-->)?\s*# .*\n", "", page)
+
+
+def changelog() -> str:
+    """Returns the changelog without its title."""
+    return re.sub(r"\A# .*\n", "", (ROOT / "CHANGELOG.md").read_text("utf-8"))
+
+
+PARTS = {"warning-codes": warnings_table, "providers": providers, "changelog": changelog}
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replaces `<!-- include: NAME -->` by the part of that name."""
+    return re.sub(r"<!-- include: ([\w-]+) -->", lambda found: PARTS[found[1]](), markdown)

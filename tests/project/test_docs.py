@@ -1,0 +1,115 @@
+"""What the README and the documentation show works: every block of every page runs, every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+import streamfold
+from pages import ROOT, Page
+from streamfold import WarningCode
+from streamfold.values import errors
+
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+README = (ROOT / "README.md").read_text("utf-8")
+NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
+
+
+@pytest.fixture
+def hooks() -> Any:
+    """The module that makes pages from the source."""
+    spec = spec_from_file_location("docs_hooks", DOCS / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", NAMES)
+async def test_every_block_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The Python blocks of a page are one program that runs, its tests pass, and its commands exist."""
+    before = set(sys.modules)
+    try:
+        await Page(ROOT / name, tmp_path, monkeypatch, capsys).run()
+    finally:
+        for module in set(sys.modules) - before:
+            if str(getattr(sys.modules[module], "__file__", "")).startswith(str(tmp_path)):
+                del sys.modules[module]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_every_link_leads_somewhere(name: str) -> None:
+    """Links between files, and to headings of the same file."""
+    page = ROOT / name
+    text = page.read_text("utf-8")
+    headings = {
+        re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-")
+        for line in re.findall(r"^#+ .*", text, re.M)
+    }
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        if re.match(r"\w+:", target):
+            continue
+        assert (page.parent / path).exists(), target
+        assert path or anchor in headings, target
+
+
+def test_every_warning_code_is_in_the_table(hooks: Any) -> None:
+    """Each code has a meaning, from the comment beside it in the source."""
+    rows = hooks.warning_codes()
+    assert [code for _, code, _ in rows] == list(get_args(WarningCode))
+    assert all(group and meaning for group, _, meaning in rows)
+
+
+def test_every_exported_name_is_in_the_reference() -> None:
+    """The pages of the reference name everything that can be imported from `streamfold`, once."""
+    named = [
+        name
+        for page in sorted((DOCS / "reference").glob("*.md"))
+        for name in re.findall(r"^::: streamfold\.(\w+)$", page.read_text("utf-8"), re.M)
+    ]
+    assert sorted(named) == sorted(set(streamfold.__all__) - {"__version__"})
+
+
+def test_the_error_tree_is_complete() -> None:
+    """Every exported error is in the tree of the page about errors."""
+    page = (DOCS / "guides" / "errors.md").read_text("utf-8")
+    kinds = [name for name in errors.__all__ if isinstance(getattr(errors, name), type) and name.endswith("Error")]
+    assert [name for name in kinds if name not in page] == []
+
+
+def test_the_readme_is_short_and_begins_with_code() -> None:
+    """A stranger sees code within 20 lines, and the end of the page after 200."""
+    lines = README.splitlines()
+    assert 150 <= len(lines) <= 200
+    assert next(number for number, line in enumerate(lines, 1) if line.startswith("```")) <= 20
+
+
+def test_the_set_up_commands_are_one_line_each() -> None:
+    """The demo and the tests each need one line, which is also what the continuous integration runs."""
+    assert re.search(r"^python3 -m venv .* && \.venv/bin/streamfold demo$", README, re.M)
+    assert re.search(r"^python3 -m venv .* && \.venv/bin/python -m pytest$", README, re.M)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(
+    not find_spec("mkdocs_material") and not find_spec("material"),
+    reason="nox -s docs",
+)
+def test_the_site_is_built(tmp_path: Path) -> None:
+    """mkdocs finds nothing wrong with the site."""
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site"), strict=True))
+    assert (tmp_path / "site" / "quickstart" / "index.html").exists()
