@@ -67,11 +67,29 @@ def wheel(session: nox.Session) -> None:
     built = next(dist.glob("*.whl"))
     session.install(f"{built}[dev]")
     away.mkdir(parents=True)
-    for name in ("tests", "fixtures", "docs", "tools", "README.md", "pyproject.toml"):
+    folders = ("tests", "fixtures", "docs", "tools", "providers", "benchmarks")
+    for name in (*folders, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "mkdocs.yml", "pyproject.toml"):
         source = Path(name)
         shutil.copytree(source, away / name) if source.is_dir() else shutil.copy(source, away / name)
     session.chdir(away)
     session.run("pytest", *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def thorough(session: nox.Session) -> None:
+    """Every cut, every case on every event loop, fuzzing and load: what `pytest` tries one of each kind of."""
+    session.install("-e", ".[dev,docs]")
+    session.run("pytest", "--thorough", *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def docs(session: nox.Session) -> None:
+    """Builds the documentation into build/site; a broken link or a missing name is an error. `-- serve` shows it."""
+    session.install("-e", ".[docs]")
+    if session.posargs:
+        session.run("mkdocs", *session.posargs)
+    else:
+        session.run("mkdocs", "build", "--strict", "--quiet")
 
 
 @nox.session(python=VERSIONS[0])

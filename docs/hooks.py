@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import streamfold
+
 ROOT = Path(__file__).resolve().parents[1]
-VALUES = ROOT / "src" / "streamfold" / "values"
+VALUES = Path(streamfold.__file__).parent / "values"
 GROUP, CODE = re.compile(r"^    # (.+)$"), re.compile(r'^    "(\w+)",(?:  # (.+))?$')
 
 
