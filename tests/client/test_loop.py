@@ -26,6 +26,7 @@ from streamfold import (
     ToolCall,
     TurnLimitError,
     UpstreamError,
+    Usage,
     in_thread,
     run_tools,
     tool,
@@ -226,6 +227,16 @@ async def test_a_result_that_is_no_json_is_an_error_of_the_application(value: An
         await run_tools(script.provider(), "x", [Tool("give", function=lambda: value)])
     assert CANARY not in str(caught.value)
     assert len(script.bodies) == 1
+
+
+async def test_usage_of_a_run() -> None:
+    """The counts of all turns, added up; None where no turn has any."""
+    used = {"usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}}
+    script = Script({**asks(("add", {"a": 1, "b": 2})), **used}, {**says("3"), **used})
+    run = run_tools(script.provider(), "1 + 2?", [add])
+    assert run.usage is None
+    await run
+    assert run.usage == Usage(input_tokens=10, output_tokens=4, total_tokens=14)
 
 
 async def test_awaiting_a_run() -> None:

@@ -1,4 +1,4 @@
-"""How a user's code is meant to check. This file is read by mypy in strict mode and never run."""
+"""How a user's code is meant to check, in mypy's strict mode and in pyright. Never run."""
 
 from __future__ import annotations
 
@@ -11,16 +11,24 @@ from pydantic import BaseModel
 from streamfold import (
     APIError,
     Capabilities,
+    ChatModel,
+    ChatOptions,
     ChatStream,
+    Fallback,
     FilePart,
     FinishReason,
+    Hooks,
     ImagePart,
     Limits,
     Message,
+    Messages,
     NamedTool,
     Partial,
+    Preview,
+    ProtocolWarning,
     Provider,
     Reply,
+    RequestInfo,
     StreamChunk,
     StreamDecoder,
     StreamError,
@@ -28,8 +36,10 @@ from streamfold import (
     Tool,
     ToolCall,
     ToolChoice,
+    ToolLike,
     ToolRun,
     Usage,
+    WarningCode,
     assistant,
     audio,
     file,
@@ -142,6 +152,34 @@ async def use_tools(provider: Provider, call: ToolCall, mcp: object) -> None:
             assert_type(chunk, StreamChunk)
     assert_type(run.reply, Reply)
     assert_type(run.replies, list[Reply])
+    assert_type(run.usage, Usage | None)
+    assert_type(await run_tools(provider, "Hello", [made], on_tool_error=lambda call, error: str(error)), Reply)
+
+
+async def with_any_model(provider: Provider, scripted: ScriptedProvider) -> None:
+    fallback = Fallback(provider, scripted, Fallback(scripted), cooldown=60)
+    models: list[ChatModel] = [provider, scripted, fallback]
+    options: ChatOptions = {"temperature": 0.2, "timeouts": {"read": 5}, "extra_body": {"top_k": 40}}
+    for model in models:
+        stream = await model.chat_stream("Hello", **options).start()
+        assert_type(stream, ChatStream)
+        assert_type(stream.warnings, tuple[ProtocolWarning, ...])
+        assert_type(stream.warnings[0].code, WarningCode)
+        reply = await model.chat("Hello", response_format=Weather, reasoning_effort="low", stop=["a"])
+        assert_type(reply, Reply)
+        assert_type((reply.usage or Usage()) + Usage(), Usage)
+        await run_tools(model, "Hello", [get_time])
+    assert_type(provider.preview("Hello", **options), Preview)
+
+
+def watch(messages: Messages, tools: list[ToolLike]) -> Provider:
+    def finished(info: RequestInfo, reply: Reply) -> None:
+        assert_type(info.model, str)
+        assert_type(reply.usage, Usage | None)
+
+    provider = Provider.from_config("kimi", hooks=Hooks(on_finish=finished))
+    provider.chat_stream(messages, tools)
+    return provider
 
 
 async def in_a_form(provider: Provider) -> Weather:

@@ -32,6 +32,7 @@ from ..values import (
     ToolChoice,
     ToolLike,
     TurnLimitError,
+    Usage,
     as_tools,
     tool_result,
 )
@@ -156,6 +157,12 @@ class ToolRun(AsyncIteration):
         if not self.replies:
             raise StreamfoldError("there is no reply yet: read the run to its end first")
         return self.replies[-1]
+
+    @property
+    def usage(self) -> Usage | None:
+        """The token counts of all turns so far, added up; None if the server sent none."""
+        found = [reply.usage for reply in self.replies if reply.usage is not None]
+        return sum(found[1:], found[0]) if found else None
 
     def __await__(self) -> Generator[Any, None, Reply]:
         return self._read_whole().__await__()

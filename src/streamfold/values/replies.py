@@ -132,7 +132,9 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts as the server sent them, never summed, never estimated; None where it sent none.
+    """Token counts as the server sent them, never estimated; None where it sent none.
+
+    Usages of several answers can be added: `first.usage + second.usage`. The sum has no `raw`.
 
     Attributes:
         cached_tokens: how many of `input_tokens` were read from the provider's cache.
@@ -148,6 +150,18 @@ class Usage:
     reasoning_tokens: int | None = None
     cache_write_tokens: int | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def __add__(self, other: Usage) -> Usage:
+        if not isinstance(other, Usage):
+            return NotImplemented
+        return Usage(
+            input_tokens=_sum(self.input_tokens, other.input_tokens),
+            output_tokens=_sum(self.output_tokens, other.output_tokens),
+            total_tokens=_sum(self.total_tokens, other.total_tokens),
+            cached_tokens=_sum(self.cached_tokens, other.cached_tokens),
+            reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
+            cache_write_tokens=_sum(self.cache_write_tokens, other.cache_write_tokens),
+        )
 
 
 @dataclass(slots=True)
@@ -307,6 +321,11 @@ class Timeouts:
     read: float | None = 60.0
     stall: float | None = 300.0
     total: float | None = None
+
+
+def _sum(first: int | None, second: int | None) -> int | None:
+    """The sum of two counts; a count that was not sent adds nothing to one that was."""
+    return first if second is None else second if first is None else first + second
 
 
 def _unfenced(text: str) -> str:

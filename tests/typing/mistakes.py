@@ -1,0 +1,71 @@
+"""Mistakes that a type checker must report: each line that ends in `# mistake`, and no other. Never run."""
+
+from __future__ import annotations
+
+from streamfold import ChatModel, ChatStream, Fallback, Hooks, Message, Provider, Reply, run_tools
+from streamfold.testing import ScriptedProvider
+
+
+class Weather:
+    """Not a pydantic model."""
+
+
+class NoModel:
+    """Lacks `chat` and `aclose`."""
+
+    name = "none"
+
+    def chat_stream(self) -> ChatStream:
+        raise NotImplementedError
+
+
+def get_time(zone: str) -> str:
+    return zone
+
+
+async def options(provider: Provider, model: ChatModel, fallback: Fallback, scripted: ScriptedProvider) -> None:
+    await provider.chat("Hello", temprature=3)  # mistake
+    await provider.chat("Hello", temperature="hot")  # mistake
+    await provider.chat("Hello", reasoning_effort="hihg")  # mistake
+    await provider.chat("Hello", timeouts={"raed": 3})  # mistake
+    await provider.chat("Hello", timeouts={"read": "long"})  # mistake
+    await provider.chat("Hello", response_format=Weather)  # mistake
+    await provider.chat("Hello", response_format="JSON")  # mistake
+    await provider.chat("Hello", stop=5)  # mistake
+    await provider.chat("Hello", tool_choice="any")  # mistake
+    await provider.chat("Hello", extra_headers={"X-Team": 5})  # mistake
+    await provider.chat(5)  # mistake
+    provider.chat_stream("Hello", max_tokens=3)  # mistake
+    provider.preview("Hello", temprature=3)  # mistake
+    await model.chat("Hello", temprature=3)  # mistake
+    await fallback.chat("Hello", temprature=3)  # mistake
+    await scripted.chat("Hello", temprature=3)  # mistake
+    run_tools(provider, "Hello", [get_time], temprature=3)  # mistake
+    await run_tools(provider, "Hello", [get_time], max_turns="many")  # mistake
+
+
+async def synchronous(provider: Provider) -> None:
+    await provider.chat_stream("Hello")  # mistake
+    for _ in provider.chat_stream("Hello"):  # mistake
+        pass
+    with provider:  # mistake
+        pass
+    assert provider.chat("Hello").text  # mistake
+
+
+def models() -> None:
+    Fallback(NoModel())  # mistake
+    Fallback("kimi")  # mistake
+    run_tools(NoModel(), "Hello", [get_time])  # mistake
+
+
+def hooks(reply: Reply) -> None:
+    def too_many(info: object, reply: Reply, more: str) -> None: ...
+
+    Hooks(on_finish=too_many)  # mistake
+    Provider.from_config("kimi", hooks=print)  # mistake
+
+
+def history(reply: Reply) -> None:
+    messages: list[Message] = [reply]  # mistake
+    assert messages
