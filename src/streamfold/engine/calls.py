@@ -127,8 +127,8 @@ class Calls:
         self._by_index: dict[int, OpenCall] = {}
         self._by_item: dict[str, OpenCall | None] = {}  # None: two calls have it, so that it tells nothing
 
-    def __bool__(self) -> bool:
-        return bool(self._opened)
+    def __len__(self) -> int:
+        return len(self._opened)
 
     def feed(self, part: Call) -> OpenCall | None:
         """Adds a fragment to its call and returns that; None if the fragment says nothing.

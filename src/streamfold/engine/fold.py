@@ -94,6 +94,7 @@ class Fold:
         self._finish: Finish | None = None
         self._meta = Meta()
         self._begun = False
+        self._calls_begun = 0
         self._extras: dict[str, list[Any]] = {}
         self._warnings: dict[ProtocolWarning, None] = {}  # a set that keeps its order
         self._reply: Reply | None = None
@@ -135,6 +136,8 @@ class Fold:
             if self._finish is not None and delta.text:
                 self.warn("late_content", "text came after the finish reason")
             shown = self._text.add(delta.text)
+            if self._calls_begun and shown:
+                return StreamChunk(shown, calls_before=self._calls_begun)
             return StreamChunk(shown) if shown else None
         if type(delta) is Meta:
             self._identify(delta)
@@ -142,11 +145,12 @@ class Fold:
         if type(delta) is Reasoning:
             self._begun = self._reasoned = True
             shown = self._reasoning.add(delta.text)
-            return StreamChunk(reasoning=shown) if shown else None
+            return StreamChunk(reasoning=shown, calls_before=self._calls_begun) if shown else None
         if type(delta) is Call:
             self._begun = True
             if self._calls.feed(delta) and self._finish is not None:
                 self.warn("late_content", "tool calls came after a finish reason")
+            self._calls_begun = len(self._calls)
             return None
         return self._feed_rare(delta)
 
@@ -275,7 +279,7 @@ class Fold:
         reply.raw_finish_reason = raw
         reply.warnings = list(self._warnings)
         self._reply, self.finished = reply, True
-        return StreamChunk(text, calls or None, True, reasoning, reason, self._usage)
+        return StreamChunk(text, calls or None, True, reasoning, reason, self._usage, self._calls_begun)
 
     def _check_choice(self, called: list[str]) -> None:
         match self._tool_choice:

@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from ..adapters.emitting import Emitter, chunk_deltas, end_deltas
+from ..adapters.emitting import Emitter
 from ..config import GatewayOptions
-from ..values import APIError, ConfigError, Failure, NotConfiguredError, ProtocolWarning, Reply
+from ..values import APIError, ConfigError, Delta, Failure, NotConfiguredError, ProtocolWarning, Reply
 from .bodies import ClientGone, Receive
 from .failures import Refused, of_error, refused
 from .jsonable import jsonable
 from .logs import RequestLog
 from .models import Served
+from .order import Order
 from .sink import EventSink, Send, send_json
 from .wires import ClientRequest, Wire
 
@@ -76,13 +77,15 @@ class Exchange:
             raise refusal
 
     async def _answer(self, emitter: Emitter, sink: EventSink, send: Send) -> None:
+        order, waiting = Order(), list[Delta]()
         try:
-            reply = await self._read(emitter, sink)
+            reply = await self._read(emitter, sink, order, waiting)
             if self.asked.stream:
-                await sink.write(emitter.feed_all(end_deltas(reply)) + emitter.finish(), last=True)
+                await sink.write(emitter.feed_all(order.end(reply)) + emitter.finish(), last=True)
             else:
                 headers = {"x-request-id": self.asked.id, **_warning_header(reply)}
-                await send_json(send, 200, self.wire.whole(self.asked, reply), headers)
+                body = self.wire.whole(self.asked, reply, [*waiting, *order.end(reply)])
+                await send_json(send, 200, body, headers)
             self.log.completed(reply)
         except ClientGone:
             raise
@@ -92,10 +95,10 @@ class Exchange:
                 sink.ended = True
                 raise refusal from refusal.__cause__
             self.log.failed(refusal)
-            await sink.write(emitter.feed(Failure(refusal.info)), last=True)
+            await sink.write(emitter.feed_all([*order.rest(), Failure(refusal.info)]), last=True)
 
-    async def _read(self, emitter: Emitter, sink: EventSink) -> Reply:
-        """Returns the whole answer; its text is written as it arrives, if the client wants a stream.
+    async def _read(self, emitter: Emitter, sink: EventSink, order: Order, waiting: list[Delta]) -> Reply:
+        """Returns the whole answer. Its text is written as it arrives, or waits if the client wants no stream.
 
         Raises:
             Refused: the request does not fit the provider, or the provider can't be asked.
@@ -105,9 +108,13 @@ class Exchange:
         try:
             async with self.served.stream(request, repair=self.options.repair) as stream:
                 async for chunk in stream:
-                    if self.asked.stream and (events := emitter.feed_all(chunk_deltas(chunk))):
+                    deltas = order.feed(chunk)
+                    if not self.asked.stream:
+                        waiting += deltas
+                    elif events := emitter.feed_all(deltas):
                         await sink.write(events)
-                return _with_warnings(jsonable(stream.reply), dropped)
+                reply = jsonable(stream.reply)
+                return _with_warnings(reply, [*dropped, *self.wire.dropped(reply)])
         except NotConfiguredError as error:
             raise refused(500, "the server is misconfigured for this model; see its log") from error
         except ConfigError as error:

@@ -6,18 +6,18 @@ Another API is one class here, and one entry in `WIRES`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ..adapters import wants_stream
 from ..adapters.chat import ChatEmitter, completion, wants_usage
 from ..adapters.chat import parse_request as parse_chat
-from ..adapters.emitting import Emitter, error_body, reply_deltas
+from ..adapters.emitting import Emitter, error_body
 from ..adapters.responses import ResponsesEmitter
 from ..adapters.responses import parse_request as parse_responses
 from ..requests import Request
-from ..values import ErrorInfo, Meta, ProtocolWarning, Reply
+from ..values import Delta, ErrorInfo, ProtocolWarning, Reply
 
 __all__ = ["WIRES", "ChatWire", "ClientRequest", "ResponsesWire", "Size", "Wire"]
 
@@ -85,12 +85,20 @@ class Wire(ABC):
         """Returns the writer of a streamed answer."""
 
     @abstractmethod
-    def whole(self, asked: ClientRequest, reply: Reply) -> dict[str, Any]:
-        """Returns the body of an answer that is not streamed."""
+    def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
+        """Returns the body of an answer that is not streamed.
+
+        Args:
+            deltas: the same answer as the facts that a stream would be written from, in their order.
+        """
 
     def error(self, info: ErrorInfo) -> dict[str, Any]:
         """Returns the body of an error response."""
         return error_body(replace(info, status=None))
+
+    def dropped(self, reply: Reply) -> list[ProtocolWarning]:
+        """Returns warnings about parts of an answer that this API has no place for."""
+        return []
 
     def for_provider(self, request: Request, adapters: Collection[str]) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request for providers that may speak other APIs, and warnings about what they can't be asked."""
@@ -123,7 +131,7 @@ class ChatWire(Wire):
             mend_finish=True,
         )
 
-    def whole(self, asked: ClientRequest, reply: Reply) -> dict[str, Any]:
+    def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
         choice = asked.request.tool_choice
         return completion(
             reply, id=asked.id, model=asked.model, created=asked.created, tool_choice=choice, mend_finish=True
@@ -158,11 +166,19 @@ class ResponsesWire(Wire):
             request=asked.body,
         )
 
-    def whole(self, asked: ClientRequest, reply: Reply) -> dict[str, Any]:
+    def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
         emitter = self.emitter(asked)
-        emitter.feed_all(delta for delta in reply_deltas(reply) if not isinstance(delta, Meta))
+        emitter.feed_all(deltas)
         emitter.finish()
         return emitter.response
+
+    def dropped(self, reply: Reply) -> list[ProtocolWarning]:
+        lost = [call.name for call in reply.tool_calls if "extra_content" in (call.extra or {})]
+        detail = (
+            f"extra_content of {', '.join(lost)}: the Responses API has no place for it. A provider that wants it back"
+            " (Gemini: thought signatures) may refuse the next request; /v1/chat/completions carries it"
+        )
+        return [ProtocolWarning("extras_dropped", detail)] if lost else []
 
     def for_provider(self, request: Request, adapters: Collection[str]) -> tuple[Request, list[ProtocolWarning]]:
         if set(adapters) == {self.adapter}:

@@ -175,6 +175,7 @@ class StreamChunk:
         reasoning: the reasoning text of this step.
         finish_reason: why the model stopped, on the finished chunk only.
         usage: token counts, on the finished chunk only; None if the server sent none.
+        calls_before: tool calls that had begun before the text of this step; they are handed out at the end.
     """
 
     delta: str = ""
@@ -183,6 +184,7 @@ class StreamChunk:
     reasoning: str = ""
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
+    calls_before: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

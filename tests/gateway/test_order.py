@@ -1,0 +1,93 @@
+"""Text and calls reach the client in the order in which the provider sent them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from folding import DONE, call, entry, event, fin, text
+from gateways import CHAT, PATHS, RESPONSES, asking, behind
+from mirror import WIRES, payloads, read
+
+pytestmark = pytest.mark.anyio
+BOTH = pytest.mark.parametrize("wire", WIRES)
+
+ASIDE = (
+    text("Before. ")
+    + call(entry(0, "a", "f", '{"x"'))
+    + text("Between. ")
+    + call(entry(1, "b", "g", "{}"))
+    + call(entry(0, arguments=":1}"))
+    + text("After.")
+    + fin("tool_calls")
+    + DONE
+)
+
+
+def order_of_events(wire: str, body: bytes) -> list[str]:
+    """The texts and the ids of calls, as they follow each other in a stream."""
+    found: list[str] = []
+    for payload in payloads(body):
+        if wire == "chat":
+            for choice in payload["choices"]:
+                found += [choice["delta"]["content"]] if choice["delta"].get("content") else []
+                found += [made["id"] for made in choice["delta"].get("tool_calls", ()) if made.get("id")]
+        elif payload["type"] == "response.output_text.delta":
+            found.append(payload["delta"])
+        elif payload["type"] == "response.output_item.added" and payload["item"]["type"] == "function_call":
+            found.append(payload["item"]["call_id"])
+    return found
+
+
+@BOTH
+async def test_seed_002_10_text_that_came_after_a_call_is_written_after_it(wire: str) -> None:
+    """Also where it came between two calls, and although calls are written only when the answer has ended."""
+    async with behind(ASIDE) as client:
+        answer = await client.post(PATHS[wire], json=asking(PATHS[wire], stream=True))
+    assert order_of_events(wire, answer.content) == ["Before. ", "a", "Between. ", "b", "After."]
+    assert read(wire, answer.content).text == "Before. Between. After."
+
+
+async def test_seed_002_10_items_of_a_whole_response() -> None:
+    """An answer that is not streamed has its items in the same order."""
+    async with behind(ASIDE, ASIDE) as client:
+        output = (await client.post(RESPONSES, json=asking(RESPONSES))).json()["output"]
+        message = (await client.post(CHAT, json=asking(CHAT))).json()["choices"][0]["message"]
+    said = [item.get("call_id") or item["content"][0]["text"] for item in output]
+    assert said == ["Before. ", "a", "Between. ", "b", "After."]
+    assert message["content"] == "Before. Between. After."
+
+
+@BOTH
+@pytest.mark.parametrize("reason", ["length", "stop"])
+async def test_text_behind_calls_that_are_dropped(wire: str, reason: str) -> None:
+    """The text stays, in a stream and in a whole answer."""
+    body = call(entry(0, "a", "f", '{"x"')) + text("After.") + fin(reason) + DONE
+    async with behind(body, body) as client:
+        for stream in (True, False):
+            answer = await client.post(PATHS[wire], json=asking(PATHS[wire], stream=stream))
+            assert read(wire, answer.content).text == "After."
+
+
+@BOTH
+async def test_text_behind_a_call_of_an_answer_that_breaks_off(wire: str) -> None:
+    """The answer ends with an error; no call is written, and all of the text is there."""
+    body = text("Before.") + call(entry(0, "a", "f", "{}")) + text("After.")
+    async with behind(body) as client:
+        answer = await client.post(PATHS[wire], json=asking(PATHS[wire], stream=True))
+    texts = [payload for payload in payloads(answer.content) if "error" not in payload]
+    assert order_of_events(wire, b"".join(event(payload) for payload in texts)) == ["Before.", "After."]
+    assert b'"error":{' in answer.content
+
+
+async def test_gemini_signatures_on_the_responses_api() -> None:
+    """What this API has no place for is named in a warning; Chat Completions carries it."""
+    signed = {**entry(0, "a", "f", "{}"), "extra_content": {"google": {"thought_signature": "s"}}}
+    body = call(signed) + fin("tool_calls") + DONE
+    async with behind(body, body) as client:
+        told: Any = await client.post(RESPONSES, json=asking(RESPONSES))
+        kept = await client.post(CHAT, json=asking(CHAT))
+    assert told.headers["x-streamfold-warnings"].startswith("extras_dropped: extra_content of f: the Responses API")
+    (made,) = kept.json()["choices"][0]["message"]["tool_calls"]
+    assert made["extra_content"] == signed["extra_content"]
