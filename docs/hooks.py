@@ -50,6 +50,7 @@ def providers() -> str:
     """Returns the catalogue's page, without links to files that are not part of the documentation."""
     page = (ROOT / "providers" / "README.md").read_text("utf-8")
     page = re.sub(r"\[([^\]]+)\]\([\w-]+\.toml\)", r"\1", page)
+    page = re.sub(r"<(https://[^>]+)>", r"[docs](\1)", page)  # addresses would fill half of the table
     return re.sub(r"\A(<!--.*?-->)?\s*# .*\n", "", page)
 
 
