@@ -17,6 +17,7 @@ from streamfold import EmptyResponseError, IncompleteStreamError, ProtocolError,
 from streamfold.adapters import Adapter, find_adapter
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.engine.parts import Parts, Resumption
+from streamfold.values import ErrorInfo
 from streamfold.values.deltas import (
     Call,
     Delta,
@@ -34,7 +35,6 @@ from streamfold.values.deltas import (
     Usage,
     Warn,
 )
-from streamfold.values.errors import ErrorInfo
 
 X = '{"x":1}'
 AT: dict[str, Any] = {"output_index": 2, "item_id": "it_1"}

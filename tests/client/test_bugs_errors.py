@@ -34,7 +34,7 @@ from streamfold import (
     UpstreamError,
     Usage,
 )
-from streamfold.values.errors import ErrorInfo, error_info, status_error
+from streamfold.values import ErrorInfo, error_info, status_error
 
 
 def upstream(body: bytes) -> UpstreamError:

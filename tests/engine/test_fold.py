@@ -20,8 +20,8 @@ from streamfold import (
     Usage,
 )
 from streamfold.engine.fold import Fold
+from streamfold.values import ErrorInfo
 from streamfold.values.deltas import Call, Delta, Done, Extra, Failure, Finish, Meta, Reasoning, Refusal, Text, Warn
-from streamfold.values.errors import ErrorInfo
 from streamfold.values.replies import ProtocolWarning
 
 A_CALL = Call(0, "a", "f", '{"x":1}')

@@ -17,7 +17,7 @@ from odd import VALUES, check_types, outcome, paths, replaced
 from scale import examples
 from streamfold import Limits, Reply, StreamError, Usage
 from streamfold.engine.body import error_body
-from streamfold.values.errors import error_info, status_error
+from streamfold.values import error_info, status_error
 
 # --- any value in place of any member --------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from servers import STREAM, Connection, answer, framed, serving
 from streamfold import APITimeoutError, Attempt, Provider, RateLimitError, ServerError, StreamfoldError
 from streamfold.net.clocks import Clocks
 from streamfold.net.retries import retry_delay
-from streamfold.values.errors import APIConnectionError, QuotaExceededError, error_info, status_error
+from streamfold.values import APIConnectionError, QuotaExceededError, error_info, status_error
 from streamfold.values.replies import Timeouts
 
 pytestmark = [

@@ -3,6 +3,7 @@
 from .arguments import *
 from .content import *
 from .deltas import *
+from .errorinfo import *
 from .errors import *
 from .functions import *
 from .jsontext import *

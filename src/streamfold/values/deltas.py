@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from .errors import ErrorInfo
+from .errorinfo import ErrorInfo
 from .replies import FinishReason, ToolCall, Usage, WarningCode
 
 __all__ = [

@@ -1,0 +1,202 @@
+"""What a server's error says: the meaning of error objects and status codes, and whether a retry is worthwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import (
+    APIStatusError,
+    AuthenticationError,
+    BadRequestError,
+    NotFoundError,
+    PermissionDeniedError,
+    QuotaExceededError,
+    RateLimitError,
+    ServerError,
+)
+from .jsontext import join_surrogates
+
+__all__ = ["ErrorInfo", "error_info", "status_error"]
+
+# Words that servers put into `code` or `type`, in lower case. They are looked at before the status: a 429 may mean
+# "slow down" or "pay", and only the word tells which (OpenAI, Moonshot, vLLM, OpenRouter).
+_QUOTA = {
+    "insufficient_quota",
+    "exceeded_current_quota_error",
+    "billing_hard_limit_reached",
+    "billing_not_active",
+    "insufficient_balance",
+    "insufficient_credits",
+}
+_TRANSIENT = {
+    "rate_limit_error",
+    "rate_limit_exceeded",
+    "rate_limit_reached_error",
+    "too_many_requests",
+    "engine_overloaded_error",
+    "overloaded",
+    "overloaded_error",
+    "server_error",
+    "server_overloaded",
+    "internal_error",
+    "internal_server_error",
+    "internalservererror",
+    "api_error",
+    "service_unavailable",
+    "service_unavailable_error",
+    "unexpected_output",
+    "timeout",
+    "timeout_error",
+    "insufficient_system_resource",
+    "network_error",
+    "malformed_function_call",
+    "function_call_filter: malformed_function_call",
+}
+_LONGEST_MESSAGE = 4000  # characters; all of it is in the error's body
+_DEEPEST_MESSAGE = 8  # objects inside objects
+
+_FINAL = {
+    "invalid_request_error",
+    "badrequesterror",
+    "context_length_exceeded",
+    "authentication_error",
+    "invalid_authentication_error",
+    "incorrect_api_key_error",
+    "invalid_api_key",
+    "permission_error",
+    "permission_denied_error",
+    "not_found_error",
+    "resource_not_found_error",
+    "model_not_found",
+    "content_filter",
+    "content_policy_violation",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """An error object of a server.
+
+    Attributes:
+        type, code: the words that classify the error.
+        status: the HTTP status that it names.
+        param: the member of the request that it is about.
+        retry: whether a retry is worthwhile, where that is known otherwise than by the words.
+    """
+
+    message: str
+    type: str | None = None
+    code: str | None = None
+    status: int | None = None
+    param: str | None = None
+    retry: bool | None = None
+
+    @property
+    def quota(self) -> bool:
+        """Whether the account has no credit or quota left."""
+        return self.status == 402 or not _QUOTA.isdisjoint(self._words())
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later: by code, then by type, then by status."""
+        if self.retry is not None or self.quota:
+            return bool(self.retry)
+        for word in self._words():
+            if word in _TRANSIENT:
+                return True
+            if word in _FINAL:
+                return False
+        return self.status is not None and (self.status in (408, 409, 425, 429) or self.status >= 500)
+
+    def _words(self) -> list[str]:
+        return [word.lower() for word in (self.code, self.type) if word]
+
+
+def error_info(body: Any, *, status: int | None = None) -> ErrorInfo:
+    """Reads an error object in any of the shapes that servers use, down to a bare string. The result has a message.
+
+    >>> error_info({"error": {"message": "slow down", "type": "rate_limit_error"}}).message
+    'slow down'
+    >>> error_info({"detail": [{"msg": "field required"}]}).message
+    'field required'
+    """
+    outer = body if isinstance(body, Mapping) else {}
+    inner = outer.get("error") or body
+    while isinstance(inner, list) and inner:  # Google wraps the object in a list
+        inner = inner[0].get("error", inner[0]) if isinstance(inner[0], Mapping) else inner[0]
+    fields = {**outer, **inner} if isinstance(inner, Mapping) else outer
+    code = fields.get("code") or outer.get("code")
+    for candidate in (fields.get("status_code"), fields.get("status"), code):
+        if status is None:
+            status = _http_status(candidate)
+    return ErrorInfo(
+        message=_short(join_surrogates(_message(inner) or _message(outer) or "the server gave no message")),
+        type=_word(fields.get("type")),
+        code=_word(str(code) if type(code) is int else code) if _http_status(code) is None else None,
+        status=status,
+        param=_word(fields.get("param")),
+    )
+
+
+def status_error(info: ErrorInfo, *, should_retry: bool | None = None, **rest: Any) -> APIStatusError:
+    """Returns the exception for an answer whose status is not 2xx.
+
+    Args:
+        should_retry: the server's own advice (`x-should-retry`), if it sent any. It is followed, except for quota
+            errors, which are never retried.
+    """
+    status = info.status or 0
+    kind = _BY_STATUS.get(status, APIStatusError)
+    if info.quota:
+        kind = QuotaExceededError
+    elif kind is APIStatusError and status >= 500:
+        kind = ServerError
+    elif kind is APIStatusError and 400 <= status < 500 and not info.retryable:
+        kind = BadRequestError
+    return kind(
+        f"{info.message} (HTTP {status})",
+        status_code=status,
+        code=info.code or info.type,
+        retryable=info.retryable if should_retry is None or info.quota else should_retry,
+        info=info,
+        **rest,
+    )
+
+
+_BY_STATUS: dict[int, type[APIStatusError]] = {
+    401: AuthenticationError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    429: RateLimitError,
+}
+
+
+def _message(value: Any, depth: int = 0) -> str | None:
+    if depth > _DEEPEST_MESSAGE:
+        return None
+    match value:
+        case str():
+            return value.strip() or None
+        case Mapping():
+            keys = ("message", "msg", "detail", "error", "error_message", "error_msg", "errors", "title", "reason")
+            return next((text for key in keys if (text := _message(value.get(key), depth + 1))), None)
+        case [first, *_]:
+            return _message(first, depth + 1)
+        case _:
+            return None
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "..."
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _http_status(value: Any) -> int | None:
+    if isinstance(value, str) and value.isdecimal() and len(value) == 3:
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599 else None
