@@ -269,7 +269,7 @@ class Provider(AsyncContext):
         return NetworkAnswer(
             self._plan(adapter, ready, arguments),
             Notifier(info, self.hooks),
-            partial(self._client_for, request),
+            self._http_client,
             max_retries=self.profile.max_retries,
             retry_without=partial(self._retry_without, request, arguments),
         )
@@ -324,12 +324,12 @@ class Provider(AsyncContext):
             hide_url=self._owns_client,
         )
 
-    def _client_for(self, request: Request) -> httpx.AsyncClient:
-        """The client for the attempts of one request, which is as the caller made it."""
-        return self._http_client()
-
     def _http_client(self) -> httpx.AsyncClient:
-        """The client that requests go through, made when it is first needed."""
+        """Returns the client to send with, and makes it when it is first needed."""
+        if self._client is not None and not self._owns_client:
+            if self._client.is_closed:
+                raise StreamfoldError(f'provider "{self.name}": the http_client that it was given is closed')
+            return self._client  # it is the caller's to say which event loops it can be used on
         here = current_token()
         if self._loop is not None and self._loop != here:
             raise StreamfoldError(
@@ -337,8 +337,6 @@ class Provider(AsyncContext):
                 " connections can't change loops. Make one provider for each, or call aclose() on it first"
             )
         self._loop = here
-        if self._client is not None and self._client.is_closed:
-            raise StreamfoldError(f'provider "{self.name}": the http_client that it was given is closed')
         if self._client is None:
             self._client = make_client(self.profile.transport, http2=self.profile.http2)
         return self._client
