@@ -33,6 +33,9 @@ class ChatEmitter(Emitter):
         self.include_usage = include_usage
         self._mend_finish = mend_finish
 
+    def _open(self) -> None:
+        self._delta({"content": ""})
+
     def _text(self, delta: Text) -> None:
         self._delta({"content": delta.text})
 

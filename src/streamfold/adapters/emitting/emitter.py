@@ -119,6 +119,12 @@ class Emitter(ABC):
         self._out: list[bytes] = []
         self._begun = False
 
+    def begin(self) -> bytes:
+        """The events that open the answer. Without this call the first delta opens it."""
+        if not self._begun:
+            self._open()
+        return self._written()
+
     def feed(self, delta: Delta) -> bytes:
         """The events that this delta makes; none after a failure.
 
@@ -232,6 +238,9 @@ class Emitter(ABC):
     def stem(self) -> str:
         """What ids are made from, where the answer's own parts have none."""
         return re.sub(r"^[a-z]+[-_]|[^A-Za-z0-9]", "", self.id)[-40:] or "0"
+
+    @abstractmethod
+    def _open(self) -> None: ...
 
     @abstractmethod
     def _text(self, delta: Text) -> None: ...

@@ -229,7 +229,7 @@ class ResponsesEmitter(Emitter):
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _open(self) -> None:
         self._begun = True
         self.response |= {"id": self.id, "created_at": self.created, "model": self.model}
         for name in ("created", "in_progress"):
@@ -237,13 +237,13 @@ class ResponsesEmitter(Emitter):
 
     def _event(self, kind: str, **members: Any) -> None:
         if not self._begun:
-            self._begin()
+            self._open()
         self._out.append(event({"type": kind, "sequence_number": self._sequence, **members}, kind))
         self._sequence += 1
 
     def _add(self, item: dict[str, Any]) -> int:
         if not self._begun:
-            self._begin()
+            self._open()
         self._output.append(item)
         index = len(self._output) - 1
         self._event("response.output_item.added", output_index=index, item=item)
@@ -254,7 +254,7 @@ class ResponsesEmitter(Emitter):
 
     def _last(self, status: str, **members: Any) -> None:
         if not self._begun:
-            self._begin()
+            self._open()
         usage = None if self._usage is None else written_usage(self._usage)
         self.response |= {"status": status, "output": self._output, "usage": usage, **members}
         self._event(f"response.{status}", response=self.response)
