@@ -18,7 +18,7 @@ import pytest
 import streamfold.adapters.chat
 import streamfold.client.provider
 import streamfold.testing.fixtures
-import streamfold.testing.recorded
+import streamfold.testing.replayed
 from folding import DONE, call, entry, fin, text
 
 pytest_plugins = ["pytester"]

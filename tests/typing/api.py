@@ -52,12 +52,12 @@ from streamfold import (
     user,
 )
 from streamfold.testing import (
-    NotedProvider,
     ReplayFixture,
     ReplayProvider,
     ScriptedFixture,
     ScriptedProvider,
     SentRequest,
+    SpyProvider,
     assert_any_cut,
     assert_any_text_cut,
     assert_recording,
@@ -212,7 +212,7 @@ async def test_an_application(scripted: ScriptedFixture, replay: ReplayFixture) 
     assert_type(provider, ScriptedProvider)
     assert_type(provider.requests[0], SentRequest)
     assert_type(provider.requests[0].tools, tuple[Tool, ...])
-    assert_type(replay("kimi/parallel_calls", cuts="bytes:1", faults=[status(429)]), NotedProvider)
+    assert_type(replay("kimi/parallel_calls", cuts="bytes:1", faults=[status(429)]), SpyProvider)
     assert_type(ReplayProvider(Path("fixtures/kimi/parallel_calls"), provider={"dialect": "kimi"}), ReplayProvider)
     assert_type(await ScriptedProvider("Hello.").chat("Hi"), Reply)
 

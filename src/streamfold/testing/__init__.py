@@ -1,6 +1,6 @@
-"""Testing what is built on streamfold: models that follow a script, recordings that are played, cuts in every place.
+"""Test doubles and checks for applications and adapters: scripted models, replayed recordings, cuts in every place.
 
-The same without pytest is here; with it, the fixtures `scripted` and `replay` come by themselves.
+With pytest, the fixtures `scripted` and `replay` make the doubles; everything here works without pytest too.
 """
 
 from __future__ import annotations
@@ -10,22 +10,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .cuts import assert_any_cut, assert_any_text_cut, assert_recording
     from .fixtures import ReplayFixture, ScriptedFixture
-    from .noted import NotedProvider, ScriptError
     from .replay_server import serve_replay
     from .replayed import ReplayProvider
-    from .requests import SentRequest
     from .script import Answer, Step, call, fail, finish, pause, refuse, say, think, usage
     from .scripted import ScriptedProvider, Turn
+    from .spy import ScriptError, SentRequest, SpyProvider
 
 __all__ = [
     "Answer",
-    "NotedProvider",
     "ReplayFixture",
     "ReplayProvider",
     "ScriptError",
     "ScriptedFixture",
     "ScriptedProvider",
     "SentRequest",
+    "SpyProvider",
     "Step",
     "Turn",
     "assert_any_cut",
@@ -45,11 +44,10 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(["assert_any_cut", "assert_any_text_cut", "assert_recording"], "cuts"),
     **dict.fromkeys(["ReplayFixture", "ScriptedFixture"], "fixtures"),
-    **dict.fromkeys(["NotedProvider", "ScriptError"], "noted"),
     "ReplayProvider": "replayed",
     "serve_replay": "replay_server",
-    "SentRequest": "requests",
     **dict.fromkeys(["ScriptedProvider", "Turn"], "scripted"),
+    **dict.fromkeys(["ScriptError", "SentRequest", "SpyProvider"], "spy"),
     **dict.fromkeys(
         ["Answer", "Step", "call", "fail", "finish", "pause", "refuse", "say", "think", "usage"],
         "script",
@@ -58,7 +56,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imported with the first use: whoever folds bytes in a test needs no network, and pytest starts without any of it.
+    # Imported with the first use: folding bytes in a test needs no network code, and pytest starts without any of it.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -18,10 +18,10 @@ from ..adapters import Adapter
 from ..engine import StreamDecoder
 from ..engine.dialects import Dialect
 from ..values import ConfigError, Reply, StreamChunk, StreamError
+from .answers import AnswerWriter
 from .outcomes import Outcome, broken_promises, differences, expected_differences, facts
 from .recording import Recording, open_recording
 from .script import Said
-from .wires import write_events, writer_for
 
 __all__ = ["assert_any_cut", "assert_any_text_cut", "assert_recording", "read_source"]
 
@@ -79,8 +79,7 @@ def assert_any_text_cut(
     """
 
     def events(pieces: Sequence[Any]) -> Iterable[bytes]:
-        writer = writer_for("chat", "model", 1, str)
-        return [event for _, event in write_events([Said("say", tuple(pieces))], writer)]
+        return [event for _, event in AnswerWriter("chat").events([Said("say", tuple(pieces))])]
 
     __tracebackhide__ = True
     make = _decoders("chat", dialect, decoder)

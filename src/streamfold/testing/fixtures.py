@@ -8,11 +8,10 @@ from typing import Any, Literal
 
 from ..values import ConfigError
 from .faults import Fault
-from .noted import NotedProvider, ScriptError
-from .recorded import RecordProvider
 from .recording import Match, Recording, Speed, find_recording, load_source
-from .replayed import ReplayProvider
+from .replayed import RecordingProvider, ReplayProvider
 from .scripted import ScriptedProvider, Turn
+from .spy import ScriptError, SpyProvider
 
 __all__ = ["ReplayFixture", "ScriptedFixture"]
 
@@ -84,7 +83,7 @@ class ReplayFixture:
         test: str = "TEST",
     ) -> None:
         self.folders = list(folders) or [folder / "fixtures" for folder in _up_to(root, beside.parent)]
-        self.providers: list[NotedProvider] = []
+        self.providers: list[SpyProvider] = []
         self._root = root
         self._faults = list(faults)
         self._record = record
@@ -99,7 +98,7 @@ class ReplayFixture:
         faults: Iterable[Fault] = (),
         match: Match = "order",
         **overrides: Any,
-    ) -> NotedProvider:
+    ) -> SpyProvider:
         """A provider that answers with these recordings. The other arguments are those of `ReplayProvider`.
 
         While it records, nothing is cut, slowed down or broken.
@@ -110,7 +109,7 @@ class ReplayFixture:
         __tracebackhide__ = True
         missing = [name for name in names if self._folder_of(name) is None]
         if provider is not None and (self._record == "all" or (self._record == "once" and missing)):
-            made: NotedProvider = self._recording(names, provider, overrides)
+            made: SpyProvider = self._recording(names, provider, overrides)
         else:
             read = [recording for name in names for recording in self.find(name, provider)]
             every = [*self._faults, *faults]
@@ -138,18 +137,18 @@ class ReplayFixture:
 
     def keep(self) -> list[str]:
         """Keeps what was recorded. Returns what could not be kept, and why."""
-        kept = [provider.keep() for provider in self.providers if isinstance(provider, RecordProvider)]
+        kept = [provider.keep() for provider in self.providers if isinstance(provider, RecordingProvider)]
         return [problem for problem in kept if problem is not None]
 
     def _recording(
         self, names: tuple[str, ...], provider: str | Mapping[str, Any], overrides: Mapping[str, Any]
-    ) -> RecordProvider:
+    ) -> RecordingProvider:
         if len(names) != 1:
             raise ConfigError(
                 f"a conversation is recorded under one name, its later answers as NAME-2, NAME-3: give one of"
                 f" {', '.join(names) or 'none'}, or a provider for each"
             )
-        return RecordProvider(self._folder_of(names[0]) or self.folders[0], names[0], provider, overrides)
+        return RecordingProvider(self._folder_of(names[0]) or self.folders[0], names[0], provider, overrides)
 
     def _folder_of(self, name: str) -> Path | None:
         return next((folder for folder in self.folders if (folder / f"{name}.sse").is_file()), None)

@@ -1,42 +1,48 @@
-"""A provider that plays recordings: what a real model once said, without it."""
+"""Models that play recordings, and models that make them: a real answer once, and from then on without the network."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+import httpx
+
 from ..client import Hooks
+from ..config import load_profile
+from ..net import make_client
+from ..requests import Request
+from ..values import ConfigError
 from .faults import Fault
-from .noted import NotedProvider
-from .recording import Match, Recording, ReplayTransport, Speed, load_source
-from .standin import stand_in
+from .recording import Draft, Match, Recording, ReplayTransport, Speed, load_source, recording_client
+from .spy import ScriptError, SentRequest, SpyProvider, replaced_profile
 
-__all__ = ["ReplayProvider"]
+__all__ = ["RecordingProvider", "ReplayProvider"]
 
 
-class ReplayProvider(NotedProvider):
-    """A provider that answers its requests with recordings, one after the other.
+class ReplayProvider(SpyProvider):
+    """A model that answers its requests with recordings, one after the other.
 
-        provider = ReplayProvider("fixtures/kimi/parallel_calls", cuts="bytes:1", faults=[reset(after_events=9)])
+        model = ReplayProvider("fixtures/kimi/parallel_calls", cuts="bytes:1", faults=[reset(after_events=9)])
 
     Args:
-        recordings: in this order: paths (with what was recorded after them in the same conversation), names of those
-            that come with streamfold, or values.
-        provider: the configuration to take the place of, as `Provider.from_config` takes it: its quirks and dialect
-            hold, its key and address are not used. Else it is a plain one, with the adapter, the dialect and the model
-            that the first recording names.
+        recordings: in this order: paths (each followed by the later answers of the same conversation), names of bundled
+            recordings, or `Recording`s.
+        provider: the provider to take the place of, as for `Provider.from_config`: its quirks and dialect are used, its
+            key and address are not. Default: a plain one with the adapter, dialect and model of the first recording.
         cuts, speed, faults, match: as for `ReplayTransport`.
-        hooks, overrides: as for `Provider.from_config`. Unless `max_retries` is among them, nothing is sent again, so
-            that the application sees each fault.
+        hooks, overrides: as for `Provider.from_config`. `max_retries` is 0 by default, so that the application sees
+            each fault.
 
     Attributes:
-        requests: those that came. One that no recording is left for, or that is not the one that was recorded, is a
+        provider: the `Provider` that reads the answers.
+        requests: the requests that were sent. A request that has no recording, or differs from the recorded one, raises
             `ScriptError`.
 
     Raises:
-        ConfigError: there is no such recording, or an argument can't be used.
+        ConfigError: there is no such recording, or an argument is not allowed.
     """
 
     def __init__(
@@ -47,19 +53,66 @@ class ReplayProvider(NotedProvider):
         speed: Speed = "instant",
         faults: Iterable[Fault] = (),
         match: Match = "order",
-        hooks: Iterable[Hooks] = (),
+        hooks: Hooks | Iterable[Hooks] = (),
         **overrides: Any,
     ) -> None:
         read = [recording for source in recordings for recording in load_source(source)]
-        transport = ReplayTransport(read, speed=speed, cuts=cuts, faults=faults, match=match)
+        self._transport = ReplayTransport(read, speed=speed, cuts=cuts, faults=faults, match=match)
         first = read[0]
-        told = {"dialect": first.dialect} if provider is None and first.dialect else {}
-        profile = stand_in(provider, {**told, **overrides}, name="replay", adapter=first.adapter, model=_model(first))
-        super().__init__(profile, transport, hooks=hooks)
+        own = {"dialect": first.dialect} if provider is None and first.dialect else {}
+        model = _recorded_model(first)
+        profile = replaced_profile(provider, {**own, **overrides}, name="replay", adapter=first.adapter, model=model)
+        super().__init__(profile, hooks=hooks)
+
+    async def _respond(self, sent: SentRequest, asked: Request, request: httpx.Request) -> httpx.Response:
+        try:
+            return await self._transport.handle_async_request(request)
+        except ConfigError as exc:  # an application might handle it as a failure of its provider
+            raise ScriptError(str(exc)) from exc
 
 
-def _model(recording: Recording) -> str | None:
-    """The model that was asked, as far as that was recorded."""
+class RecordingProvider(SpyProvider):
+    """A real provider, with its key and address, whose answers become the recording `name` in a folder.
+
+    They are drafts until `keep` is called, because later runs would play a failed answer too. Close it at the end: it
+    has connections.
+
+    Raises:
+        ConfigError: the configuration or the name can't be used.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, provider: str | Mapping[str, Any], overrides: Mapping[str, Any]
+    ) -> None:
+        keys = {key: value for key, value in overrides.items() if key != "hooks"}
+        profile = load_profile(provider, {"max_retries": 0, **keys})  # a failed attempt would be a turn
+        self._name = name
+        self._draft = Draft(folder, name)
+        _, self._transport = recording_client(
+            make_client(profile.transport), self._draft.folder, name=name, adapter=profile.adapter
+        )
+        super().__init__(profile, hooks=overrides.get("hooks", ()))
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._transport.aclose()
+
+    def keep(self) -> str | None:
+        """Replaces older recordings by the new ones. Returns the reason if a new one is of a failure."""
+        try:
+            problem = self._draft.problem()
+            if problem is None:
+                self._draft.keep()
+            return problem and f"{self._name} was not recorded: {problem}"
+        finally:
+            self._draft.discard()
+
+    async def _respond(self, sent: SentRequest, asked: Request, request: httpx.Request) -> httpx.Response:
+        return await self._transport.handle_async_request(request)
+
+
+def _recorded_model(recording: Recording) -> str | None:
+    """Returns the model of the recorded request, if the recording has one."""
     try:
         model = json.loads(recording.sent.body)["model"] if recording.sent else None
     except (ValueError, KeyError, TypeError):

@@ -1,6 +1,6 @@
-"""The words that scripts are written in: what a model says, step by step, and nothing of how a wire spells it.
+"""The steps of a script: the parts of an answer, independent of the wire format.
 
-A turn is one answer. It is written as a text, a step, or a list of both; `wires.py` makes bytes of it.
+A turn is one answer: a text, a step, or a list of both. `answers.py` writes it as bytes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
-    "Finish",
     "Pause",
     "Said",
     "Step",
+    "StopReason",
     "ToolCallStep",
     "call",
     "fail",
@@ -40,10 +40,16 @@ _WORD = re.compile(r"\s*\S+|\s+")  # with the space before it, as tokenizers cut
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Said:
-    """Text in the pieces in which it is streamed. `kind` is the word that wrote it: say, think or refuse."""
+    """Text in the pieces in which it is streamed.
+
+    Attributes:
+        kind: "say", "think" or "refuse", after the function that made it.
+        is_data: it is the JSON of a dict or a pydantic model.
+    """
 
     kind: str
     pieces: tuple[str, ...]
+    is_data: bool = False
 
     @property
     def text(self) -> str:
@@ -55,7 +61,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ToolCallStep:
-    """A tool call. `arguments` is the model's text; without a `call_id` it is given one."""
+    """A tool call. `arguments` is the model's text; a call without a `call_id` gets one."""
 
     name: str
     arguments: str
@@ -70,8 +76,8 @@ class ToolCallStep:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Finish:
-    """Why the model stopped, in the word of the wire."""
+class StopReason:
+    """The finish reason, in the word of the wire."""
 
     reason: str
 
@@ -81,7 +87,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pause:
-    """Nothing comes for so many seconds."""
+    """A wait of so many seconds."""
 
     seconds: float
 
@@ -89,14 +95,15 @@ class Pause:
         return f"pause({self.seconds:g})"
 
 
-Step: TypeAlias = Said | ToolCallStep | Usage | Finish | Pause | Fail
+Step: TypeAlias = Said | ToolCallStep | Usage | StopReason | Pause | Fail
 Answer: TypeAlias = str | Step | Sequence[str | Step]
 
 
 def say(*content: str | Mapping[str, Any] | BaseModel) -> Said:
-    """Visible text. One string is streamed word by word, several are streamed as these pieces.
+    """Visible text. One string is streamed word by word; several strings are streamed as these pieces.
 
-    A dict or an instance of a pydantic model is said as JSON, as an answer to `response_format`.
+    A dict or a pydantic model is an answer to `response_format`: JSON text, or the arguments of the answer's tool where
+    the provider needs one.
 
     >>> say("Hello there").pieces
     ('Hello', ' there')
@@ -107,12 +114,12 @@ def say(*content: str | Mapping[str, Any] | BaseModel) -> Said:
 
 
 def think(*content: str) -> Said:
-    """Reasoning, cut like `say`. `think("")`: the model reasoned, and what is not shown."""
+    """Reasoning, in pieces like `say`. `think("")` is reasoning that the server does not show."""
     return _said("think", content)
 
 
 def refuse(*content: str) -> Said:
-    """The text by which the model declines, cut like `say`; it is the reply's `refusal`, and not in its text."""
+    """A refusal, in pieces like `say`. It is the reply's `refusal` and not part of its text."""
     return _said("refuse", content)
 
 
@@ -122,19 +129,21 @@ def call(
     """A tool call: `call("get_weather", city="Paris")`, or the arguments as a dict.
 
     Args:
-        arguments: a dict, for names that are none in Python; or the text as the model writes it, be it broken.
-        call_id: the id of the call; else they are numbered.
+        name: the name of the tool.
+        arguments: a dict, for names that are not Python names; or the model's own text, which may be broken.
+        call_id: the id of the call. Default: calls are numbered.
+        named: the arguments.
 
     Raises:
-        ConfigError: there are arguments in two ways, or they are no JSON data.
+        ConfigError: arguments are given in two ways, or can't be written as JSON.
     """
     if arguments is not None and named:
-        raise ConfigError(f"call({name!r}): the arguments are a dict, a text, or named; not two of these at once")
+        raise ConfigError(f"call({name!r}): pass the arguments as a dict, as a text, or as keywords, only one of these")
     if not isinstance(arguments, str):
         try:
             arguments = json.dumps(dict(named if arguments is None else arguments), ensure_ascii=False)
         except (TypeError, ValueError) as exc:
-            raise ConfigError(f"call({name!r}): the arguments are no JSON data: {exc}") from exc
+            raise ConfigError(f"call({name!r}): the arguments can't be written as JSON: {exc}") from exc
     return ToolCallStep(name, arguments, call_id)
 
 
@@ -146,25 +155,25 @@ def usage(
     cached_tokens: int | None = None,
     reasoning_tokens: int | None = None,
 ) -> Usage:
-    """Token counts. Without them the answer has none: the reply's `usage` is None."""
+    """Token counts. Without this step the reply's `usage` is None."""
     return Usage(input_tokens, output_tokens, total_tokens, cached_tokens, reasoning_tokens)
 
 
-def finish(reason: str) -> Finish:
-    """Another finish reason than "tool_calls" after calls and "stop" after anything else.
+def finish(reason: str) -> StopReason:
+    """The finish reason, instead of "tool_calls" after calls and "stop" otherwise.
 
-    "length" and "content_filter" cut the answer off; after "unknown" the stream is done without having said why.
+    "length" and "content_filter" cut the answer off; with "unknown" the stream ends without a finish reason.
     """
-    return Finish(reason)
+    return StopReason(reason)
 
 
 def pause(seconds: float) -> Pause:
-    """Nothing comes for so many seconds; `pause(math.inf)` is a server that hangs.
+    """A wait of so many seconds; `pause(math.inf)` is a server that hangs.
 
     Raises:
-        ConfigError: it is not a number of seconds.
+        ConfigError: `seconds` is negative or NaN.
     """
-    if not seconds >= 0:  # NaN is neither
+    if not seconds >= 0:  # also true for NaN
         raise ConfigError(f"pause() takes seconds, not {seconds!r}")
     return Pause(float(seconds))
 
@@ -176,7 +185,7 @@ def fail(
     code: str | None = None,
     retry_after: float | None = None,
 ) -> Fail:
-    """How the answer goes wrong. It is the last step of its turn.
+    """A failure. It is the last step of its turn.
 
         fail(429, retry_after=1)                   an HTTP status instead of an answer
         fail(RateLimitError, "slow down")          the same, by the error that it becomes
@@ -188,30 +197,31 @@ def fail(
 
     Args:
         error: a status, a message, or an error of streamfold as a class or as an instance.
-        code: the word by which the server classifies it.
-        retry_after: seconds, with a status.
+        message: the server's message.
+        code: the server's error code.
+        retry_after: seconds, only with a status.
 
     Raises:
-        ConfigError: there is no such failure.
+        ConfigError: a server can't fail in this way.
     """
     return read_failure(error, message, code, retry_after)
 
 
 def read_answer(answer: Answer) -> list[Step]:
-    """The steps of one turn. Raises ConfigError for what is no step, and for a failure in the wrong place."""
+    """Returns the steps of one turn. Raises ConfigError for anything else, and for a failure in the wrong place."""
     given = [answer] if isinstance(answer, str) or not isinstance(answer, Sequence) else answer
     steps = [_step(item) for item in given]
     for at, step in enumerate(steps):
         if not isinstance(step, Fail):
             continue
         if at < len(steps) - 1:
-            raise ConfigError(f"{step!r} ends the answer, and {steps[at + 1]!r} can't follow it")
+            raise ConfigError(f"{step!r} ends the answer, so {steps[at + 1]!r} can't follow it")
         before = [other for other in steps[:at] if not isinstance(other, Pause)]
         if before and step.only_first:
             raise ConfigError(
-                f"{step!r} stands for the whole answer, which has begun with {before[0]!r}: an error that comes"
-                ' later is fail("message"), fail(IncompleteStreamError) or fail(APIConnectionError), and a server that'
-                " hangs is pause(math.inf)"
+                f"{step!r} takes the place of the whole answer, which has begun with {before[0]!r}. For a later error"
+                ' use fail("message"), fail(IncompleteStreamError) or fail(APIConnectionError); for a server that hangs'
+                " use pause(math.inf)"
             )
     return steps
 
@@ -219,19 +229,20 @@ def read_answer(answer: Answer) -> list[Step]:
 def _step(item: Any) -> Step:
     if isinstance(item, str):
         return say(item)
-    if isinstance(item, Said | ToolCallStep | Usage | Finish | Pause | Fail):
+    if isinstance(item, Said | ToolCallStep | Usage | StopReason | Pause | Fail):
         return item
     raise ConfigError(
-        f"a turn is a text, a step, or a list of both, and {item!r} is none: the steps are say(), think(), call(),"
+        f"{item!r} is not a turn. Allowed: a text, a step, or a list of both; the steps are say(), think(), call(),"
         " refuse(), usage(), finish(), pause() and fail()"
     )
 
 
 def _said(kind: str, content: tuple[Any, ...]) -> Said:
     if not content:
-        raise ConfigError(f"{kind}() needs something to {kind}")
+        raise ConfigError(f"{kind}() needs a text")
     texts = tuple(_text(kind, piece) for piece in content)
-    return Said(kind, texts if len(texts) > 1 else tuple(_WORD.findall(texts[0])) or ("",))
+    is_data = len(content) == 1 and not isinstance(content[0], str)
+    return Said(kind, texts if len(texts) > 1 else tuple(_WORD.findall(texts[0])) or ("",), is_data)
 
 
 def _text(kind: str, piece: Any) -> str:

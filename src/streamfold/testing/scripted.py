@@ -1,26 +1,22 @@
-"""A provider whose model follows a script: for the unit tests of applications.
-
-Nothing of the library is replaced. Requests are read, checked and encoded, the script's turns become the bytes of a
-server, and adapter, decoder and fold read them. What is missing is the network.
-"""
+"""A model that follows a script: for the unit tests of applications."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, NoReturn, TypeAlias
+
+import anyio
+import httpx
 
 from ..client import Hooks
 from ..requests import Request
 from ..values import ConfigError
+from .answers import AnswerWriter, failed_body
 from .failures import Fail
-from .inprocess import NoConnection, client_answered_by
-from .noted import NotedProvider, ScriptError
-from .recording import Cut, Recording
-from .requests import SentRequest
-from .script import Answer, Pause, Step, read_answer
-from .standin import stand_in
-from .wires import error_body, write_events, writer_for
+from .recording import Cut, Recording, ReplayTransport
+from .script import Answer, Pause, Said, Step, ToolCallStep, read_answer
+from .spy import ScriptError, SentRequest, SpyProvider, replaced_profile
 
 __all__ = ["ScriptedProvider", "Turn"]
 
@@ -28,28 +24,29 @@ __all__ = ["ScriptedProvider", "Turn"]
 Turn: TypeAlias = Answer | Callable[[SentRequest], Answer]
 
 
-class ScriptedProvider(NotedProvider):
-    """A provider that answers each request with the next turn of a script.
+class ScriptedProvider(SpyProvider):
+    """A model that answers each request with the next turn of a script.
 
-        provider = ScriptedProvider(call("get_weather", city="Paris"), "It is 18 degrees.")
-        assert await ask(provider, "What is the weather in Paris?") == "It is 18 degrees."
-        assert [tool.name for tool in provider.requests[0].tools] == ["get_weather"]
-        provider.assert_done()
+        model = ScriptedProvider(call("get_weather", city="Paris"), "It is 18 degrees.")
+        assert await ask(model, "What is the weather in Paris?") == "It is 18 degrees."
+        assert [tool.name for tool in model.requests[0].tools] == ["get_weather"]
+        model.assert_done()
 
     Args:
-        turns: one for each request, in this order: a text, a step (`say`, `think`, `call`, `refuse`, `usage`, `finish`,
-            `pause`, `fail`), a list of both, or a function from the request to any of these.
-        then: the turn for every request after them; None: such a request is an error.
-        provider: the configuration to take the place of, as `Provider.from_config` takes it: its wire format, quirks
-            and dialect hold, its key and address are not used. Else it is plain Chat Completions.
-        hooks, overrides: as for `Provider.from_config`. Unless `max_retries` is among them, nothing is sent again, so
-            that a failure in the script is what the application sees; with retries, each takes a turn.
+        turns: one for each request, in order: a text, a step (`say`, `think`, `call`, `refuse`, `usage`, `finish`,
+            `pause`, `fail`), a list of texts and steps, or a function from the `SentRequest` to any of these.
+        then: the turn for every further request. Default: a further request is an error.
+        provider: the provider to take the place of, as for `Provider.from_config`: its wire format, quirks and dialect
+            are used, its key and address are not. Default: plain Chat Completions.
+        hooks, overrides: as for `Provider.from_config`. `max_retries` is 0 by default, so that the application sees
+            each failure; with retries, each attempt takes a turn.
 
     Attributes:
-        requests: those that came.
+        provider: the `Provider` that reads the answers.
+        requests: the requests that were sent.
 
     Raises:
-        ConfigError: a turn is none, or the configuration can't be used.
+        ConfigError: a turn can't be read, or the configuration can't be used.
     """
 
     def __init__(
@@ -57,48 +54,51 @@ class ScriptedProvider(NotedProvider):
         *turns: Turn,
         then: Turn | None = None,
         provider: str | Mapping[str, Any] | None = None,
-        hooks: Iterable[Hooks] = (),
+        hooks: Hooks | Iterable[Hooks] = (),
         **overrides: Any,
     ) -> None:
-        super().__init__(stand_in(provider, overrides, name="scripted"), hooks=hooks)
+        super().__init__(replaced_profile(provider, overrides, name="scripted"), hooks=hooks)
         self._turns = [_checked_turn(turn, f"turn {number}") for number, turn in enumerate(turns, 1)]
         self._then = None if then is None else _checked_turn(then, "then")
         self._problems: list[str] = []
         self._calls = 0
-        writer_for(self.profile.adapter, "", 0, self._next_id)  # a wire that nobody can write is told of at once
+        AnswerWriter(self.profile.adapter)  # an adapter without an emitter is an error now, not with the first request
 
     def assert_done(self) -> None:
-        """Raises ScriptError if a turn was not asked for, or if there was a request that no turn was left for."""
+        """Raises ScriptError if a turn was not used, or if a request had no turn or failed to play."""
         problems, used = list(self._problems), len(self.requests)
         for number, turn in enumerate(self._turns[used:], used + 1):
             problems.append(f"turn {number} was not asked for: {_shown(turn)}")
         if problems:
             raise ScriptError("; ".join(problems))
 
-    def _client_for(self, request: Request) -> Any:
-        return client_answered_by(partial(self._turn_for, request))
-
-    def _turn_for(self, asked: Request, body: bytes) -> Recording | NoConnection:
-        request = self._note(asked, body)
+    async def _respond(self, sent: SentRequest, asked: Request, request: httpx.Request) -> httpx.Response:
         number = len(self.requests)
         turn = self._turns[number - 1] if number <= len(self._turns) else self._then
         if turn is None:
-            self._refuse(number, request)
+            self._reject(number, sent)
         try:
-            return self._played(read_answer(turn(request) if callable(turn) else turn), asked.model, number)
-        except ConfigError as exc:  # as a StreamfoldError an application might take it for a failure of its provider
+            steps = self._for_schema(read_answer(turn(sent) if callable(turn) else turn), asked)
+            played = self._played(steps, sent.model, number)
+        except ConfigError as exc:  # an application might handle a StreamfoldError as a failure of its provider
             self._problems.append(f"turn {number} can't be played: {exc}")
             raise ScriptError(self._problems[-1]) from exc
         except Exception as exc:
             self._problems.append(f"turn {number}, {_shown(turn)}, failed: {type(exc).__name__}: {exc}")
             raise
+        if isinstance(played, httpx.TransportError):
+            await _waits(steps)
+            raise played
+        transport = ReplayTransport(played, speed="recorded" if played.cuts else "instant")
+        return await transport.handle_async_request(request)
 
-    def _played(self, steps: Sequence[Step], model: str, number: int) -> Recording | NoConnection:
-        writer = writer_for(self.profile.adapter, model, number, self._next_id)
+    def _played(self, steps: Sequence[Step], model: str, number: int) -> Recording | httpx.TransportError:
+        """Returns the answer that the steps make, or the error that the connection fails with."""
         last = steps[-1] if steps and isinstance(steps[-1], Fail) else None
         if last and (last.only_first or (last.how == "broken" and not _speaks(steps))):
-            return _no_answer(last, number, sum(step.seconds for step in steps if isinstance(step, Pause)))
-        events = write_events(steps, writer)
+            return _no_answer(last, number, steps)
+        writer = AnswerWriter(self.profile.adapter, model, number, self._next_id)
+        events = list(writer.events(steps))
         return Recording(
             f"turn {number}",
             b"".join(event for _, event in events),
@@ -107,11 +107,20 @@ class ScriptedProvider(NotedProvider):
             broken=last is not None and last.how == "broken",
         )
 
-    def _refuse(self, number: int, request: SentRequest) -> NoReturn:
+    def _for_schema(self, steps: list[Step], asked: Request) -> list[Step]:
+        """Says data as this provider's models do: some endpoints take a `response_format` as a tool to be called."""
+        if asked.options.response_format is None:
+            return steps
+        tool = self.profile.make_adapter().prepare(asked, repair=True).request.answer_tool
+        if tool is None:
+            return steps
+        return [ToolCallStep(tool, step.text) if isinstance(step, Said) and step.is_data else step for step in steps]
+
+    def _reject(self, number: int, sent: SentRequest) -> NoReturn:
         turns = f"{len(self._turns)} turn{'' if len(self._turns) == 1 else 's'}"
         problem = (
-            f"request {number} has no turn: the script has {turns}, and the application asked once more, after"
-            f" {request.text!r:.200} (each argument is a turn; a list is one turn of several steps)"
+            f"request {number} has no turn: the script has {turns}, and the application sent another request after"
+            f" {sent.text!r:.200} (each argument is a turn; a list is one turn of several steps)"
         )
         self._problems.append(problem)
         raise ScriptError(problem)
@@ -122,7 +131,7 @@ class ScriptedProvider(NotedProvider):
 
 
 def _checked_turn(turn: Turn, where: str) -> Turn:
-    """The turn. Raises ConfigError that says which one can't be played."""
+    """Returns the turn. Raises ConfigError that names it if it can't be read."""
     if callable(turn):
         return turn
     try:
@@ -136,16 +145,30 @@ def _speaks(steps: Sequence[Step]) -> bool:
     return any(not isinstance(step, Pause | Fail) for step in steps)
 
 
-def _no_answer(step: Fail, number: int, delay: float) -> Recording | NoConnection:
-    if step.how in ("broken", "timeout"):
-        return NoConnection(step.message, timed_out=step.how == "timeout", delay=delay)
+def _pauses(steps: Sequence[Step]) -> float:
+    return sum(step.seconds for step in steps if isinstance(step, Pause))
+
+
+async def _waits(steps: Sequence[Step]) -> None:
+    seconds = _pauses(steps)
+    await (anyio.sleep_forever() if seconds == math.inf else anyio.sleep(seconds))
+
+
+def _no_answer(step: Fail, number: int, steps: Sequence[Step]) -> Recording | httpx.TransportError:
+    """Returns a failure that takes the place of the whole answer."""
+    if step.how == "timeout":
+        error = httpx.ConnectTimeout(step.message)
+        error.__cause__ = TimeoutError(step.message)
+        return error
+    if step.how == "broken":
+        return httpx.ConnectError(step.message)
     if step.status is None:
         return Recording("nothing", b"")
     headers = {"content-type": "application/json", "x-request-id": f"scripted-{number}"}
     if step.retry_after is not None:
         headers["retry-after-ms"] = f"{step.retry_after * 1000:g}"
-    body = error_body(step)
-    return Recording("an error", body, status=step.status, headers=headers, cuts=(Cut(len(body), delay),))
+    body = failed_body(step)
+    return Recording("an error", body, status=step.status, headers=headers, cuts=(Cut(len(body), _pauses(steps)),))
 
 
 def _shown(turn: Turn) -> str:
