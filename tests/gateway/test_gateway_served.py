@@ -378,6 +378,27 @@ async def test_the_command(tmp_path: Path) -> None:
     assert b"main: completed by" in said
 
 
+async def test_b9_the_start_says_what_is_served_and_what_is_missing(tmp_path: Path) -> None:
+    """The address for clients, the models, and each provider that has no key yet, with the variable to set."""
+    file = tmp_path / "streamfold.toml"
+    file.write_text(
+        '[providers.main]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n[providers.other]\nprofile = "openai"\n'
+        '[gateway]\naliases = { small = "main:tiny" }\n'
+    )
+    async with serve_command(file, OPENAI_API_KEY="") as (address, said, stop):
+        async with httpx.AsyncClient(base_url=address) as client:
+            answer = await client.post(CHAT, json=asking(CHAT, model="other:gpt-5"))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, None)
+        assert "OPENAI_API_KEY" not in answer.text
+        stop()
+    lines = said.decode().splitlines()
+    assert f"Base URL for clients: {address}/v1 (/chat/completions, /responses, /models)" in "\n".join(lines)
+    assert any(line.endswith("Models: main (m), other (no model), small (main:tiny)") for line in lines)
+    (warning,) = [line for line in lines if line.startswith("WARNING")]
+    assert 'no API key for "other": set OPENAI_API_KEY' in warning
+    assert "HTTP 500" in warning
+
+
 async def test_a_signal_to_stop_lets_running_answers_finish(tmp_path: Path) -> None:
     """The command takes no new request after it, and ends when the last answer has."""
     go_on = anyio.Event()
