@@ -98,6 +98,7 @@ class NetworkAnswer:
         self._max_retries = max_retries
         self._retry_without = retry_without
         self._exchange: Exchange | None = None
+        self._decoder: StreamDecoder | None = None
         self._closed = False
         self._began = 0.0
         self._headers_at: float | None = None
@@ -107,8 +108,10 @@ class NetworkAnswer:
 
     @property
     def warnings(self) -> tuple[ProtocolWarning, ...]:
-        """Those of the request; after the end all of the reply's."""
-        return tuple(self._plan.warnings if self.reply is None else self.reply.warnings)
+        """Those of the request, and those that the answer has brought so far."""
+        if self.reply is not None:
+            return tuple(self.reply.warnings)
+        return (*self._plan.warnings, *(self._decoder.warnings if self._decoder else ()))
 
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
@@ -150,7 +153,7 @@ class NetworkAnswer:
         pause = 0.0
         while True:
             exchange = self._exchange = Exchange(self._client(), self._plan.request, clocks)
-            decoder = self._plan.decoder()
+            decoder = self._decoder = self._plan.decoder()
             await exchange.pause(pause)
             try:
                 if not self._closed:

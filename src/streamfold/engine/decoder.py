@@ -14,6 +14,7 @@ from ..values import (
     Limits,
     Meta,
     ProtocolError,
+    ProtocolWarning,
     Reasoning,
     Refusal,
     Reply,
@@ -114,6 +115,11 @@ class StreamDecoder:
     def done(self) -> bool:
         """Whether nothing that may still come can matter: the answer is finished, or an error waits to be raised."""
         return self._fold.finished or self._error is not None
+
+    @property
+    def warnings(self) -> tuple[ProtocolWarning, ...]:
+        """The warnings so far; at the end those of the reply."""
+        return self._fold.warnings
 
     @property
     def reply(self) -> Reply:

@@ -224,6 +224,11 @@ class Fold:
             reasoned=self._reasoned,
         )
 
+    @property
+    def warnings(self) -> tuple[ProtocolWarning, ...]:
+        """The warnings so far."""
+        return tuple(self._warnings)
+
     def warn(self, code: WarningCode, detail: str) -> None:
         """Notes a warning for the reply; the same one twice is one."""
         self._warnings.setdefault(ProtocolWarning(code, detail))
