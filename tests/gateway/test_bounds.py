@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 import anyio
@@ -95,6 +96,31 @@ async def test_bytes_of_all_bodies_together() -> None:
             assert await status_of(app, [json.dumps(asking(CHAT)).encode()]) == 503
         for _ in range(2):
             assert await status_of(app, [json.dumps(asking(CHAT)).encode()]) == 200
+
+
+@BOTH
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_never_reads(wire: str, stream: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """It loses its place after a while, and the provider's connection is closed."""
+    transport = ReplayTransport([Recording("test", HELLO)])
+    body = json.dumps(asking(PATHS[wire], stream=stream)).encode()
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Any:
+        if not messages:
+            await anyio.sleep_forever()
+        return messages.pop()
+
+    async def send(_: Any) -> None:
+        await anyio.sleep_forever()
+
+    caplog.set_level(logging.INFO, "streamfold.gateway")
+    async with httpx.AsyncClient(transport=transport) as upstream:
+        app = app_behind(upstream, send_timeout=0.05)
+        with anyio.fail_after(5):
+            await app({**scope_of(len(body)), "path": PATHS[wire]}, receive, send)
+        assert (app.running, transport.open_streams) == (0, 0)
+    assert "client disconnected" in caplog.text
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------

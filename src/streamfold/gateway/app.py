@@ -118,7 +118,7 @@ class Gateway:
 
     async def answer(self, wire: Wire, scope: Any, receive: Receive, send: Send) -> None:
         """Answers one request of a client: with the provider's answer, or with an error in the wire's form."""
-        send = guarded(send)
+        send = guarded(send, self._options.send_timeout)
         log = RequestLog(wire.id_prefix + uuid4().hex)
         try:
             try:

@@ -25,13 +25,14 @@ _HEADERS = {
 }
 
 
-def guarded(send: Send) -> Send:
-    """Returns a `send` that raises ClientGone where the server raises an OSError for a client that has left."""
+def guarded(send: Send, seconds: float) -> Send:
+    """Returns a `send` that raises ClientGone for a client that has left, or does not read for so many seconds."""
 
     async def guarded_send(message: Any) -> None:
         try:
-            await send(message)
-        except OSError as exc:
+            with anyio.fail_after(seconds):
+                await send(message)
+        except OSError as exc:  # which a TimeoutError is too
             raise ClientGone from exc
 
     return guarded_send
