@@ -46,10 +46,10 @@ def test_a_package_adds_an_adapter_and_a_dialect(installed: Path) -> None:
 
 
 PREVIEW = """
-from streamfold import Provider, Tool, assistant, user
+from streamfold import Provider, Tool, user
 
 provider = Provider.from_config({"adapter": "acme", "base_url": "https://acme.example/v1?team=a", "model": "big"})
-shown = provider.preview([user("Hello"), assistant("Hi."), user("Bye")], [Tool("a.b")])
+shown = provider.preview([user("Hello"), {"role": "assistant", "content": "Hi."}, user("Bye")], [Tool("a.b")])
 print(shown.method, shown.url, shown.json()["messages"], *shown.json()["tools"], [w.code for w in shown.warnings])
 """
 

@@ -229,13 +229,17 @@ def test_what_clients_leave_in_their_history() -> None:
     assert parse_chat({"model": "m", "messages": [message]}).messages == (assistant(tool_calls=[CALL]),)
 
 
-def test_what_has_no_place_in_ours_stays_a_dict() -> None:
-    """A message, a part or a call with members that we do not know is handed on as it is."""
+def test_what_has_no_place_in_ours_is_kept() -> None:
+    """Unknown members of a message are its extras, and a part with unknown members stays a dict; both are sent."""
     cached = {"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]}
     spoken = {"role": "assistant", "content": "x", "audio": {"id": "audio_1"}}
     legacy = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
     request = parse_chat({"model": "m", "messages": [cached, spoken, legacy]})
-    assert request.messages == (Message("user", (cached["content"][0],)), spoken, legacy)  # type: ignore[arg-type]
+    assert request.messages == (
+        Message("user", (cached["content"][0],)),  # type: ignore[arg-type]
+        Message("assistant", "x", extras={"audio": {"id": "audio_1"}}),
+        Message("assistant", extras={"function_call": {"name": "f", "arguments": "{}"}}),
+    )
     assert ChatAdapter().encode(request)["messages"] == [cached, spoken, legacy]
 
 
@@ -247,9 +251,9 @@ def test_what_has_no_place_in_ours_stays_a_dict() -> None:
         ({"messages": None}, "messages is missing"),
         ({"messages": []}, "messages is empty"),
         ({"messages": "Hi"}, "messages must be a list, not a string"),
-        ({"messages": ["Hi"]}, "messages[0] must be an object, not a string"),
+        ({"messages": ["Hi"]}, "messages[0] is a string, which has no role: write user('Hi')"),
         ({"messages": [{"content": "x"}]}, "messages[0].role is missing"),
-        ({"messages": [{"role": "usr"}]}, "messages[0]: 'usr' is the role of nobody (did you mean 'user'?)"),
+        ({"messages": [{"role": "usr"}]}, "messages[0].role: unknown role 'usr' (did you mean 'user'?)"),
         (
             {"messages": [{"role": "user", "content": 5}]},
             "messages[0].content must be a string, a list of parts or null",
@@ -346,7 +350,7 @@ def test_a_request_of_the_responses_api() -> None:
         (
             system("Be brief."),
             user(TextPart("Hi")),
-            assistant("One moment.", tool_calls=[CALL]),
+            Message("assistant", "One moment.", (CALL,), extras={"output": body["input"][1:3]}),  # type: ignore[index]
             tool_result(CALL, "18"),
         ),
         (Tool("get_weather"),),
@@ -382,13 +386,13 @@ def test_a_turn_that_no_message_holds_keeps_its_items() -> None:
 
 
 def test_items_of_other_kinds_stay_what_they_are() -> None:
-    """What we do not know goes on as it is, and is refused by a wire that has no place for it."""
+    """An item of an unknown type goes on as it is, and is refused by a wire that has no place for it."""
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
     request = parse_responses({"model": "m", "input": [{"role": "user", "content": "Hi"}, search]})
-    assert request.messages == (user("Hi"), search)
+    assert request.messages == (user("Hi"), Message("assistant", extras={"output": [search]}))
     assert ADAPTER["responses"].encode(request)["input"][1] == search
-    with pytest.raises(ConfigError, match="an item of the Responses API can't be sent"):
-        ChatAdapter().encode(request)
+    with pytest.raises(ConfigError, match=r"messages\[1\] has only items of the Responses API \(web_search_call\)"):
+        ChatAdapter().prepare(request)
 
 
 @pytest.mark.parametrize(
@@ -399,14 +403,17 @@ def test_items_of_other_kinds_stay_what_they_are() -> None:
         ({"input": []}, "input is empty"),
         ({"input": {"role": "user"}}, "input must be a string or a list of items, not an object"),
         ({"input": [5]}, "input[0] must be an object, not a number"),
-        ({"input": [{"role": "usr", "content": "x"}]}, "input[0]: 'usr' is the role of nobody (did you mean 'user'?)"),
+        ({"input": [{"role": "usr", "content": "x"}]}, "input[0].role: unknown role 'usr' (did you mean 'user'?)"),
         ({"input": [{"role": "tool", "content": "x"}]}, "input[0]"),
         (
             {"input": [{"role": "user", "content": None}]},
             "input[0].content must be a string or a list of parts, not null",
         ),
         ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input[0].content[0].text is missing"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0] has no image_url"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
+            "input[0].content[0].image_url is missing",
+        ),
         (
             {"input": [{"role": "assistant", "content": [{"type": "input_image"}]}]},
             "input[0].content[0] must be an output_text or a refusal",

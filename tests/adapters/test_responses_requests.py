@@ -151,16 +151,16 @@ def test_content_parts():
             {"type": "input_image", "image_url": "https://x.test/a.png", "detail": "low"},
         ),
         (
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}},
-            {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "auto"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAE="}},
+            {"type": "input_image", "image_url": "data:image/png;base64,AAE=", "detail": "auto"},
         ),
         (
             {"type": "image_url", "image_url": "https://x.test/a.png"},
             {"type": "input_image", "image_url": "https://x.test/a.png", "detail": "auto"},
         ),
         (
-            {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"}},
-            {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"},
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AAE="}},
+            {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AAE="},
         ),
         ({"type": "file", "file": {"file_id": "file_1"}}, {"type": "input_file", "file_id": "file_1"}),
         ({"type": "input_text", "text": "b"}, {"type": "input_text", "text": "b"}),

@@ -77,23 +77,23 @@ MESSAGES: list[Row] = [
         lambda: ask(user("Hi")),
         "messages is a list of messages, or a string: this is a single message; put it into a list",
     ),
-    (lambda: ask(["Hi"]), "messages[0] is a string, and says not whose: write user('Hi')"),
-    (lambda: ask([("user", "Hi")]), "messages[0] is neither a Message nor a dict with a role: ('user', 'Hi')"),
+    (lambda: ask(["Hi"]), "messages[0] is a string, which has no role: write user('Hi')"),
+    (lambda: ask([("user", "Hi")]), "messages[0] must be a Message or a dict with a role, not a list: ('user', 'Hi')"),
     (
         lambda: ask([Message("user", "Hi", reasoning="Hm.")]),
-        "messages[0].reasoning is for messages of the assistant, and this one is of the role 'user'",
+        "messages[0].reasoning is only allowed for the role 'assistant', and this is 'user'",
     ),
     (
         lambda: ask([Message("user", "Hi", tool_calls=(CALL,))]),
-        "messages[0].tool_calls is for messages of the assistant, and this one is of the role 'user'",
+        "messages[0].tool_calls is only allowed for the role 'assistant', and this is 'user'",
     ),
     (
         lambda: ask([Message("user", "Hi", tool_call_id="a")]),
-        "messages[0].tool_call_id is for messages of a tool, and this one is of the role 'user'",
+        "messages[0].tool_call_id is only allowed for the role 'tool', and this is 'user'",
     ),
     (
         lambda: ask([user("Hi"), Message("tool", "18")]),
-        "messages[1] has no tool_call_id: nothing says which call it answers; pass repair=True to have this mended",
+        "messages[1] has no tool_call_id, which says which call it answers; pass repair=True to have this repaired",
     ),
     (
         lambda: ask([user("Hi"), assistant("It", partial=True)]),
@@ -116,7 +116,10 @@ MESSAGES: list[Row] = [
     ),
     (
         lambda: Message("User", "Hi"),  # type: ignore[arg-type]
-        "the role of a message is one of system, developer, user, assistant, tool, not 'User' (did you mean 'user'?)",
+        (
+            "the role of a message is one of system, developer, user, assistant, tool, function, not 'User'"
+            " (did you mean 'user'?)"
+        ),
     ),
     (lambda: system(5), "the content of a message is text or a list of parts, not int: 5"),  # type: ignore[arg-type]
     (
@@ -183,7 +186,7 @@ TOOLS: list[Row] = [
     ),
     (
         lambda: ask(tools=[TOOL, Tool("look_up")]),
-        "two tools are called 'look_up': no call of it could be told from one of the other",
+        "two tools are called 'look_up': their calls could not be distinguished",
     ),
     (
         lambda: Tool.from_mcp({"title": "Look up"}),
@@ -546,7 +549,7 @@ COMMANDS: list[tuple[str, str]] = [
     ("config show kimmi", f"unknown provider 'kimmi' (did you mean 'kimi'?). The catalogue has: {NAMES}"),
     (
         "swap-check -p ollama FOLDER/names.json",
-        "messages[0] is a string, and says not whose: write user('look_up')",
+        "messages[0] is a string, which has no role: write user('look_up')",
     ),
 ]
 

@@ -332,7 +332,7 @@ def test_needs_and_their_places() -> None:
         Requirement("images", "messages[3].content[1]"),
         Requirement("audio", "messages[3].content[2]"),
         Requirement("files", "messages[3].content[3]"),
-        Requirement("images", "messages[4].output[0]"),
+        Requirement("images", "messages[4].content[0]"),
         Requirement("files", "messages[5].content[0]"),
         Requirement("audio", "messages[5].content[1]"),
         Requirement("tools", "tools"),

@@ -185,8 +185,10 @@ def test_an_assistant_says_text_alone() -> None:
 
 
 def test_parts_of_the_other_wire() -> None:
-    """What is written for the Responses API can be sent only there."""
-    assert refused("chat", {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}) == (
+    """Parts may be in the spelling of either wire; one that ours can't hold is sent only where it is known."""
+    written = {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
+    assert sent("chat", written)[0] == [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
+    assert refused("chat", {"role": "user", "content": [{"type": "input_text", "text": "Hi", "lang": "en"}]}) == (
         "messages[0].content[0] is an 'input_text', which only the adapter 'responses' can send"
     )
 

@@ -37,6 +37,7 @@ from streamfold import (
     user,
 )
 from streamfold.adapters import find_adapter
+from streamfold.adapters.chat.content import chat_part
 from streamfold.requests.request import Request
 
 WIRES = ("chat", "responses", "kimi")
@@ -664,6 +665,53 @@ def test_a_conversation_is_written_as_each_wire_wants_it(name: str, wire: str) -
     assert body == wanted
     assert json.loads(json.dumps(body)) == body
     assert tuple(prepare(wire, row)[1]) == row.changes.get(wire, ())
+
+
+def as_dict(message: Any) -> Any:
+    """A message as a dict of Chat Completions, as an application may have it."""
+    if not isinstance(message, Message) or message.error:
+        return message  # the dicts have no sign for a tool that failed
+    parts = message.content
+    written: dict[str, Any] = {
+        "role": message.role,
+        "content": parts if isinstance(parts, str | None) else [chat_part(part, "") for part in parts],
+        "reasoning_content": message.reasoning,
+        "tool_call_id": message.tool_call_id,
+        "name": message.name,
+        "refusal": message.refusal,
+        "partial": message.partial or None,
+        **message.extras,
+    }
+    if message.tool_calls:
+        written["tool_calls"] = [
+            {
+                "id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.raw_arguments},
+                **(call.extra or {}),
+            }
+            for call in message.tool_calls
+        ]  # fmt: skip
+    return {name: value for name, value in written.items() if value is not None}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", ROWS)
+def test_dicts_and_messages_are_sent_alike(name: str, wire: str) -> None:
+    """The same conversation as dicts and as Messages has the same body and the same warnings on every wire."""
+    row = ROWS[name]
+    try:
+        dicts = [as_dict(message) for message in row.messages] if isinstance(row.messages, list) else row.messages
+    except ConfigError:
+        return  # a part that Chat Completions has no spelling for
+
+    def sent(messages: Any) -> Any:
+        asked = Request.read(MODELS[wire], messages, list(row.tools), row.tool_choice, row.options)
+        try:
+            ready = find_adapter(wire)().prepare(asked)
+        except ConfigError as exc:
+            return str(exc)
+        return ready.body, ready.warnings
+
+    assert sent(dicts) == sent(row.messages)
 
 
 @pytest.mark.anyio

@@ -78,7 +78,7 @@ def test_conversations_in_order(wire: str, messages: Any) -> None:
 
 # --- on every wire ----------------------------------------------------------------------------------------------------
 
-MEND = "; pass repair=True to have this mended"
+MEND = "; pass repair=True to have this repaired"
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -90,7 +90,7 @@ MEND = "; pass repair=True to have this mended"
         ([tool_result(A, "18"), user("Hi"), assistant(tool_calls=[A], reasoning=""), tool_result(A, "18")],
          "messages[0] answers the call 'a', which no turn before it has made" + MEND),
         ([user("Hi"), Message("tool", "18")],
-         "messages[1] has no tool_call_id: nothing says which call it answers" + MEND),
+         "messages[1] has no tool_call_id, which says which call it answers" + MEND),
         ([user("Hi"), TURN, tool_result(A, "18")],
          "messages[1] calls 'get_time' (id 'b'), and no tool message answers it" + MEND),
         ([user("Hi"), TURN],
@@ -143,16 +143,18 @@ def test_dicts_are_read_too() -> None:
         "messages[1] answers the call 'a', which no turn before it has made" + MEND
     )
     assert mended("responses", [user("Hi"), item])[0] == [
-        user("Hi"), item, tool_result(A, "this call was not answered", error=True)
+        user("Hi"), assistant(tool_calls=[A]), tool_result(A, "this call was not answered", error=True)
     ]  # fmt: skip
 
 
 def test_custom_calls() -> None:
-    """Their results are items of another kind."""
+    """A custom tool's input is text, and its result is an item of another type; both OpenAI wires have them."""
     item = {"type": "custom_tool_call", "call_id": "a", "name": "grep", "input": "x"}
-    assert mended("responses", [user("Hi"), item])[0][2] == {
-        "type": "custom_tool_call_output", "call_id": "a", "output": "Error: this call was not answered"
-    }  # fmt: skip
+    sent, _ = mended("responses", [user("Hi"), item])
+    made = WIRES["responses"].encode(Request.read("m", sent, None, "auto", {}))["input"]
+    assert made[1:] == [
+        item, {"type": "custom_tool_call_output", "call_id": "a", "output": "Error: this call was not answered"}
+    ]  # fmt: skip
     entry = {"id": "a", "type": "custom", "custom": {"name": "grep", "input": "x"}}
     assert refused("chat", [user("Hi"), {"role": "assistant", "tool_calls": [entry]}]) == (
         "messages[1] calls 'grep' (id 'a'), and no tool message answers it" + MEND
@@ -192,7 +194,7 @@ def test_an_id_twice_in_one_turn(wire: str) -> None:
     sent, said = mended(wire, TWICE)
     assert [call.id for call in sent[1].tool_calls] == ["a", "call_1_1"]
     assert [(result.tool_call_id, result.content) for result in sent[2:]] == [("a", "18"), ("call_1_1", "noon")]
-    assert said == [f"history_repaired: {why}: it was given a fresh one"]
+    assert said == [f"history_repaired: {why}: it was given a new one"]
     assert TWICE[1].tool_calls[1].id == "a"
 
 
@@ -216,7 +218,7 @@ def test_an_id_again_in_a_later_turn() -> None:
         sent, said = mended(wire, AGAIN)
         assert [message.tool_call_id for message in sent if message.role == "tool"] == ["a", "call_3_0"]
         assert [call.id for call in sent[3].tool_calls] == ["call_3_0"]
-        assert said == [f"history_repaired: {why}: it was given a fresh one"]
+        assert said == [f"history_repaired: {why}: it was given a new one"]
 
 
 def test_fresh_ids_in_dicts() -> None:
@@ -226,13 +228,14 @@ def test_fresh_ids_in_dicts() -> None:
     messages = [user("Hi"), {"role": "assistant", "tool_calls": [entry, {**entry}]}, result, {**result}]
     before = json.dumps(messages[1:])
     sent, _ = mended("chat", messages)
-    assert [call["id"] for call in sent[1]["tool_calls"]] == ["a", "call_1_1"]
-    assert [message["tool_call_id"] for message in sent[2:]] == ["a", "call_1_1"]
+    assert [call.id for call in sent[1].tool_calls] == ["a", "call_1_1"]
+    assert [message.tool_call_id for message in sent[2:]] == ["a", "call_1_1"]
     assert json.dumps(messages[1:]) == before
     item = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "a", "output": "18"}
     sent, _ = mended("responses", [item, output, item, output])
-    assert [message["call_id"] for message in sent] == ["a", "a", "call_2_0", "call_2_0"]
+    body = WIRES["responses"].encode(Request.read("m", sent, None, "auto", {}))
+    assert [made["call_id"] for made in body["input"]] == ["a", "a", "call_2_0", "call_2_0"]
 
 
 def test_fresh_ids_in_the_items_of_an_answer() -> None:
@@ -255,7 +258,7 @@ def test_empty_turns() -> None:
     blank = [user("Hi"), assistant(""), user("Hello?")]
     assert refused("chat", EMPTY) == refused("kimi", EMPTY) == refused("kimi", blank) == why + MEND
     assert refused("chat", blank) == f"(history_doubtful) {why}"
-    bare = [user("Hi"), Message("assistant", [{"type": "text", "text": ""}], extras={"output": [{}]})]
+    bare = [user("Hi"), Message("assistant", [{"type": "text", "text": ""}])]
     assert refused("kimi", bare) == why + MEND
     assert refused("responses", EMPTY) is None
     assert mended("chat", EMPTY) == ([EMPTY[0], EMPTY[2]], [f"history_repaired: {why}: it was left out"])

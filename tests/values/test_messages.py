@@ -177,7 +177,7 @@ def test_errors_are_told_in_words(content: Any, told: Any) -> None:
     ("make", "wanted"),
     [
         (lambda: Message("human", "Hi"),  # type: ignore[arg-type]
-         "the role of a message is one of system, developer, user, assistant, tool, not 'human'"),
+         "the role of a message is one of system, developer, user, assistant, tool, function, not 'human'"),
         (lambda: Message("user", 5),  # type: ignore[arg-type]
          "the content of a message is text or a list of parts, not int: 5"),
         (lambda: user(),
@@ -220,9 +220,9 @@ def test_what_is_no_message(make: Any, wanted: str) -> None:
     ("message", "wanted"),
     [
         ({"role": "human", "content": "Hi"},
-         "messages[1]: 'human' is the role of nobody: there are system, developer, user, assistant, tool, function"),
+         "messages[1].role: unknown role 'human'. Allowed: system, developer, user, assistant, tool, function"),
         ({"role": "assitant", "content": "Hi"},
-         ("messages[1]: 'assitant' is the role of nobody (did you mean 'assistant'?): there are system, developer,"
+         ("messages[1].role: unknown role 'assitant' (did you mean 'assistant'?). Allowed: system, developer,"
          " user, assistant, tool, function")),
         ({"role": "user", "content": 5},
          "messages[1].content must be a string, a list of parts or null, not a number"),
@@ -231,9 +231,9 @@ def test_what_is_no_message(make: Any, wanted: str) -> None:
         ({"role": "user", "content": ["Hi"]},
          "messages[1].content[0] is a content part: an object with a type, not a string: 'Hi'"),
         ({"role": "user", "content": [{"text": "Hi"}]},
-         "messages[1].content[0].type is missing: it is one of text, image_url, input_audio, file, refusal, video_url"),
+         "messages[1].content[0].type is missing. Allowed: text, image_url, input_audio, file, refusal, video_url"),
         ({"role": "user", "content": [{"type": 1}]},
-         ("messages[1].content[0].type must be a string, not a number: it is one of text, image_url, input_audio, file,"
+         ("messages[1].content[0].type must be a string, not a number. Allowed: text, image_url, input_audio, file,"
          " refusal, video_url")),
         ({"role": "user", "content": [{"type": "text"}]},
          "messages[1].content[0].text is missing: it must be a string"),
@@ -259,9 +259,9 @@ def test_what_is_no_message(make: Any, wanted: str) -> None:
         ({"role": "user", "name": 5, "content": "Hi"},
          "messages[1].name must be a string, not a number"),
         ({"role": "tool", "content": "18"},
-         "messages[1] has no tool_call_id: nothing says which call it answers"),
+         "messages[1] has no tool_call_id, which says which call it answers"),
         ({"role": "user", "content": "Hi", "tool_calls": [{"id": "a", "function": {"name": "f"}}]},
-         "messages[1].tool_calls: only an assistant calls tools, and this is a message of the role 'user'"),
+         "messages[1].tool_calls is only allowed for the role 'assistant', and this is 'user'"),
         ({"role": "assistant", "tool_calls": {"id": "a"}},
          "messages[1].tool_calls must be a list of tool calls, not an object"),
         ({"role": "assistant", "tool_calls": ["a"]},
@@ -273,9 +273,9 @@ def test_what_is_no_message(make: Any, wanted: str) -> None:
         ({"role": "assistant", "tool_calls": [{"id": "a", "function": {"arguments": "{}"}}]},
          "messages[1].tool_calls[0].function.name is missing: it must be a string"),
         ({"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": [1]}}]},
-         "messages[1].tool_calls[0].function.arguments must be a string with JSON in it, not a list"),
+         "messages[1].tool_calls[0].function.arguments must be a string of JSON, not a list"),
         ({"content": "Hi"},
-         "messages[1] is neither a Message nor a dict with a role: {'content': 'Hi'}"),
+         "messages[1].role is missing. Allowed: system, developer, user, assistant, tool, function"),
     ],
 )  # fmt: skip
 def test_dicts_that_are_no_messages(message: Any, wanted: str) -> None:
@@ -285,20 +285,29 @@ def test_dicts_that_are_no_messages(message: Any, wanted: str) -> None:
     assert str(caught.value) == wanted
 
 
+VIDEO: Any = [{"type": "video_url", "video_url": {"url": "x"}}, {"type": "image_embeds"}]
+CUSTOM = ToolCall("a", "f", {}, "x", {"type": "custom"})
+
+
 @pytest.mark.parametrize(
-    "message",
+    ("message", "wanted"),
     [
-        {"role": "user", "content": [{"type": "video_url", "video_url": {"url": "x"}}, {"type": "image_embeds"}]},
-        {"role": "user", "content": [{"type": "image_url", "image_url": "https://x.test/a.png"}]},
-        {"role": "assistant", "content": None, "tool_calls": None, "refusal": None, "reasoning_details": [{}]},
-        {"role": "assistant", "tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "f", "input": ""}}]},
-        {"role": "function", "name": "f", "content": "18"},
-        {"type": "function_call_output", "call_id": "a", "output": "18"},
+        ({"role": "user", "content": VIDEO}, Message("user", VIDEO)),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": "https://x.test/a.png"}]},
+         user(ImagePart(url="https://x.test/a.png"))),
+        ({"role": "assistant", "content": None, "tool_calls": None, "refusal": None, "prefix": True},
+         Message("assistant", extras={"prefix": True})),
+        ({"role": "assistant", "tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}]},
+         assistant(tool_calls=[CUSTOM])),
+        ({"role": "function", "name": "f", "content": "18"}, Message("function", "18", name="f")),
+        ({"type": "function_call_output", "call_id": "a", "output": "18"}, Message("tool", "18", tool_call_id="a")),
     ],
-)
-def test_dicts_with_more_in_them_pass(message: Any) -> None:
-    """Servers have members and parts of their own."""
-    assert Request.read("m", [message], None, "auto", {}).messages == (message,)
+)  # fmt: skip
+def test_dicts_become_messages(message: Any, wanted: Message) -> None:
+    """A dict is read into a Message; members and parts that ours have no place for are kept as they are."""
+    (read,) = Request.read("m", [message], None, "auto", {}).messages
+    assert read == wanted
+    assert [call.extra for call in read.tool_calls] == [call.extra for call in wanted.tool_calls]
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
@@ -372,8 +381,8 @@ def test_what_json_looks_like() -> None:
     ("data", "wanted"),
     [
         ([], "message must be an object, not list"),
-        ({}, "message.role is None: it is one of system, developer, user, assistant, tool"),
-        ({"role": "human"}, "message.role is 'human': it is one of system, developer, user, assistant, tool"),
+        ({}, "message.role is None: it is one of system, developer, user, assistant, tool, function"),
+        ({"role": "human"}, "message.role is 'human': it is one of system, developer, user, assistant, tool, function"),
         ({"role": "user", "text": "Hi"},
          ("message.text is unknown: there are role, content, tool_calls, tool_call_id, name, reasoning, refusal,"
          " origin, extras, partial, error")),

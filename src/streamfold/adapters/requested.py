@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ..requests import Fields, ResponseFormat, kind_of
-from ..values import (
-    ConfigError,
-    FilePart,
-    ImagePart,
-    NamedTool,
-    ReadToolChoice,
-    Tool,
-    ToolCall,
-    read_arguments,
-    read_data_url,
-    read_tool,
-    read_tool_choice,
-)
+from ..values import ConfigError, NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
 
 __all__ = [
-    "audio_type",
-    "file_part",
-    "image_part",
-    "read_call",
     "read_choice",
     "read_format",
     "read_stop",
@@ -33,7 +16,6 @@ __all__ = [
     "wants_stream",
 ]
 
-_DETAILS = ("auto", "low", "high", "original")
 _TOOL_MEMBERS = ("name", "description", "parameters", "strict")
 
 
@@ -106,52 +88,3 @@ def read_stop(value: Any) -> str | list[str] | None:
     if isinstance(value, str | None) or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
         return value or None
     raise ConfigError(f"stop must be a string or a list of strings, not {kind_of(value)}")
-
-
-def read_call(call_id: str, name: str, arguments: str, extra: Mapping[str, Any]) -> ToolCall:
-    """A call of an earlier turn. Its arguments are read as those of an answer are, damaged or not."""
-    read = read_arguments([arguments], repair=False)
-    return ToolCall(call_id, name, read.value, arguments, dict(extra) or None)
-
-
-def image_part(
-    url: str | None, file_id: str | None, detail: str | None, where: str, name: str = "image_url"
-) -> ImagePart:
-    """An image by URL, as bytes in its URL, or by id; `name` is what the URL is called. Raises ConfigError."""
-    if detail is not None and detail not in _DETAILS:
-        raise ConfigError(f"{where}.detail is {detail!r}: it is one of {', '.join(_DETAILS)}")
-    read: Any = detail
-    if file_id is not None and url is None:
-        return ImagePart(file_id=file_id, detail=read)
-    if url is None:
-        raise ConfigError(f"{where} has no {name}: it must be a string")
-    if url[:5].lower() != "data:":
-        return ImagePart(url=url, detail=read)
-    data, media_type = _from_data_url(url, f"{where}.{name}")
-    return ImagePart(data=data, media_type=media_type, detail=read)
-
-
-def _from_data_url(url: str, where: str) -> tuple[bytes, str]:
-    """The bytes and the media type of a data URL. Raises ConfigError."""
-    try:
-        return read_data_url(url)
-    except ValueError as exc:
-        raise ConfigError(f"{where}: {exc}") from None
-
-
-def file_part(fields: Fields) -> FilePart | None:
-    """A file by id, by URL or as bytes in a data URL; None if it is given in some other way. Raises ConfigError."""
-    file_id, url, data, name = (fields.text(key) for key in ("file_id", "file_url", "file_data", "filename"))
-    if file_id is not None and data is None and url is None:
-        return FilePart(file_id=file_id)
-    if url is not None and data is None:
-        return FilePart(url=url, name=name)
-    if data is None or data[:5].lower() != "data:":
-        return None
-    read, media_type = _from_data_url(data, fields.at("file_data"))
-    return FilePart(data=read, media_type=media_type, name=name)
-
-
-def audio_type(audio_format: str) -> str:
-    """The media type of a format of audio, by its name on the wire."""
-    return {"mp3": "audio/mpeg", "m4a": "audio/mp4"}.get(audio_format, f"audio/{audio_format}")

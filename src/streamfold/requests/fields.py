@@ -1,4 +1,4 @@
-"""The members of a JSON object that somebody else wrote, taken one by one; a mistake is told with the path to it."""
+"""The members of a JSON object that somebody else wrote, taken one by one; errors name the path."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _A: dict[type, str] = {
 
 
 class Fields:
-    """Takes members out of an object; what is left in the end nobody has asked for.
+    """Takes members out of an object. What nobody took is the rest.
 
-    Null counts as not said. Raises ConfigError, with the path, for a value of another type than the one asked for.
+    Null is the same as absent. The methods raise ConfigError, with the path, for a value of another type than asked.
     """
 
     def __init__(self, value: Any, where: str = "") -> None:
@@ -28,55 +28,80 @@ class Fields:
         self._where = where
 
     def at(self, name: str) -> str:
-        """The path to a member."""
+        """Returns the path of a member."""
         return f"{self._where}.{name}" if self._where else name
 
     def text(self, name: str) -> str | None:
-        """A string."""
+        """Takes a string."""
         return self._take(name, str)
 
+    def string(self, name: str) -> str:
+        """Takes a string that must be there."""
+        value = self._values.get(name)
+        if not isinstance(value, str):
+            problem = "is missing" if value is None else f"is {kind_of(value)}"
+            raise ConfigError(f"{self.at(name)} {problem}: it must be a string")
+        del self._values[name]
+        return value
+
     def need(self, name: str) -> str:
-        """A string that has to be there, and not be empty."""
+        """Takes a string that must be there and not be empty."""
         value = self.text(name)
         if not value:
             raise ConfigError(f"{self.at(name)} is {'missing' if value is None else 'empty'}: it must be a string")
         return value
 
     def number(self, name: str) -> float | None:
-        """A number."""
+        """Takes a number."""
         return self._take(name, float)
 
     def count(self, name: str) -> int | None:
-        """A whole number."""
+        """Takes a whole number."""
         return self._take(name, int)
 
     def flag(self, name: str) -> bool | None:
-        """True or false."""
+        """Takes true or false."""
         return self._take(name, bool)
 
     def items(self, name: str) -> list[Any] | None:
-        """A list."""
+        """Takes a list."""
         return self._take(name, list)
 
     def object(self, name: str) -> Fields | None:
-        """An object."""
+        """Takes an object."""
         value = self._take(name, dict)
         return None if value is None else Fields(value, self.at(name))
 
+    def inner(self, name: str) -> Fields:
+        """Takes an object that must be there."""
+        value = self._values.pop(name, None)
+        if not isinstance(value, Mapping):
+            problem = "is missing" if value is None else f"is {kind_of(value)}"
+            raise ConfigError(f"{self.at(name)} {problem}: it must be an object")
+        return Fields(value, self.at(name))
+
     def mapping(self, name: str) -> dict[str, Any] | None:
-        """An object as it is, nulls and all."""
+        """Takes an object as it is, with its nulls."""
         return self._take(name, dict)
 
     def any(self, name: str) -> Any:
-        """Whatever it is."""
+        """Takes a value of any type."""
         return self._values.pop(name, None)
 
+    def put(self, name: str, value: Any) -> None:
+        """Puts a member back."""
+        self._values[name] = value
+
+    def keep(self, inner: Fields) -> None:
+        """Adds what is left of an inner object to what is left here."""
+        self._values.update(inner.rest())
+
     def rest(self) -> dict[str, Any]:
-        """What has not been taken, nulls left out."""
+        """Returns what has not been taken, without nulls."""
         return {name: value for name, value in self._values.items() if value is not None}
 
     def refuse_rest(self, known: str) -> None:
-        """Raises ConfigError if there is a member that was not taken; `known` says what there is."""
+        """Raises ConfigError if there is a member that was not taken; `known` says which ones are allowed."""
         for name in self.rest():
             raise ConfigError(f"{self.at(name)} is unknown here: {known}")
 
@@ -91,12 +116,18 @@ class Fields:
 
 
 def kind_of(value: Any) -> str:
-    """What a JSON value is, in words."""
-    if value is None:
-        return "null"
-    found = (
-        bool
-        if isinstance(value, bool)
-        else next((kind for kind in (str, list, dict) if isinstance(value, kind)), float)
-    )
-    return _A[found]
+    """Returns what a JSON value is, in words; of any other value the name of its type."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case str():
+            return "a string"
+        case int() | float():
+            return "a number"
+        case list() | tuple():
+            return "a list"
+        case Mapping():
+            return "an object"
+    return type(value).__name__

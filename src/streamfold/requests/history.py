@@ -1,81 +1,126 @@
-"""The conversation before it is sent: what a provider would refuse is said here, with its place, and can be mended.
+"""The check of a conversation before it is sent. A conversation that the provider would refuse raises, or is repaired.
 
-What every wire refuses: a result that answers no call, a call without a result, two answers to one call. What only some
-refuse is in `HistoryRules`, which an adapter states about itself. Nothing of the caller's is changed; a repair makes a
-copy, and each one is a warning on the reply.
+Every wire refuses a result that answers no call, a call without a result, and two results of one call. What only some
+refuse is in `HistoryRules`, which an adapter states. The caller's messages are never changed: a repair makes copies,
+and each repair is a warning. Every step is linear in the number of messages and calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from ..values import ConfigError, Message, MessageLike, ProtocolWarning
-from .turns import (
-    NOT_ANSWERED,
-    Call,
-    Turn,
-    answering,
-    called,
-    has_reasoning,
-    is_empty,
-    read_turn,
-    renamed,
-    unanswered,
-    with_role,
-)
+from ..values import ConfigError, Message, ProtocolWarning, TextPart, ToolCall
 
-__all__ = ["HistoryRules", "check_history"]
+__all__ = ["HistoryRules", "check_history", "is_custom"]
 
 _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
+_NOT_ANSWERED = "this call was not answered"
+_MOST_ERRORS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRules:
-    """What a wire or an endpoint demands of a conversation.
+    """What a wire format or an endpoint demands of a conversation.
 
     Attributes:
         roles: the roles that it knows.
-        results_follow: results stand right behind the turn with their calls; else anywhere after it.
+        results_follow: results stand directly behind the turn with their calls; else anywhere after it.
         unique_ids: no two calls of one turn, or of the whole conversation, may have the same id. None: the adapter
-            numbers them anew.
-        empty_turn: an assistant's turn without text and calls is refused; only with null for its text; or is left out.
+            renumbers them.
+        empty_turn: an assistant's turn without text and calls is refused; refused only with null for its text; or is
+            left out by the adapter.
+        empty_others: turns of other roles may be without content.
+        reads_items: items of the Responses API can be sent.
         wants_reasoning: a turn with calls is refused without its reasoning; the adapter sends an empty one instead.
-        knows_more: the provider has kept earlier turns, so that results may answer calls that are not here.
+        knows_more: the provider has stored earlier turns, so that results may answer calls that are not here.
     """
 
     roles: frozenset[str] = _ALL_ROLES
     results_follow: bool = True
     unique_ids: Literal["turn", "conversation"] | None = "turn"
     empty_turn: Literal["refused", "null_refused", "left_out"] = "null_refused"
+    empty_others: bool = False
+    reads_items: bool = False
     wants_reasoning: bool = False
     knows_more: bool = False
 
 
 def check_history(
-    messages: tuple[MessageLike, ...], rules: HistoryRules, *, repair: bool = False
-) -> tuple[tuple[MessageLike, ...], list[ProtocolWarning]]:
-    """The conversation as it may be sent, and what was found in it.
+    messages: tuple[Message, ...], rules: HistoryRules, *, repair: bool = False
+) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
+    """Returns the conversation as it may be sent, and warnings about what was repaired or is doubtful.
 
     Args:
-        repair: mend what can be mended without inventing anything that the model or a tool said.
+        repair: repair what can be repaired without inventing anything that the model or a tool said.
 
     Raises:
-        ConfigError: the provider would refuse it; all reasons at once, each with its position.
+        ConfigError: the provider would refuse the conversation; names all reasons, each with its position.
     """
     return _Check(messages, rules, repair).run()
 
 
+def is_custom(call: ToolCall) -> bool:
+    """Returns whether a call is of a custom tool, whose input is text and not JSON."""
+    return (call.extra or {}).get("type") == "custom"
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A call, and the result that it is paired with.
+
+    Attributes:
+        number: its place among the calls of its turn.
+        new_id: the id to send if its own can't be sent.
+    """
+
+    turn: _Turn
+    number: int
+    id: str
+    result: _Turn | None = None
+    new_id: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """A message, and what the check found out about it.
+
+    Attributes:
+        at: its position in the caller's list.
+        answered: on a result, the call that it answers, if there is one.
+        repeats: on a result without a call, the last call before it that has the id.
+        dropped: it is not sent.
+        ordered: its results are sent directly behind it in the calls' order, because one was elsewhere or missing.
+        moved: a result that was already sent with its turn.
+    """
+
+    at: int
+    message: Message
+    calls: list[_Call] = field(default_factory=list)
+    answered: _Call | None = None
+    repeats: _Call | None = None
+    dropped: bool = False
+    ordered: bool = False
+    moved: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"messages[{self.at}]"
+
+
 class _Check:
-    def __init__(self, messages: tuple[MessageLike, ...], rules: HistoryRules, repair: bool) -> None:
+    def __init__(self, messages: tuple[Message, ...], rules: HistoryRules, repair: bool) -> None:
         self._messages, self._rules, self._repair = messages, rules, repair
-        self._turns = [read_turn(at, message) for at, message in enumerate(messages)]
+        self._turns = [_Turn(at, message) for at, message in enumerate(messages)]
+        for turn in self._turns:
+            turn.calls = [_Call(turn, number, call.id) for number, call in enumerate(turn.message.tool_calls)]
         self._errors: list[str] = []
-        self._mendable = True
+        self._repairable = True
         self._warnings: list[ProtocolWarning] = []
 
-    def run(self) -> tuple[tuple[MessageLike, ...], list[ProtocolWarning]]:
+    def run(self) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
         self._check_roles()
         self._check_empty_turns()
         self._pair()
@@ -83,140 +128,206 @@ class _Check:
         self._check_results()
         self._check_reasoning()
         if self._errors:
-            hint = "; pass repair=True to have this mended" if self._mendable else ""
-            raise ConfigError("; ".join(self._errors) + hint)
+            more = len(self._errors) - _MOST_ERRORS
+            shown = [*self._errors[:_MOST_ERRORS], *([f"and {more} more problems"] if more > 0 else [])]
+            hint = "; pass repair=True to have this repaired" if self._repairable else ""
+            raise ConfigError("; ".join(shown) + hint)
         if not self._repair:
             return self._messages, self._warnings
-        return tuple(self._mended()), self._warnings
+        if all(turn.dropped for turn in self._turns):
+            raise ConfigError("messages: nothing is left of the conversation after its repair")
+        return tuple(self._repaired()), self._warnings
 
-    def _wrong(self, what: str, mended: str | None) -> bool:
-        """Notes an error, or that it is mended. True: mend it."""
-        if self._repair and mended:
-            self._warnings.append(ProtocolWarning("history_repaired", f"{what}: {mended}"))
+    def _wrong(self, problem: str, repaired: str | None) -> bool:
+        """Notes an error, or its repair. Returns whether to repair it."""
+        if self._repair and repaired:
+            self._warnings.append(ProtocolWarning("history_repaired", f"{problem}: {repaired}"))
             return True
-        self._errors.append(what)
-        self._mendable = self._mendable and mended is not None
+        self._errors.append(problem)
+        self._repairable = self._repairable and repaired is not None
         return False
 
-    def _doubtful(self, what: str) -> None:
-        self._warnings.append(ProtocolWarning("history_doubtful", what))
+    def _doubtful(self, problem: str) -> None:
+        self._warnings.append(ProtocolWarning("history_doubtful", problem))
 
     # --- what is found ------------------------------------------------------------------------------------------------
 
     def _check_roles(self) -> None:
         for turn in self._turns:
-            if turn.role in self._rules.roles:
+            role = turn.message.role
+            if role in self._rules.roles:
                 continue
-            what = f"{turn.name} has the role {turn.role!r}, which this provider does not know"
-            if turn.role != "developer":
-                self._wrong(what, None)
-            elif self._wrong(what, "it was sent as a system message"):
-                turn.message = with_role(turn.message, "system")
+            problem = f"{turn.name} has the role {role!r}, which this provider does not know"
+            if role != "developer":
+                self._wrong(problem, None)
+            elif self._wrong(problem, "it was sent as a system message"):
+                turn.message = replace(turn.message, role="system")
 
     def _check_empty_turns(self) -> None:
+        rules = self._rules
         for turn in self._turns:
-            if turn.role != "assistant" or turn.calls or not is_empty(turn.message):
+            message = turn.message
+            items = message.extras.get("output")
+            if message.role == "tool" or turn.calls or not _is_empty(message) or (items and rules.reads_items):
                 continue
-            content = turn.message.content if isinstance(turn.message, Message) else turn.message.get("content")
-            what = f"{turn.name} is an assistant's turn with neither text nor calls"
-            if self._rules.empty_turn == "refused" or (self._rules.empty_turn == "null_refused" and content is None):
-                turn.dropped = self._wrong(what, "it was left out")
-            elif self._rules.empty_turn == "null_refused":
-                self._doubtful(what)
+            if items:
+                kinds = ", ".join(sorted({str(item.get("type")) for item in items if isinstance(item, Mapping)}))
+                problem = f"{turn.name} has only items of the Responses API ({kinds}), which this provider can't read"
+                turn.dropped = self._wrong(problem, "it was left out" if message.role == "assistant" else None)
+            elif message.role != "assistant":
+                if not rules.empty_others:
+                    turn.dropped = self._wrong(f"{turn.name} ({message.role}) has no content", "it was left out")
+            else:
+                problem = f"{turn.name} is an assistant's turn with neither text nor calls"
+                null = message.content is None
+                if rules.empty_turn == "refused" or (rules.empty_turn == "null_refused" and null):
+                    turn.dropped = self._wrong(problem, "it was left out")
+                elif rules.empty_turn == "null_refused":
+                    self._doubtful(problem)
 
     def _pair(self) -> None:
-        """Each result goes with the nearest call before it that has its id and no result yet."""
-        open_calls: list[Call] = []
-        for turn in self._turns:
-            open_calls += turn.calls
-            if turn.role != "tool" or turn.answers is None:
-                continue
-            fitting = [call for call in open_calls if call.id == turn.answers]
-            if fitting:
-                last = fitting[-1].turn
-                call = next(call for call in fitting if call.turn is last)  # an id twice in one turn: in their order
-                call.result = turn
-                open_calls.remove(call)
-
-    def _check_ids(self) -> None:
-        seen: dict[str, list[Call]] = {}
+        """Pairs each result with the nearest call before it that has its id and no result yet."""
+        waiting: dict[str, list[deque[_Call]]] = {}  # by id, the calls of each turn
+        latest: dict[str, _Call] = {}
         for turn in self._turns:
             for call in turn.calls:
-                seen.setdefault(call.id, []).append(call)
-        taken = set(seen)
-        for call_id, calls in seen.items():
-            for call in calls[1:]:
-                in_turn = any(other.turn is call.turn for other in calls[: calls.index(call)])
-                where = "of it" if in_turn else f"of {calls[0].turn.name}"
-                what = f"{call.turn.name} has a call with the id {call_id!r}, which another call {where} has too"
-                refused = self._rules.unique_ids == "conversation" or (self._rules.unique_ids == "turn" and in_turn)
-                if self._rules.unique_ids is None:
-                    continue  # renumbered in any case
-                if not refused and not self._repair:
-                    self._doubtful(what)
-                elif self._wrong(what, "it was given a fresh one"):
-                    call.new_id = _fresh(call, taken)
+                turns = waiting.setdefault(call.id, [])
+                if not turns or turns[-1][0].turn is not turn:
+                    turns.append(deque())
+                turns[-1].append(call)  # an id twice in one turn: results come in the calls' order
+                latest[call.id] = call
+            if turn.message.role != "tool" or turn.message.tool_call_id is None:
+                continue
+            if turns := waiting.get(turn.message.tool_call_id, []):
+                turn.answered = turns[-1].popleft()
+                turn.answered.result = turn
+                if not turns[-1]:
+                    turns.pop()
+            else:
+                turn.repeats = latest.get(turn.message.tool_call_id)
+
+    def _check_ids(self) -> None:
+        if self._rules.unique_ids is None:
+            return  # renumbered in any case
+        first: dict[str, _Call] = {}
+        last: dict[str, _Call] = {}
+        taken = {call.id for turn in self._turns for call in turn.calls}
+        for call in (call for turn in self._turns for call in turn.calls):
+            before, last[call.id] = last.get(call.id), call
+            if before is None:
+                first[call.id] = call
+                continue
+            in_turn = before.turn is call.turn
+            where = "of it" if in_turn else f"of {first[call.id].turn.name}"
+            problem = f"{call.turn.name} has a call with the id {call.id!r}, which another call {where} has too"
+            refused = self._rules.unique_ids == "conversation" or in_turn
+            if not refused and not self._repair:
+                self._doubtful(problem)
+            elif self._wrong(problem, "it was given a new one"):
+                call.new_id = _new_id(call, taken)
 
     def _check_results(self) -> None:
-        answered = {id(call.result): call for turn in self._turns for call in turn.calls if call.result}
         for turn in self._turns:
-            if turn.role == "tool" and id(turn) not in answered and not self._rules.knows_more:
-                turn.dropped = self._wrong(self._orphan(turn), "it was left out")
+            if turn.message.role == "tool" and turn.answered is None and not self._rules.knows_more:
+                turn.dropped = self._wrong(_orphan(turn), "it was left out")
+        others = self._others()
         for turn in self._turns:
             for call in turn.calls:
                 if call.result is None:
-                    what = f"{turn.name} calls {called(call)!r} (id {call.id!r}), and no tool message answers it"
-                    turn.ordered |= self._wrong(what, f"a result was added that says: {NOT_ANSWERED}")
-                elif self._rules.results_follow and (between := self._between(turn, call.result)):
-                    what = (
-                        f"{call.result.name} answers the call {call.id!r} of {turn.name}, and {between.name} is between"
-                        " them"
+                    name = turn.message.tool_calls[call.number].name
+                    problem = f"{turn.name} calls {name!r} (id {call.id!r}), and no tool message answers it"
+                    turn.ordered |= self._wrong(problem, f"a result was added that says: {_NOT_ANSWERED}")
+                elif self._rules.results_follow and (between := others[turn.at + 1]) < call.result.at:
+                    problem = (
+                        f"{call.result.name} answers the call {call.id!r} of {turn.name}, and messages[{between}] is"
+                        " between them"
                     )
-                    turn.ordered |= self._wrong(what, "it was moved")
+                    turn.ordered |= self._wrong(problem, "it was moved")
 
-    def _orphan(self, turn: Turn) -> str:
-        if not turn.answers:
-            return f"{turn.name} has no tool_call_id: nothing says which call it answers"
-        before = [call for other in self._turns[: turn.at] for call in other.calls if call.id == turn.answers]
-        if before and before[-1].result is not None:
-            return f"{turn.name} answers the call {turn.answers!r} again, after {before[-1].result.name}"
-        return f"{turn.name} answers the call {turn.answers!r}, which no turn before it has made"
-
-    def _between(self, turn: Turn, result: Turn) -> Turn | None:
-        """The first message between a turn and a result of it that is no result itself."""
-        others = self._turns[turn.at + 1 : result.at]
-        return next((other for other in others if other.role not in ("tool", "function") and not other.dropped), None)
+    def _others(self) -> list[int]:
+        """Returns, for each position, that of the first message from there on that is not a result and is sent."""
+        at = len(self._turns)
+        found = [at + 1] * (at + 2)
+        for turn in reversed(self._turns):
+            is_other = turn.message.role not in ("tool", "function") and not turn.dropped
+            found[turn.at] = turn.at if is_other else found[turn.at + 1]
+        return found
 
     def _check_reasoning(self) -> None:
         if not self._rules.wants_reasoning:
             return
-        bare = [turn.name for turn in self._turns if turn.calls and not has_reasoning(turn.message)]
+        bare = [turn.name for turn in self._turns if turn.calls and turn.message.reasoning is None]
         if bare:
             detail = f"{', '.join(bare)}: calls without the reasoning before them, which the model wants back"
             self._warnings.append(ProtocolWarning("lost_reasoning", f"{detail}; an empty one was sent"))
 
-    # --- what is mended -----------------------------------------------------------------------------------------------
+    # --- what is repaired ---------------------------------------------------------------------------------------------
 
-    def _mended(self) -> Iterator[MessageLike]:
-        new_ids = {id(call.result): call.new_id for turn in self._turns for call in turn.calls if call.new_id}
+    def _repaired(self) -> Iterator[Message]:
         for turn in self._turns:
             if turn.dropped or turn.moved:
                 continue
-            if turn.role == "tool":
-                yield answering(turn.message, new_ids.get(id(turn)))
+            if turn.message.role == "tool":
+                yield _answering(turn.message, turn.answered)
                 continue
-            yield renamed(turn)
+            yield _with_new_ids(turn)
             if not turn.ordered:
                 continue
             for call in turn.calls:
                 if call.result is None:
-                    yield unanswered(call)
+                    # Marked as an error, so that the model does not take it for a result.
+                    yield Message("tool", _NOT_ANSWERED, tool_call_id=call.new_id or call.id, error=True)
                 elif self._rules.results_follow:
                     call.result.moved = True
-                    yield answering(call.result.message, call.new_id)
+                    yield _answering(call.result.message, call)
 
 
-def _fresh(call: Call, taken: set[str]) -> str:
+def _is_empty(message: Message) -> bool:
+    """Returns whether a message without calls says nothing. Items of the Responses API are not counted."""
+    if message.refusal or message.partial or any(name != "output" for name in message.extras):
+        return False
+    content = message.content
+    return not content if isinstance(content, str | None) else all(part == TextPart("") for part in content)
+
+
+def _orphan(turn: _Turn) -> str:
+    call_id = turn.message.tool_call_id
+    if not call_id:
+        return f"{turn.name} has no tool_call_id, which says which call it answers"
+    if turn.repeats is not None and turn.repeats.result is not None:
+        return f"{turn.name} answers the call {call_id!r} again, after {turn.repeats.result.name}"
+    return f"{turn.name} answers the call {call_id!r}, which no turn before it has made"
+
+
+def _answering(message: Message, call: _Call | None) -> Message:
+    return message if call is None or call.new_id is None else replace(message, tool_call_id=call.new_id)
+
+
+def _with_new_ids(turn: _Turn) -> Message:
+    """Returns the message with the new ids of its calls."""
+    message = turn.message
+    if not any(call.new_id for call in turn.calls):
+        return message
+    pairs = zip(message.tool_calls, turn.calls, strict=True)
+    calls = tuple(replace(call, id=checked.new_id or call.id) for call, checked in pairs)
+    return replace(message, tool_calls=calls, extras=_items_with_ids(message.extras, calls))
+
+
+def _items_with_ids(extras: Mapping[str, Any], calls: tuple[ToolCall, ...]) -> Mapping[str, Any]:
+    """Returns the extras with the new ids in the items that the message came as.
+
+    They must still match the message, or its reasoning can't be sent with it.
+    """
+    items = extras.get("output")
+    kinds = ("function_call", "custom_tool_call")
+    if not isinstance(items, list) or sum(item.get("type") in kinds for item in items) != len(calls):
+        return extras
+    ids = iter(calls)
+    made = [{**item, "call_id": next(ids).id} if item.get("type") in kinds else item for item in items]
+    return {**extras, "output": made}
+
+
+def _new_id(call: _Call, taken: set[str]) -> str:
     # The same for the same conversation: a provider's cache goes by the beginning of the prompt.
     number = call.number
     while (made := f"call_{call.turn.at}_{number}") in taken:

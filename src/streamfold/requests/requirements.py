@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..values import AllowedTools, AudioPart, FilePart, ImagePart, Message, MessageLike, NamedTool
+from ..values import AllowedTools, AudioPart, FilePart, ImagePart, Message, NamedTool
 from .capabilities import Capabilities
 from .options import ResponseFormat
 from .request import Request
@@ -121,18 +121,10 @@ def _wants_schema(wanted: Any) -> bool:
     return not (without or (isinstance(wanted, ResponseFormat) and wanted.schema is None))
 
 
-def _media(message: MessageLike, where: str) -> Iterator[Requirement]:
-    if isinstance(message, Message):
-        yield from _of_parts(message.content, f"{where}.content")
+def _media(message: Message, where: str) -> Iterator[Requirement]:
+    if isinstance(message.content, str | None):
         return
-    for name in ("content", "output"):  # the result of a call as an item of the Responses API has an output
-        yield from _of_parts(message.get(name), f"{where}.{name}")
-
-
-def _of_parts(parts: Any, where: str) -> Iterator[Requirement]:
-    if not isinstance(parts, list | tuple):
-        return
-    for at, part in enumerate(parts):
+    for at, part in enumerate(message.content):
         capability = _PART_TYPES.get(str(part.get("type"))) if isinstance(part, Mapping) else _PARTS.get(type(part))
         if capability:
-            yield Requirement(capability, f"{where}[{at}]")
+            yield Requirement(capability, f"{where}.content[{at}]")

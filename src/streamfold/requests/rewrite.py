@@ -17,7 +17,6 @@ from ..values import (
     AllowedTools,
     ConfigError,
     Message,
-    MessageLike,
     NamedTool,
     ProtocolWarning,
     ReadToolChoice,
@@ -188,12 +187,8 @@ def _by_instruction(request: Request, wanted: ResponseFormat, warnings: list[Pro
     text = f"Answer with one JSON object that fits this JSON schema, and with nothing else:\n{schema}"
     messages = list(request.messages)
     first = messages[0]
-    role, content = (
-        (first.role, first.content) if isinstance(first, Message) else (first.get("role"), first.get("content"))
-    )
-    if role in ("system", "developer") and isinstance(content, str):  # some templates take one system message only
-        text = f"{content}\n\n{text}"
-        messages[0] = replace(first, content=text) if isinstance(first, Message) else {**first, "content": text}
+    if first.role in ("system", "developer") and isinstance(first.content, str):  # some templates take only one
+        messages[0] = replace(first, content=f"{first.content}\n\n{text}")
     else:
         messages.insert(0, system(text))
     _report(warnings, "response_format_changed", wanted.name, ["sent as JSON mode and an instruction with the schema"])
@@ -263,21 +258,8 @@ def _renamed_choice(choice: ReadToolChoice, wire: Mapping[str, str]) -> ReadTool
             return choice
 
 
-def _renamed_message(message: MessageLike, wire: Mapping[str, str]) -> MessageLike:
-    """The calls of earlier turns under the same names as the tools; a copy."""
-    if isinstance(message, Message):
-        calls = tuple(replace(call, name=wire.get(call.name, call.name)) for call in message.tool_calls)
-        return replace(message, tool_calls=calls) if calls != message.tool_calls else message
-    if message.get("type") == "function_call":  # an item of the Responses API
-        return {**message, "name": wire.get(message.get("name", ""), message.get("name"))}
-    written = message.get("tool_calls")
-    if not isinstance(written, list):
+def _renamed_message(message: Message, wire: Mapping[str, str]) -> Message:
+    """Returns a copy with the calls of earlier turns under the same names as the tools."""
+    if not any(call.name in wire for call in message.tool_calls):
         return message
-    return {**message, "tool_calls": [_renamed_call(call, wire) for call in written]}
-
-
-def _renamed_call(call: Any, wire: Mapping[str, str]) -> Any:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping) or function.get("name") not in wire:
-        return call
-    return {**call, "function": {**function, "name": wire[function["name"]]}}
+    return replace(message, tool_calls=tuple(replace(c, name=wire.get(c.name, c.name)) for c in message.tool_calls))

@@ -25,7 +25,7 @@ __all__ = [
     "user",
 ]
 
-Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
+Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool", "function"]
 Part: TypeAlias = ContentPart | Mapping[str, Any]
 Content: TypeAlias = str | tuple[Part, ...] | None
 

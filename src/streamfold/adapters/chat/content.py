@@ -17,7 +17,6 @@ from ...values import (
     ImagePart,
     MediaPart,
     Message,
-    MessageLike,
     ProtocolWarning,
     TextPart,
     audio_format,
@@ -33,7 +32,7 @@ _RESPONSES_PARTS = ("input_text", "input_image", "input_file", "output_text")
 
 
 def chat_part(part: Any, where: str) -> dict[str, Any]:
-    """A part as Chat Completions spells it; a dict stays as it is. Raises ConfigError for what has no spelling."""
+    """Returns a part as Chat Completions spells it; a dict stays as it is. Raises ConfigError if it has no spelling."""
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
@@ -98,7 +97,7 @@ def only_users_hold_media(message: Message, where: str) -> None:
             )
 
 
-def results_without_media(messages: Sequence[MessageLike]) -> tuple[tuple[MessageLike, ...], list[ProtocolWarning]]:
+def results_without_media(messages: Sequence[Message]) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
     """The conversation with the images of tools' results in a user's message after them, and a warning for each.
 
     "Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains an image URL"
@@ -109,15 +108,15 @@ def results_without_media(messages: Sequence[MessageLike]) -> tuple[tuple[Messag
     return tuple(_moved(messages, warnings)), warnings
 
 
-def _moved(messages: Sequence[MessageLike], warnings: list[ProtocolWarning]) -> Iterator[MessageLike]:
+def _moved(messages: Sequence[Message], warnings: list[ProtocolWarning]) -> Iterator[Message]:
     waiting: list[ContentPart] = []
     for at, message in enumerate(messages):
-        is_result = (message.role if isinstance(message, Message) else message.get("role")) == "tool"
+        is_result = message.role == "tool"
         if waiting and not is_result:
             yield Message("user", tuple(waiting))
             waiting = []
         media = [part for part in _parts(message) if isinstance(part, _MEDIA)] if is_result else []
-        if not isinstance(message, Message) or not media:
+        if not media:
             yield message
             continue
         texts = [part.text for part in result_content(message) or () if isinstance(part, TextPart)]
@@ -131,8 +130,8 @@ def _moved(messages: Sequence[MessageLike], warnings: list[ProtocolWarning]) -> 
         yield Message("user", tuple(waiting))
 
 
-def _parts(message: MessageLike) -> Sequence[Any]:
-    return message.content if isinstance(message, Message) and isinstance(message.content, tuple) else ()
+def _parts(message: Message) -> Sequence[Any]:
+    return message.content if isinstance(message.content, tuple) else ()
 
 
 def _count(media: list[MediaPart]) -> str:

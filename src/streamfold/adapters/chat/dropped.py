@@ -1,35 +1,49 @@
-"""Parts of a conversation that Chat Completions can't carry."""
+"""Parts of a conversation that Chat Completions can't carry, and those that it carries under their own names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...values import Message, MessageLike
+from ...requests import ITEM_EXTRAS, is_custom
+from ...values import Message
 from ..dropped import DroppedParts, dropped_media_members
 from .quirks import ChatQuirks
 
 if TYPE_CHECKING:
     from ...requests import Request
 
-__all__ = ["dropped_by_chat"]
+__all__ = ["dropped_by_chat", "sent_extras"]
+
+
+# The extras of answers, and of items. No request has them, but for `reasoning_details`, where a quirk says so.
+_NOT_SENT = ("annotations", "content", "custom_tool_calls", "output", "reasoning_details", *ITEM_EXTRAS)
+
+
+def sent_extras(message: Message) -> dict[str, Any]:
+    """Returns the extras that are sent as they are: members that the caller wrote, not those of an answer."""
+    if message.origin is not None:
+        return {}
+    extras = {name: value for name, value in message.extras.items() if name not in _NOT_SENT}
+    if isinstance(extras.get("audio"), list):  # the pieces of an answer
+        del extras["audio"]
+    return extras
 
 
 def dropped_by_chat(request: Request, quirks: ChatQuirks) -> DroppedParts:
-    """What Chat Completions can't carry of a conversation. Dicts are sent as they are."""
+    """Returns the parts of a conversation that are not sent."""
     dropped = DroppedParts()
     for at, message in enumerate(request.messages):
         where = f"messages[{at}]"
-        if not quirks.message_names and _is_named_result(message):  # its id says whose result it is
+        if not quirks.message_names and message.role == "tool" and message.name:  # its id says whose result it is
             dropped.members.append(f"{where}.name")
-        if not isinstance(message, Message):
-            continue
         details = message.extras.get("reasoning_details") if quirks.reasoning_details else None
         sent = details if request.came_from_here(message) else None  # instead of the reasoning's text
-        if not _is_told(message.reasoning, sent, takes_text=quirks.reasoning_field is not None):
+        if not _is_sent(message.reasoning, sent, takes_text=quirks.reasoning_field is not None):
             dropped.reasoning.append(where)
-        lost = [name for name, value in message.extras.items() if _says_more(name, value)]
-        dropped.members += [f"{where}.{name}" for name in lost if not (name == "reasoning_details" and sent)]
+        as_they_are = {*sent_extras(message), *(("reasoning_details",) if sent else ())}
+        lost = (name for name in message.extras if name not in as_they_are and _says_more(name, message))
+        dropped.members += [f"{where}.{name}" for name in lost]
         dropped.members += dropped_media_members(message, where)
         if not request.came_from_here(message):
             calls = enumerate(message.tool_calls)
@@ -42,14 +56,8 @@ def dropped_by_chat(request: Request, quirks: ChatQuirks) -> DroppedParts:
     return dropped
 
 
-def _is_named_result(message: MessageLike) -> bool:
-    if isinstance(message, Message):
-        return message.role == "tool" and bool(message.name)
-    return message.get("role") == "tool" and bool(message.get("name"))
-
-
-def _is_told(reasoning: str | None, details: Any, *, takes_text: bool) -> bool:
-    """Whether reasoning is sent: as a text, or in the details that are sent instead of it."""
+def _is_sent(reasoning: str | None, details: Any, *, takes_text: bool) -> bool:
+    """Returns whether reasoning is sent: as a text, or in the details that are sent instead of it."""
     if not reasoning:  # an empty one says nothing to a provider that wants none
         return True
     if not details:
@@ -59,17 +67,19 @@ def _is_told(reasoning: str | None, details: Any, *, takes_text: bool) -> bool:
     return "".join(reasoning.split()) in "".join(said.split())
 
 
-def _says_more(name: str, value: Any) -> bool:
-    """Whether something is in it that is not also in the text and the calls of the message.
+def _says_more(name: str, message: Message) -> bool:
+    """Returns whether an extra says something that is not also in the text and the calls of the message.
 
-    The items that an answer of the Responses API came as are often just these.
+    The items that an answer of the Responses API came as often say nothing more.
     """
+    value = message.extras[name]
     if name != "output" or not isinstance(value, list):
         return True
+    known = ("message", "function_call", *(("custom_tool_call",) if any(map(is_custom, message.tool_calls)) else ()))
     for item in value:
-        if not isinstance(item, Mapping) or item.get("type") not in ("message", "function_call"):
+        if not isinstance(item, Mapping) or item.get("type") not in known:
             return True
         parts = item.get("content")
-        if any(isinstance(part, Mapping) and part.get("annotations") for part in parts or ()):
+        if isinstance(parts, list) and any(isinstance(part, Mapping) and part.get("annotations") for part in parts):
             return True
     return False

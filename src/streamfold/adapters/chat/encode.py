@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...requests import read_response_format
+from ...requests import is_custom, read_response_format
 from ...values import (
     AllowedTools,
     ConfigError,
     Content,
     Message,
-    MessageLike,
     NamedTool,
     ReadToolChoice,
     Tool,
+    ToolCall,
     result_content,
 )
 from .content import chat_part, only_users_hold_media
+from .dropped import sent_extras
 from .history import joined_details, with_short_ids
 from .quirks import ChatQuirks
 from .thinking import effort_members
@@ -64,15 +65,12 @@ class RequestWriter:
     def _messages(self, request: Request) -> list[dict[str, Any]]:
         return [self._message(message, f"messages[{at}]", request) for at, message in enumerate(request.messages)]
 
-    def _message(self, message: MessageLike, where: str, request: Request) -> dict[str, Any]:
-        if not isinstance(message, Message):
-            if not message.get("role"):
-                raise ConfigError(f"an item of the Responses API can't be sent to this provider: {dict(message)!r}")
-            return self._dict_message(message, where)
+    def _message(self, message: Message, where: str, request: Request) -> dict[str, Any]:
         if message.partial and not self.takes_partial:
             raise ConfigError(f"{where} is partial, and this provider continues no text: leave partial out")
         only_users_hold_media(message, where)
         out: dict[str, Any] = {"role": message.role, "content": self._content(result_content(message), where)}
+        out.update(sent_extras(message))
         if message.role == "assistant":
             out.update(self._sent_reasoning(message, request))
         if message.name and (name := self._sent_name(message.role, message.name, where)):
@@ -82,17 +80,9 @@ class RequestWriter:
         if message.refusal:
             out["refusal"] = message.refusal
         if message.tool_calls:
-            out["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    # Servers parse this text for their chat template, and no text at all does not parse.
-                    "function": {"name": call.name, "arguments": call.raw_arguments or "{}"},
-                    # Gemini refuses a call without its signature, and others an unknown member.
-                    **((request.came_from_here(message) and call.extra) or {}),
-                }
-                for call in message.tool_calls
-            ]
+            # Gemini refuses a call without its signature, and others an unknown member.
+            came_from_here = request.came_from_here(message)
+            out["tool_calls"] = [_call(call, call.extra if came_from_here else None) for call in message.tool_calls]
         return out
 
     def _sent_reasoning(self, message: Message, request: Request) -> dict[str, Any]:
@@ -112,16 +102,6 @@ class RequestWriter:
         if role == "tool":
             return None
         raise ConfigError(f"{where} has a name, {name!r}, which this provider refuses: say it in the text")
-
-    def _dict_message(self, message: Mapping[str, Any], where: str) -> dict[str, Any]:
-        out, content = dict(message), message.get("content")
-        if out.get("name") and not self._sent_name(out["role"], out["name"], where):
-            del out["name"]
-        if self.quirks.reasoning_required and self.quirks.reasoning_field and out.get("tool_calls"):
-            out.setdefault(self.quirks.reasoning_field, "")
-        if isinstance(content, list | tuple):
-            out["content"] = self._content(tuple(content), where)
-        return out
 
     def _content(self, content: Content, where: str) -> str | list[dict[str, Any]] | None:
         if not isinstance(content, tuple):
@@ -158,3 +138,14 @@ class RequestWriter:
         said = {"description": read.description, "strict": read.strict}
         given = {name: value for name, value in said.items() if value is not None}
         return {"type": "json_schema", "json_schema": {"name": read.name, "schema": dict(read.schema), **given}}
+
+
+def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns a call of an earlier turn, with the members that its provider wants back."""
+    extra = dict(extra or {})
+    if is_custom(call):
+        custom = {"name": call.name, "input": call.raw_arguments}
+        return {"id": call.id, **extra, "type": "custom", "custom": custom}
+    # Servers parse this text for their chat template, and no text at all does not parse.
+    function = {"name": call.name, "arguments": call.raw_arguments or "{}", **extra.pop("function", {})}
+    return {"id": call.id, "type": "function", "function": function, **extra}

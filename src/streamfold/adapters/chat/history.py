@@ -8,7 +8,7 @@ from hashlib import sha256
 from string import ascii_letters, digits
 from typing import Any
 
-from ...values import Message, MessageLike, ProtocolWarning
+from ...values import Message, ProtocolWarning
 
 __all__ = ["ids_changed", "joined_details", "with_short_ids"]
 
@@ -19,7 +19,7 @@ _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # what is e
 
 
 def ids_changed(
-    messages: Iterable[MessageLike], rename: Callable[[list[dict[str, Any]]], Iterable[Mapping[str, Any]]]
+    messages: Iterable[Message], rename: Callable[[list[dict[str, Any]]], Iterable[Mapping[str, Any]]]
 ) -> list[ProtocolWarning]:
     """A warning that says which ids of calls are sent otherwise, if any are; `rename` does it to what is written."""
     before = [_with_ids(message) for message in messages]
@@ -35,12 +35,10 @@ def ids_changed(
     return [ProtocolWarning("ids_renumbered", detail)]
 
 
-def _with_ids(message: MessageLike) -> dict[str, Any]:
-    """Of a message what its ids depend on."""
-    if isinstance(message, Message):
-        calls: Any = [{"id": call.id, "function": {"name": call.name}} for call in message.tool_calls]
-        return {"role": message.role, "tool_call_id": message.tool_call_id, "tool_calls": calls}
-    return {**message, "tool_calls": message.get("tool_calls") or []}
+def _with_ids(message: Message) -> dict[str, Any]:
+    """Returns the part of a message that its ids depend on."""
+    calls = [{"id": call.id, "function": {"name": call.name}} for call in message.tool_calls]
+    return {"role": message.role, "tool_call_id": message.tool_call_id, "tool_calls": calls}
 
 
 def with_short_ids(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -7,13 +7,14 @@ the rules of the model (the history, the thinking switch) and not those of the h
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...requests import HistoryRules, Rules, drop_force
 from ...requests.schema import moonshot, moonshot_problems
-from ...values import AudioPart, ConfigError, FilePart, Message, MessageLike, NamedTool, ProtocolWarning, Tool
+from ...values import AudioPart, ConfigError, FilePart, Message, NamedTool, ProtocolWarning, Tool
 from ..chat import ChatAdapter, ChatQuirks
 from ..chat.history import ids_changed
 from ..chat.thinking import only_these, without_thinking
@@ -118,9 +119,7 @@ class KimiAdapter(ChatAdapter):
         options = request.options
         if options.temperature is not None and not 0 <= options.temperature <= 1:
             raise ConfigError(f"Kimi's temperature is between 0 and 1, not {options.temperature}")
-        last = request.messages[-1]
-        partial = last.partial if isinstance(last, Message) else last.get("partial")
-        if partial and options.response_format == "json":
+        if request.messages[-1].partial and options.response_format == "json":
             raise ConfigError('Kimi refuses partial mode with response_format="json": leave one of them out')
         stops = [options.stop] if isinstance(options.stop, str) else options.stop or []
         if len(stops) > 5 or any(len(stop.encode()) > 32 for stop in stops):
@@ -194,9 +193,9 @@ class KimiAdapter(ChatAdapter):
             return {"chat_template_kwargs": {"thinking": effort != "none"}}
         return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
 
-    def _message(self, message: MessageLike, where: str, request: Request) -> dict[str, Any]:
+    def _message(self, message: Message, where: str, request: Request) -> dict[str, Any]:
         out = super()._message(message, where, request)
-        if isinstance(message, Message) and message.partial and message.role == "assistant":
+        if message.partial:
             out["partial"] = True  # the answer goes on after this text, and does not repeat it
         content = out.get("content")
         if out.get("role") == "assistant":
@@ -245,25 +244,23 @@ def _renumbered(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     hosted API does the same by itself; engines do not.
     """
     number = 0
-    renamed: list[tuple[str, str]] = []
+    renamed: dict[str, deque[str]] = {}  # by the old id
     for message in messages:
-        calls = message.get("tool_calls")
-        if message.get("role") == "assistant" and isinstance(calls, list):
-            made, renamed = [], []
+        if message.get("role") == "assistant":
+            renamed = {}
+            if not (calls := message.get("tool_calls")):
+                yield message
+                continue
+            made = []
             for call in calls:
                 name = call.get("function", {}).get("name", "")
-                renamed.append((call.get("id", ""), f"functions.{name}:{number}"))
-                made.append({**call, "id": renamed[-1][1]})
+                made.append({**call, "id": f"functions.{name}:{number}"})
+                renamed.setdefault(call.get("id", ""), deque()).append(made[-1]["id"])
                 number += 1
             yield {**message, "tool_calls": made}
-        elif message.get("role") == "assistant":
-            renamed = []
-            yield message
-        elif message.get("role") == "tool":
-            fits = next((pair for pair in renamed if pair[0] == message.get("tool_call_id")), None)
-            if fits is not None and sum(old == fits[0] for old, _ in renamed) > 1:
-                renamed.remove(fits)  # the same id twice in one turn: results come in the calls' order
-            yield {**message, "tool_call_id": fits[1]} if fits else message
+        elif message.get("role") == "tool" and (ids := renamed.get(message.get("tool_call_id", ""))):
+            # The same id twice in one turn: results come in the calls' order.
+            yield {**message, "tool_call_id": ids.popleft() if len(ids) > 1 else ids[0]}
         else:
             yield message
 

@@ -33,13 +33,15 @@ class ResponsesAdapter(RequestWriter, EventReader, Adapter):
         """Returns what this API demands of a conversation: ids alone connect calls and results."""
         # "Duplicate function_call_output for call_id" (NousResearch/hermes-agent#111443)
         kept = [request.options.extra_body.get(name) for name in ("previous_response_id", "conversation")]
-        kept += [item.get("type") == "item_reference" for item in request.messages if isinstance(item, Mapping)]
+        items = (item for message in request.messages for item in message.extras.get("output") or ())
+        kept += [isinstance(item, Mapping) and item.get("type") == "item_reference" for item in items]
         return HistoryRules(
             HistoryRules().roles - {"function"},
             results_follow=False,
             unique_ids="conversation",
             empty_turn="left_out",
             knows_more=any(kept),
+            reads_items=True,
         )
 
     def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...requests import CALL_EXTRAS
 from ...values import Failure, Part, Reasoning, Refusal, Text
 from ..emitting.emitter import Emitter, WrittenCall, event
-from .output import CALL_EXTRAS
 from .skeleton import response_skeleton
 from .wording import REFUSAL, SUMMARY, TEXT, PartKind, flat_annotation, response_error, written_usage
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...requests import read_response_format
-from ...values import AllowedTools, ConfigError, MessageLike, NamedTool, ReadToolChoice, Tool
-from .items import is_item, message_items, read_message
+from ...requests import is_custom, read_response_format
+from ...values import AllowedTools, ConfigError, Message, NamedTool, ReadToolChoice, Tool
+from .items import check_fits, message_items
 
 if TYPE_CHECKING:
     from ...requests import Options, Request
@@ -63,9 +63,10 @@ class RequestWriter:
         store = self._store(options)
         stored = self.stores(request)
         instructions, messages = self._instructions(request.messages)
+        custom = {call.id for message in request.messages for call in message.tool_calls if is_custom(call)}
         body: dict[str, Any] = {
             "model": request.model,
-            "input": [item for at, message in messages for item in self._message(message, at, request, stored)],
+            "input": [item for at, message in messages for item in self._message(message, at, request, stored, custom)],
             "stream": True,
         }
         if request.tools:
@@ -104,20 +105,20 @@ class RequestWriter:
             return wanted
         return None if any(options.extra_body.get(name) for name in _NEED_STORE) else self.quirks.store
 
-    def _instructions(self, messages: Sequence[MessageLike]) -> tuple[str | None, list[tuple[int, MessageLike]]]:
-        """What goes into `instructions`, and the other messages, each with its position."""
+    def _instructions(self, messages: Sequence[Message]) -> tuple[str | None, list[tuple[int, Message]]]:
+        """Returns the text of `instructions`, and the other messages, each with its position."""
         numbered = list(enumerate(messages))
         if not self.quirks.system_as_instructions:
             return None, numbered
         texts = list(_opening_texts(numbered))
         return "\n\n".join(texts) or None, numbered[len(texts) :]
 
-    def _message(self, message: MessageLike, position: int, request: Request, stored: bool) -> Iterator[dict[str, Any]]:
-        if is_item(message):
-            yield {"type": "message", **message}  # type: ignore[dict-item]
-        else:
-            read = read_message(message, position)
-            yield from message_items(read, position, stored=stored, came_from_here=request.came_from_here(read))
+    def _message(
+        self, message: Message, position: int, request: Request, stored: bool, custom: set[str]
+    ) -> Iterator[dict[str, Any]]:
+        check_fits(message, f"messages[{position}]")
+        here = request.came_from_here(message)
+        return message_items(message, position, stored=stored, came_from_here=here, custom=custom)
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
         if tool.kind != "function":
@@ -156,11 +157,9 @@ class RequestWriter:
         return {"format": {"type": "json_schema", "name": read.name, "schema": dict(read.schema), **given}}
 
 
-def _opening_texts(messages: list[tuple[int, MessageLike]]) -> Iterator[str]:
+def _opening_texts(messages: list[tuple[int, Message]]) -> Iterator[str]:
     for at, message in messages:
-        if is_item(message):
+        check_fits(message, f"messages[{at}]")
+        if message.role not in ("system", "developer") or not isinstance(message.content, str):
             return
-        read = read_message(message, at)
-        if read.role not in ("system", "developer") or not isinstance(read.content, str):
-            return
-        yield read.content
+        yield message.content

@@ -2,70 +2,55 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...values import (
-    AudioPart,
-    ConfigError,
-    FilePart,
-    ImagePart,
-    Message,
-    MessageLike,
-    TextPart,
-    ToolCall,
-    result_content,
-)
-from .output import CALL_EXTRAS
+from ...requests import CALL_EXTRAS, ITEM_EXTRAS, is_custom
+from ...values import AudioPart, ConfigError, FilePart, ImagePart, Message, TextPart, ToolCall, result_content
 
-__all__ = ["as_it_came", "is_item", "message_items", "read_message"]
+__all__ = ["as_it_came", "check_fits", "message_items"]
 
 # What OpenAI sends in an item and refuses in the input: "Unknown parameter: 'input[1].status'" (BerriAI/litellm#13420,
 # can1357/oh-my-pi#10415), and a member that no input item has in https://github.com/openai/openai-python.
 _OUTPUT_ONLY = {"reasoning": ("status", "created_by"), "compaction": ("status", "created_by")}
 
 
-def is_item(message: MessageLike) -> bool:
-    """Whether it is an item of this API already: chat messages have no `type`, and no `phase`."""
-    return isinstance(message, Mapping) and ("type" in message or "phase" in message)
-
-
-def read_message(message: MessageLike, position: int) -> Message:
-    """A message in either spelling. Raises ConfigError for what can't be an item, naming the message."""
-    where = f"messages[{position}]"
-    if not isinstance(message, Message) and message.get("role") == "function":
+def check_fits(message: Message, where: str) -> None:
+    """Raises ConfigError if a message can't be sent as items."""
+    if message.role == "function":
         raise ConfigError(f"{where} has the role 'function', which the Responses API does not know")
-    read = message if isinstance(message, Message) else _from_dict(message, position)
-    if read.role == "tool" and not read.tool_call_id:
-        raise ConfigError(f"{where} has no tool_call_id: the Responses API can't tell which call it answers")
-    if read.name and read.role != "tool":  # a tool's result says by its id whose it is
-        raise ConfigError(f"{where} has a name, {read.name!r}, which the Responses API can't carry")
-    if read.partial:
+    if message.name and message.role != "tool":  # a tool's result says by its id whose it is
+        raise ConfigError(f"{where} has a name, {message.name!r}, which the Responses API can't carry")
+    if message.extras.get("function_call"):
+        raise ConfigError(f"{where} has a function_call without an id: write it as tool_calls")
+    if message.partial:
         raise ConfigError(f"{where} is partial, and this provider continues no text: leave partial out")
-    return read
 
 
 def message_items(
-    message: Message, position: int, *, stored: bool, came_from_here: bool = True
+    message: Message, position: int, *, stored: bool, came_from_here: bool = True, custom: Collection[str] = ()
 ) -> Iterator[dict[str, Any]]:
-    """The items of a message.
+    """Yields the items of a message.
 
     Args:
         stored: the provider may look up items by their ids.
-        came_from_here: the provider made the message, and can read again what only it can read. Of any other's message,
-            encrypted reasoning is refused ("organization_id did not match", Kilo-Org/kilo#110), and ids are unknown.
+        came_from_here: the provider wrote the message, and can read the parts that only it can read. Of other
+            messages, encrypted reasoning is refused ("organization_id did not match", Kilo-Org/kilo#110), and ids are
+            unknown.
+        custom: the ids of calls of custom tools, whose results have a type of their own.
     """
+    said = {name: message.extras[name] for name in ITEM_EXTRAS if came_from_here and name in message.extras}
     if message.role == "tool":
-        yield {"type": "function_call_output", "call_id": message.tool_call_id, "output": _content(message, position)}
-        return
-    if message.role != "assistant":
-        yield {"type": "message", "role": message.role, "content": _content(message, position)}
+        kind = "custom_tool_call_output" if message.tool_call_id in custom else "function_call_output"
+        yield {"type": kind, "call_id": message.tool_call_id, "output": _content(message, position), **said}
         return
     came_as = as_it_came(message, stored=stored) if came_from_here else None
     if came_as is not None:
         yield from came_as
+        return
+    if message.role != "assistant":
+        yield {"type": "message", "role": message.role, "content": _content(message, position), **said}
         return
     if parts := list(_output_parts(message, position)):
         made = {"type": "message", "role": "assistant", "status": "completed", "content": parts}
@@ -73,11 +58,14 @@ def message_items(
         # conversations); OpenAI takes any id that begins with msg_, where it has nothing stored to look it up in.
         yield made if stored else {**made, "id": f"msg_{position}"}
     for call in message.tool_calls:
-        yield _function_call({}, call if came_from_here else replace(call, extra=None))
+        yield _call({}, call if came_from_here or is_custom(call) else replace(call, extra=None))
 
 
-def _function_call(item: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
+def _call(item: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
     extra = call.extra or {}
+    if is_custom(call):
+        made = {"type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": call.raw_arguments}
+        return {**item, **made}
     return {
         **item,
         "type": "function_call",
@@ -89,7 +77,7 @@ def _function_call(item: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
 
 
 def as_it_came(message: Message, *, stored: bool) -> list[dict[str, Any]] | None:
-    """The items of the answer that this message is, unless it has been changed since.
+    """Returns the items of the answer that this message is, or None if it has been changed since.
 
     Their order matters: a reasoning item belongs to the item after it, and "was provided without its required following
     item" is the answer to any other (openai/codex#1240). Calls count as the message has them, and with them whether
@@ -98,16 +86,14 @@ def as_it_came(message: Message, *, stored: bool) -> list[dict[str, Any]] | None
     items = message.extras.get("output")
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
         return None
-    called = [item.get("call_id") for item in items if item.get("type") == "function_call"]
+    # A reply hands out no calls of custom tools; a conversation may have them.
+    kinds = ("function_call", "custom_tool_call") if any(map(is_custom, message.tool_calls)) else ("function_call",)
+    called = [item.get("call_id") for item in items if item.get("type") in kinds]
     if called != [call.id for call in message.tool_calls] or _text(items) != _said(message):
         return None
     calls = iter(message.tool_calls)
     sent = ((item, _as_input(item, stored=stored)) for item in items)
-    return [
-        _function_call(wire, next(calls)) if item.get("type") == "function_call" else wire
-        for item, wire in sent
-        if wire is not None
-    ]
+    return [_call(wire, next(calls)) if item.get("type") in kinds else wire for item, wire in sent if wire is not None]
 
 
 def _as_input(item: Mapping[str, Any], *, stored: bool) -> dict[str, Any] | None:
@@ -124,7 +110,8 @@ def _as_input(item: Mapping[str, Any], *, stored: bool) -> dict[str, Any] | None
 
 def _text(items: Iterable[Mapping[str, Any]]) -> str:
     contents = [item.get("content") for item in items if item.get("type") == "message"]
-    parts = [part for content in contents if isinstance(content, list) for part in content if isinstance(part, Mapping)]
+    lists = [[{"text": content}] if isinstance(content, str) else content or () for content in contents]
+    parts = [part for content in lists for part in content if isinstance(part, Mapping)]
     return "".join(text for part in parts if isinstance(text := part.get("text"), str))
 
 
@@ -197,29 +184,3 @@ def _file(part: FilePart) -> dict[str, Any]:
         return {"type": "input_file", "file_url": part.url}
     name = part.name or ("file.pdf" if part.media_type == "application/pdf" else "file")
     return {"type": "input_file", "filename": name, "file_data": part.data_url}
-
-
-def _from_dict(message: Mapping[str, Any], position: int) -> Message:
-    if message.get("function_call"):
-        raise ConfigError(f"messages[{position}] has a function_call without an id: write it as tool_calls")
-    calls = message.get("tool_calls") or ()
-    if not isinstance(calls, list | tuple):
-        raise ConfigError(f"messages[{position}] has tool_calls that are no list: {calls!r}")
-    return Message(
-        message["role"],
-        message.get("content"),
-        tuple(_from_entry(entry, position) for entry in calls),
-        message.get("tool_call_id"),
-        message.get("name"),
-        refusal=message.get("refusal"),
-        partial=bool(message.get("partial")),
-    )
-
-
-def _from_entry(entry: Any, position: int) -> ToolCall:
-    match entry:
-        case {"id": str(call_id), "function": {"name": str(name), **function}}:
-            arguments = function.get("arguments") or ""
-            raw = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-            return ToolCall(call_id, name, {}, raw)
-    raise ConfigError(f"messages[{position}] has a tool call without id or function name: {entry!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ...requests import CALL_EXTRAS
 from ...values import (
     Call,
     Delta,
@@ -29,7 +30,6 @@ from ...values import (
 )
 
 __all__ = [
-    "CALL_EXTRAS",
     "UNFINISHED",
     "arguments_text",
     "as_object",
@@ -41,7 +41,6 @@ __all__ = [
     "whole_response",
 ]
 
-CALL_EXTRAS = ("namespace", "caller")  # members of a call that its provider wants back
 UNFINISHED = ("queued", "in_progress")
 _ENDS = ("failed", "cancelled", "incomplete", "completed")  # the worst first
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...requests import Fields, Options, Request, ResponseFormat, kind_of
-from ...values import ConfigError, MessageLike, system, user
+from ...requests import Fields, Options, Request, ResponseFormat, kind_of, read_items
+from ...values import ConfigError, Message, system, user
 from ..requested import read_choice, read_format, read_tools, refuse_several
-from .turns import read_items
 
 __all__ = ["parse_request"]
 
@@ -71,11 +70,17 @@ def _rest(fields: Fields, *groups: Fields | None) -> dict[str, Any]:
     return rest
 
 
-def _read_input(given: Any) -> tuple[MessageLike, ...]:
+def _read_input(given: Any) -> tuple[Message, ...]:
     if isinstance(given, str) and given:
         return (user(given),)
     if isinstance(given, list) and given:
-        return tuple(read_items(given))
+        for at, item in enumerate(given):
+            if isinstance(item, dict) and item.get("type") == "item_reference":
+                raise ConfigError(
+                    f"input[{at}] refers to an item by its id, and nothing is stored here: send the item itself, as"
+                    " clients do with store: false"
+                )
+        return tuple(read_items((f"input[{at}]", item) for at, item in enumerate(given)))
     if given in (None, "", []):
         raise ConfigError(f"input is {'missing' if given is None else 'empty'}: there is nothing to answer")
     raise ConfigError(f"input must be a string or a list of items, not {kind_of(given)}")
