@@ -332,7 +332,7 @@ async def test_what_went_over_the_wire() -> None:
     provider = ScriptedProvider("Hi.", provider="openai-responses:gpt-5")
     await provider.chat([{"role": "user", "content": "Hi"}], max_output_tokens=7)
     (request,) = provider.requests
-    assert request.messages == ({"role": "user", "content": "Hi"},)
+    assert request.messages == (user("Hi"),)
     assert (request.text, request.model, request.options.max_output_tokens) == ("Hi", "gpt-5", 7)
     assert (request.body["model"], request.body["max_output_tokens"]) == ("gpt-5", 7)
 

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..values import ConfigError, Message, MessageLike, ToolCall
+from ..values import ConfigError, Message, ToolCall
 from .hooks import Hooks, RequestInfo
 
 if TYPE_CHECKING:
@@ -206,9 +206,7 @@ def _content(info: RequestInfo) -> dict[str, str]:
     return {name: json.dumps(value, ensure_ascii=False, default=str) for name, value in said.items()}
 
 
-def _message(message: MessageLike) -> dict[str, Any]:
-    if not isinstance(message, Message):
-        return {"role": message.get("role", ""), "parts": [{"type": "text", "content": message.get("content")}]}
+def _message(message: Message) -> dict[str, Any]:
     if message.role == "tool":
         result = {"type": "tool_call_response", "id": message.tool_call_id, "result": _plain(message.content)}
         return {"role": "tool", "parts": [result]}

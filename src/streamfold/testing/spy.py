@@ -19,7 +19,7 @@ import httpx
 from ..client import ChatStream, Hooks, Preview, Provider
 from ..config import Profile, load_profile
 from ..requests import Capabilities, ChatOptions, Options, Request
-from ..values import Message, MessageLike, Messages, ReadToolChoice, Reply, TextPart, Tool, ToolChoice, ToolLike
+from ..values import Message, Messages, ReadToolChoice, Reply, Tool, ToolChoice, ToolLike
 
 __all__ = ["ScriptError", "SentRequest", "SpyProvider", "replaced_profile"]
 
@@ -41,7 +41,7 @@ class SentRequest:
 
     Attributes:
         model: the model that was asked.
-        messages: as they were passed; a string is one user message.
+        messages: each as a `Message`; a string is one user message.
         tools: each as a `Tool`.
         tool_choice: "auto", "none", "required", or the tool.
         options: temperature and so on.
@@ -49,7 +49,7 @@ class SentRequest:
     """
 
     model: str
-    messages: tuple[MessageLike, ...]
+    messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     tool_choice: ReadToolChoice = "auto"
     options: Options = field(default_factory=Options)
@@ -58,15 +58,15 @@ class SentRequest:
     @property
     def text(self) -> str:
         """The text of the last message: the user's question, or the result of a tool."""
-        last = self.messages[-1]
-        content: Any = last.content if isinstance(last, Message) else last.get("content", last.get("output"))
+        content = self.messages[-1].content
         if isinstance(content, str | None):
             return content or ""
-        return "".join(part.text if isinstance(part, TextPart) else part["text"] for part in content if _has_text(part))
+        return "".join(_text(part) for part in content)
 
 
-def _has_text(part: Any) -> bool:
-    return isinstance(part, TextPart) or (isinstance(part, Mapping) and isinstance(part.get("text"), str))
+def _text(part: Any) -> str:
+    text = part.get("text") if isinstance(part, Mapping) else getattr(part, "text", None)
+    return text if isinstance(text, str) else ""
 
 
 class SpyProvider(ABC):
