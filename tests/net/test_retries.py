@@ -15,7 +15,7 @@ from streamfold import APITimeoutError, Attempt, Provider, RateLimitError, Serve
 from streamfold.net.clocks import Clocks
 from streamfold.net.retries import retry_delay
 from streamfold.values import APIConnectionError, QuotaExceededError, error_info, status_error
-from streamfold.values.replies import Timeouts
+from streamfold.values.limits import Timeouts
 
 pytestmark = [
     pytest.mark.anyio,

@@ -18,8 +18,15 @@ class LimitsConfig(TypedDict, total=False):
     """The fields of `Limits` as a dict. Missing keys keep their default."""
 
     event_bytes: int
+    text_chars: int
+    reasoning_chars: int
+    other_chars: int
     arguments_chars: int
+    all_arguments_chars: int
     tool_calls: int
+    name_chars: int
+    id_chars: int
+    warnings: int
     error_body_bytes: int
 
 

@@ -7,6 +7,7 @@ from .errorinfo import *
 from .errors import *
 from .functions import *
 from .jsontext import *
+from .limits import *
 from .media import *
 from .messages import *
 from .paths import *

@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Attempt",
     "FinishReason",
-    "Limits",
     "ProtocolWarning",
     "Reply",
     "StreamChunk",
-    "Timeouts",
     "Timing",
     "ToolCall",
     "Usage",
@@ -287,42 +285,6 @@ class Reply:
             extras=dict(self.extras),
             origin=self.origin,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much of anything is accepted before it is called a ProtocolError.
-
-    Attributes:
-        event_bytes: one server-sent event, or a whole body that is not an event stream.
-        arguments_chars: the arguments of one tool call.
-        tool_calls: calls in one answer.
-        error_body_bytes: how much of the body of an error status is read.
-    """
-
-    event_bytes: int = 16 * 2**20
-    arguments_chars: int = 64 * 2**20
-    tool_calls: int = 512
-    error_body_bytes: int = 64 * 2**10
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """The clocks of an answer, in seconds; None switches one off.
-
-    Attributes:
-        connect: to a connection, TLS included, and to a free place in the pool.
-        first_event: from the request to its first event.
-        read: without any bytes, after the first event. What the reader of the stream does in between does not count.
-        stall: with bytes, but without an event that says anything; comments and pings say nothing.
-        total: the whole answer, with all attempts and the pauses between them.
-    """
-
-    connect: float | None = 10.0
-    first_event: float | None = 120.0
-    read: float | None = 60.0
-    stall: float | None = 300.0
-    total: float | None = None
 
 
 def _sum(first: int | None, second: int | None) -> int | None:
