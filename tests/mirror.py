@@ -98,8 +98,8 @@ def sorted_deltas(body: bytes, adapter: str) -> list[Delta]:
 def _numbered(deltas: Iterable[Delta], calls: Calls) -> Iterator[Delta]:
     for delta in deltas:
         if isinstance(delta, Call):
-            if (call := calls.feed(delta)) is not None:
-                yield replace(delta, index=call.number)
+            if (placed := calls.feed(delta)) is not None:
+                yield replace(delta, index=placed.call.number)
         elif not isinstance(delta, Summary | Failure | Done | Finish):
             yield delta
 

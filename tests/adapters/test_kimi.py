@@ -11,6 +11,7 @@ import corpus
 from folding import DONE, calls, chunk, entry, event, fold, text
 from streamfold import AllowedTools, ConfigError, NamedTool, Tool, ToolCall, assistant, tool_result, user
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
+from streamfold.engine import WireNames
 from streamfold.requests.request import Request
 from streamfold.requests.schema import moonshot_problems
 
@@ -167,7 +168,7 @@ def test_h6_names_that_would_be_refused(name: str, sent: str) -> None:
     assert body["messages"][1]["tool_calls"][0]["id"] == f"functions.{sent}:0"
     assert [warning.code for warning in warnings] == ["tool_renamed", "ids_renumbered"]
     stream = chunk({"tool_calls": [entry(0, "i", sent, "{}"), entry(1, "j", "get_time", "{}")]}) + chunk({}, "stop")
-    reply = fold(stream + DONE, tools=request.tools, tool_choice=request.tool_choice, names=request.names)
+    reply = fold(stream + DONE, tools=request.tools, tool_choice=request.tool_choice, names=WireNames(request.names))
     assert ([call.name for call in reply.tool_calls], reply.warnings) == ([name, "get_time"], [])
 
 

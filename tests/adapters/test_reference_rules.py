@@ -80,7 +80,7 @@ def test_000_3_arguments_are_parsed_once_after_the_end(monkeypatch: pytest.Monke
         return json.loads(argument)
 
     monkeypatch.setattr("streamfold.values.arguments.parse_object", parse_object)
-    monkeypatch.setattr("streamfold.engine.calls.parse_object", parse_object)
+    monkeypatch.setattr("streamfold.engine.opencall.parse_object", parse_object)
     body = ONE_CALL + call(entry(1, "call_b", "g", "{}")) + fin("tool_calls")
     decoder = StreamDecoder("chat")
     for piece in bytewise(body):

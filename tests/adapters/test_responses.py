@@ -16,6 +16,7 @@ from scale import examples
 from streamfold import EmptyResponseError, IncompleteStreamError, ProtocolError, StreamError, ToolCall, UpstreamError
 from streamfold.adapters import Adapter, find_adapter
 from streamfold.adapters.responses import ResponsesAdapter
+from streamfold.engine.lanes import Lane
 from streamfold.engine.parts import Parts, Resumption
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import (
@@ -57,7 +58,7 @@ WHOLE: list[Delta] = [
     Text("Hi", Part(1, "msg_1"), whole=True),
     Extra("annotations", [{"type": "url_citation"}], whole=True),
     Extra("output", [REASONING, MESSAGE, CALL], whole=True),
-    Summary([Call(2, "call_1", "f", X, whole=True, item="fc_1")]),
+    Summary([Call(2, "call_1", "f", X, whole=True, item="fc_1", ended=True)]),
     Usage(3, 2, 5, raw={"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}),
 ]
 
@@ -129,9 +130,9 @@ def test_the_adapter_by_its_name():
                 Call(2, arguments='{"x": "é"}', whole=True, item="it_1"),
             ],
         ),
-        ("output_item.added", {"item": {**CALL, "arguments": ""}}, [Call(2, "call_1", "f", whole=True, item="fc_1")]),
+        ("output_item.added", {"item": {**CALL, "arguments": ""}}, [Call(2, "call_1", "f", item="fc_1")]),
         ("output_item.added", {"item": CALL}, [Call(2, "call_1", "f", X, whole=True, item="fc_1")]),
-        ("output_item.added", {"item": {**CALL, "arguments": "{}"}}, [Call(2, "call_1", "f", whole=True, item="fc_1")]),
+        ("output_item.added", {"item": {**CALL, "arguments": "{}"}}, [Call(2, "call_1", "f", item="fc_1")]),
         (
             "output_item.added",
             {"item": {**CALL, "arguments": '{"x'}},
@@ -141,14 +142,14 @@ def test_the_adapter_by_its_name():
         (
             "output_item.done",
             {"item": CALL},
-            [Call(2, "call_1", "f", X, whole=True, item="fc_1"), Extra("output", CALL)],
+            [Call(2, "call_1", "f", X, whole=True, item="fc_1", ended=True), Extra("output", CALL)],
         ),
         (
             "output_item.done",
             {"item": {**CALL, "namespace": "crm", "caller": {"type": "direct"}, "other": 1}},
             [
                 Call(
-                    2, "call_1", "f", X, True, {"namespace": "crm", "caller": {"type": "direct"}}, "fc_1"
+                    2, "call_1", "f", X, True, {"namespace": "crm", "caller": {"type": "direct"}}, "fc_1", ended=True
                 ),
                 Extra("output", {**CALL, "namespace": "crm", "caller": {"type": "direct"}, "other": 1}),
             ],
@@ -336,8 +337,14 @@ def test_nothing_at_all():
 
 
 def feed(*deltas: Text | Reasoning) -> list[Delta]:
-    parts = Parts()
-    return [made for delta in deltas for made in parts.feed(delta)]
+    parts, lanes = Parts(lambda kind: lanes[kind]), {kind: Lane(1000, "text_chars") for kind in (Text, Reasoning)}
+    shown: list[Delta] = []
+    for delta in deltas:
+        for made in parts.feed(delta):
+            shown.append(made)
+            if not isinstance(made, Warn):
+                lanes[type(made)].add(made.text)
+    return shown
 
 
 def test_pieces_that_name_no_part():

@@ -26,6 +26,7 @@ from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.kimi import KimiAdapter
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
 from streamfold.client.partial import Partial, PartialReader
+from streamfold.engine import WireNames
 from streamfold.requests.request import Request
 
 
@@ -168,7 +169,7 @@ def test_by_tool_among_allowed_ones() -> None:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 OSLO = '{"name": "Oslo", "people": 717710}'
-ANSWER = {"tools": [Tool("City"), OTHER], "tool_choice": NamedTool("City"), "answer_tool": "City"}
+ANSWER = {"tools": [Tool("City"), OTHER], "tool_choice": NamedTool("City"), "names": WireNames(answer="City")}
 
 
 def test_the_arguments_are_the_answer() -> None:

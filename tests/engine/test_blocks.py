@@ -27,7 +27,7 @@ def test_text_of_overlapping_blocks_is_not_mixed() -> None:
     made = shown(blocks, text(0), piece(0, "a"), text(1), piece(1, "x"), piece(0, "b"), BlockEnd(0), piece(1, "y"))
     assert made == [Text("a"), Text("b"), Text("x"), Text("y")]
     assert blocks.settle() == []
-    assert [block["text"] for block in blocks.content([])] == ["ab", "xy"]
+    assert [block["text"] for block in blocks.content({})] == ["ab", "xy"]
 
 
 def test_text_that_still_waits_is_shown_at_the_end() -> None:
@@ -45,7 +45,7 @@ def test_the_input_of_a_server_tool_is_nobody_s_call() -> None:
         blocks, server, *(BlockPiece(0, "call", "input", part, "json") for part in ('{"q":', '"x"}')), BlockEnd(0)
     )
     assert made == []
-    assert blocks.content([]) == [{"type": "server_tool_use", "name": "search", "input": {"q": "x"}}]
+    assert blocks.content({}) == [{"type": "server_tool_use", "name": "search", "input": {"q": "x"}}]
 
 
 def test_fragments_beat_the_input_of_the_start() -> None:
@@ -65,18 +65,18 @@ def test_a_call_that_the_server_ran_is_not_handed_out() -> None:
     result = Block(None, "other", {"functionResponse": {"name": "f"}})
     assert shown(blocks, call, BlockEnd(None), Answered(None, "f"), result) == []
     assert blocks.settle() == []
-    assert len(blocks.content([])) == 2
+    assert len(blocks.content({})) == 2
 
 
 def test_calls_that_were_dropped_are_not_in_the_history() -> None:
     """Nobody could answer them."""
     blocks = Blocks()
     shown(blocks, text(0, "Hi"), Block(1, "call", {"type": "tool_use"}, "input", Call(None, "a", "f")))
-    assert blocks.content([]) == [{"type": "text", "text": "Hi"}]
+    assert blocks.content({}) == [{"type": "text", "text": "Hi"}]
     write = lambda value, made: {**value, "id": made.id}  # noqa: E731
     blocks = Blocks()
     shown(blocks, Block(1, "call", {"type": "tool_use"}, "input", Call(None, "a", "f"), write))
-    assert blocks.content([ToolCall("fresh", "f", {}, "")]) == [{"type": "tool_use", "id": "fresh"}]
+    assert blocks.content({0: ToolCall("fresh", "f", {}, "")}) == [{"type": "tool_use", "id": "fresh"}]
 
 
 def test_texts_without_indexes_are_joined_unless_they_are_complete() -> None:
@@ -86,7 +86,7 @@ def test_texts_without_indexes_are_joined_unless_they_are_complete() -> None:
     thought = BlockPiece(None, "reasoning", "text", "hm", opens=Block(None, "reasoning", {"text": ""}, "text"))
     made = shown(blocks, piece(None, "a"), piece(None, "b"), signed, BlockEnd(None), piece(None, "d"), thought)
     assert made == [Text("a"), Text("b"), Text("c"), Text("d"), Reasoning("hm")]
-    assert [block["text"] for block in blocks.content([])] == ["ab", "c", "d", "hm"]
+    assert [block["text"] for block in blocks.content({})] == ["ab", "c", "d", "hm"]
 
 
 def test_arguments_at_paths() -> None:

@@ -56,12 +56,17 @@ def test_an_empty_fragment_takes_no_index():
 
 
 def test_feed_returns_the_call():
-    """What feed returns is the call that the fragment went to; calls are numbered in the order of opening."""
+    """`feed` returns the call that the fragment went to, and why; calls are numbered in the order of opening."""
+    parts = [Call(5, "a", "f", '{"x"'), Call(None, "b", "g", "{}"), Call(5, arguments=":1}"), Call(2, arguments="{}")]
     calls = Calls()
-    first, second = calls.feed(Call(5, "a", "f", '{"x"')), calls.feed(Call(None, "b", "g", "{}"))
-    assert calls.feed(Call(5, arguments=":1}")) is first
-    third = calls.feed(Call(2, arguments="{}", whole=True))
-    assert [call and (call.number, call.name) for call in (first, second, third)] == [(0, "f"), (1, "g"), (2, "")]
+    placed = [placement for part in parts if (placement := calls.feed(part))]
+    assert [(found.call.number, found.call.name, found.rule, found.opened) for found in placed] == [
+        (0, "f", "first", True),
+        (1, "g", "another", True),
+        (0, "f", "index", False),
+        (2, "", "nothing_waits", True),
+    ]
+    assert [found.part for found in placed] == parts
 
 
 def test_a_whole_is_kept_apart_from_the_pieces():

@@ -214,14 +214,6 @@ def test_an_early_finish_reason():
     chunks, reply = run(A_CALL, TOOL_CALLS, Call(1, "b", "g", "{}"), STOP, Done())
     assert [chunk.tool_calls for chunk in chunks] == [[MADE, ToolCall("b", "g", {}, "{}")]]
     assert reply.raw_finish_reason == "stop"
-    assert codes(reply) == ["late_content"]
-
-
-def test_late_text():
-    """Text after a finish reason is shown, with one warning for all of it."""
-    chunks, reply = run(STOP, Text("a"), Text(""), Text("b"), Done())
-    assert [chunk.delta for chunk in chunks] == ["a", "b", ""]
-    assert codes(reply) == ["late_content"]
 
 
 def test_cut_arguments_under_tool_calls():

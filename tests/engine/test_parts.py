@@ -6,13 +6,20 @@ import pytest
 
 from streamfold import StreamDecoder, ToolCall
 from streamfold.engine.fold import Fold
+from streamfold.engine.lanes import Lane
 from streamfold.engine.parts import Parts, Resumption
 from streamfold.values.deltas import Call, Delta, Finish, Part, Reasoning, Sequence, Summary, Text, Warn
 
 
 def feed(*deltas: Text | Reasoning) -> list[Delta]:
-    parts = Parts()
-    return [made for delta in deltas for made in parts.feed(delta)]
+    parts, lanes = Parts(lambda kind: lanes[kind]), {kind: Lane(1000, "text_chars") for kind in (Text, Reasoning)}
+    shown: list[Delta] = []
+    for delta in deltas:
+        for made in parts.feed(delta):
+            shown.append(made)
+            if not isinstance(made, Warn):
+                lanes[type(made)].add(made.text)
+    return shown
 
 
 A, B = Part(0, "msg_1", 0), Part(1, "msg_2", 0)
@@ -99,7 +106,7 @@ def test_a_repeated_event_is_skipped_whole():
     """A resumed stream does not repeat what it says."""
 
     class Adapter:
-        name, path = "numbered", "/"
+        name, path, framing = "numbered", "/", None
 
         def decode(self, event):
             number, _, text = event.data.partition(" ")

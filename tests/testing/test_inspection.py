@@ -12,8 +12,6 @@ import pytest
 
 from folding import DONE, call, chunk, entry, event, fin, text
 from streamfold import ConfigError, Limits, StreamDecoder, StreamError, ToolCall
-from streamfold.engine.decoder import StreamDecoder as Decoder
-from streamfold.engine.fold import Fold
 from streamfold.recording import Recording
 from streamfold.testing.inspection import (
     Caused,
@@ -104,12 +102,6 @@ def test_damaged_streams_are_explained_too(name: str):
         json.dumps(to_dict(made))
 
 
-def test_nobody_pays_for_it():
-    """The decoder of everybody else has the plain fold and the plain calls."""
-    assert Decoder.fold_type is Fold
-    assert type(Decoder("chat")._fold._calls).__name__ == "Calls"
-
-
 # --- Why -------------------------------------------------------------------------------------------------------------
 
 
@@ -184,7 +176,8 @@ def test_nobody_pays_for_it():
                     "unknown index 0, no name: tail of call 0 (f), whose head came without an index; "
                     "it has no arguments yet and it is its turn"
                 ),
-                "unknown index 1, the name again and the arguments that call 1 (g) did not have yet: continues it",
+                "nobody opened index 1 yet: opens call 2 (g)",
+                "the answer has ended: these arguments came apart from call 1 (g), which has none",
             ],
         ),
         ([entry(0, "a", "f"), entry(0)], ["no call is open: opens call 0 (f)", "an empty entry: says nothing"]),
@@ -218,7 +211,7 @@ def test_why_on_the_responses_wire():
     assert why(body, adapter="responses") == [
         "no call is open: opens call 0 (f)",
         "item 'fc_1' is known: continues call 0 (f)",
-        "the server's list of calls: id 'a' is that of call 0 (f)",
+        "the server's list of calls: item 'fc_1' is that of call 0 (f)",
         "the server's list of calls: it was not streamed: opens call 1 (late)",
     ]
 
@@ -408,6 +401,7 @@ def test_an_event_as_json():
         "extra": None,
         "item": None,
         "markup": False,
+        "ended": None,
     }
     assert first["placements"] == [
         {

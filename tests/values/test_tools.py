@@ -29,6 +29,7 @@ from streamfold import (
 )
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.responses import ResponsesAdapter
+from streamfold.engine import WireNames
 from streamfold.requests.request import Request
 
 
@@ -377,7 +378,7 @@ def test_names_that_no_wire_takes(adapter: type[ChatAdapter], name: str) -> None
     assert [warning.code for warning in warnings] == ["tool_renamed"]
     assert (earlier.name, written["tool_calls"][0]["function"]["name"], tools[0].name) == (name, name, name)  # type: ignore[index]
     stream = chunk({"tool_calls": [entry(0, "i", "tool_a_b_c", "{}"), entry(1, "j", "a_b_c", "{}")]}, "tool_calls")
-    reply = fold(stream + DONE, tools=request.tools, tool_choice=request.tool_choice, names=request.names)
+    reply = fold(stream + DONE, tools=request.tools, tool_choice=request.tool_choice, names=WireNames(request.names))
     assert [made.name for made in reply.tool_calls] == [name, "a_b_c"]
     assert reply.warnings == []
 

@@ -15,7 +15,7 @@ from anyio.lowlevel import current_token
 
 from ..adapters import Adapter, Prepared
 from ..config import Profile, load_profiles, timeouts_over
-from ..engine import StreamDecoder
+from ..engine import StreamDecoder, WireNames
 from ..net import HTTPRequest, make_client
 from ..requests import Capabilities, ChatOptions, Request, read_headers
 from ..values import (
@@ -299,8 +299,7 @@ class Provider(AsyncContext):
             tools=request.tools,
             tool_choice=request.tool_choice,
             limits=self.profile.limits,
-            names=request.names,
-            answer_tool=request.answer_tool,
+            names=WireNames(request.names, request.answer_tool),
         )
 
     def _http_request(

@@ -4,8 +4,13 @@ from .body import *
 from .brackets import *
 from .calls import *
 from .decoder import *
+from .finish import *
 from .fold import *
 from .framing import *
+from .lanes import *
+from .names import *
+from .opencall import *
 from .parts import *
 from .pipeline import *
+from .placement import *
 from .sse import *

@@ -13,7 +13,7 @@ text of a block waits until the earlier blocks of its kind are closed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -112,19 +112,17 @@ class Blocks:
             out += self._show_waiting(kind, ended=True)
         return out
 
-    def content(self, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    def content(self, calls: Mapping[int | None, ToolCall]) -> list[dict[str, Any]]:
         """Returns the message as its blocks, in order.
 
         Args:
-            calls: the calls that were handed out, in their order. The blocks of calls that were dropped are left out,
-                because nobody could answer them.
+            calls: the calls that were handed out, by the numbers of their blocks. The blocks of calls that were dropped
+                are left out, because nobody could answer them.
         """
-        named = [block.number for block in self._blocks if block.begun.call and block.begun.call.name]
-        handed_out = dict(zip(named, calls, strict=True)) if len(named) == len(calls) else {}
         return [
-            block.whole(handed_out.get(block.number))
+            block.whole(calls.get(block.number))
             for block in self._blocks
-            if block.begun.call is None or block.number in handed_out
+            if block.begun.call is None or block.number in calls
         ]
 
     # --- where a piece goes -------------------------------------------------------------------------------------------

@@ -1,116 +1,58 @@
-"""Which tool call does a fragment belong to? The one place that knows how servers really number them.
+"""Which tool call does a fragment belong to? The only place that knows how servers really number them.
 
-On paper it is easy: `index` says it. In the field the index is missing (Gemini, Mistral), is 0 for every call and only
-the id tells them apart (OpenRouter, smolagents), starts at 1 (Anthropic's compatible endpoint), is -1 (Z.ai), or
-belongs to the head of a call and not to its tail (DeepSeek V4). Ids and names are sent once, or with every fragment, or
-late, or as `""`, or never, or twice for two calls, or change in the middle of one (Poolside).
+On paper the index decides. In the field the index is missing (Gemini, Mistral), is 0 for every call and only the id
+differs (OpenRouter, smolagents), starts at 1 (Anthropic's compatible endpoint), is -1 (Z.ai), or belongs to the head of
+a call and not to its tail (DeepSeek V4). Ids and names are sent once, or with every fragment, or late, or as `""`, or
+never, or twice for two calls, or change in the middle of one (Poolside).
 
-A fragment is a **head** if a call could begin with it: it has a name, and arguments that could begin an object. It is a
-**tail** if it has arguments and is no head. It is placed by what it carries, in this order:
+Two words: a **head** is a fragment with a name, by which a call can begin. A **tail** has arguments and no name.
+Two tables, read from the top; the first row that fits decides.
 
-0. **A known item**, on the wire that has ids of items beside those of calls, continues that call.
-1. **An index that is in use** continues the newest call under that index, unless the fragment says otherwise: an id
-   that is not the call's, or another name after arguments have begun.
-2. **A known id** continues the call that has it, unless the fragment is a head under an index of its own: then the
-   server used one id for two calls.
-3. **Without an index** the last call goes on, unless the fragment brings an id or a name and that call has one.
-4. **Under an index that nobody opened** a head opens a call. A tail belongs to a call whose head came under another
-   index: the one whose turn the index says it is, if that one has no arguments yet, else the last one whose arguments
-   are not complete.
+Chat Completions, where a call is an entry with an index:
 
-What finds no call opens one. Where the letter of a rule would leave a call without its arguments, and so runnable as
-`f({})`, or make one that has no name and can never run, the fragment is taken for a piece of the call that waits.
+    the fragment has                    it belongs to
+    ----------------------------------  -----------------------------------------------------------------------------
+    an index in use                     the newest call there, unless it brings another id, or another name or a new
+                                        object after the arguments have begun
+    a known id                          the call with that id, unless it is a head under an index of its own
+    an index in use, another id         the call there if it is in the middle of its arguments; else it opens a call
+    no index                            the last call, unless it brings an id or a name that the call has already
+    an unknown index, and is a head     a new call
+    an unknown index, and is a tail     the call whose turn the index is, if that one waits for arguments; else the last
+                                        call whose arguments are not complete; else a new call
+
+Responses, where a call is an item of the answer (`Call.item`), and the `call_id` is only what it is called:
+
+    the fragment has                    it belongs to
+    ----------------------------------  -----------------------------------------------------------------------------
+    a known item id                     the call of that item, unless two calls have it
+    an output index in use              the newest call there, unless it is a head of another item
+    a known call id                     the call with that id, unless its item and its index are both unknown
+    an unknown item id or output index  a new call
+    none of the three                   the last call, unless it is a head and that call is done
+
+A call **waits** for arguments if it has none, and neither is done nor came as a whole. Nothing else waits.
+
+When the answer has ended, arguments that found no call are given to the one call that still waits, see `adopt`.
 
 Id and name are set once; `""` and null set nothing. Arguments are appended and not looked at: a text that parses can
-still be the beginning of a longer one. They are parsed once, when the stream has ended in order (`fold.py`). The one
-exception are the rare fragments whose place nothing else tells, see `OpenCall.is_complete`.
+still be the beginning of a longer one. They are parsed once, when the stream has ended in order (`finish.py`), except
+where nothing but their completeness decides the place of a fragment (`OpenCall.is_complete`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Collection, Iterable
+from typing import TypeAlias
 
-from ..values import Call, Limits, ProtocolError, parse_object
-from .brackets import Brackets
+from ..values import Call, Limits, ProtocolError
+from .names import ToolNames
+from .opencall import OpenCall
+from .placement import Placement, Rule
 
-__all__ = ["Calls", "OpenCall", "Rule"]
+__all__ = ["Calls"]
 
-# Why a fragment went where it went. `inspection/words.py` says each of them in a sentence.
-Rule: TypeAlias = Literal[
-    # it continues a call
-    "item",  # rule 0
-    "index",  # rule 1
-    "changed_id",  # rule 1: in the middle of a call, a tail with another id
-    "id",  # rule 2
-    "last",  # rule 3
-    "named",  # rule 4: the name again, with the arguments that the head did not have
-    "turn",  # rule 4: the index says whose turn it is
-    "unfinished",  # rule 4: the last call whose arguments are not complete
-    # it opens one
-    "first",  # no call is open
-    "index_taken",  # its index is in use, but its id or name is another
-    "id_taken",  # its id is known, and stands for another call already
-    "another",  # without an index, it brings an id or a name, and the last call has one
-    "new_index",  # a head under an index that nobody opened
-    "nothing_waits",  # a tail under such an index, and all calls have their arguments
-    # the server's own list of the calls, at the end of the answer
-    "listed_id",
-    "listed_item",
-    "listed_name",
-    "listed_new",
-]
-
-
-@dataclass(slots=True, eq=False)
-class OpenCall:
-    """A tool call of which fragments have come, and perhaps will.
-
-    Attributes:
-        number: 0, 1, 2 in the order in which calls were opened.
-        index: the server's number for it, if it sent a usable one.
-        pieces: the arguments' text so far, in the pieces in which it came.
-        wholes: the arguments' text as the server repeated it whole, each wording once, the last three.
-        size: characters in the pieces.
-        markup: the model wrote it into its text.
-    """
-
-    number: int
-    index: int | None
-    id: str = ""
-    name: str = ""
-    pieces: list[str] = field(default_factory=list)
-    wholes: list[str] = field(default_factory=list)
-    size: int = 0
-    markup: bool = False
-    extra: dict[str, Any] | None = None
-    _brackets: Brackets = field(default_factory=Brackets, init=False, repr=False)
-    _followed: int = field(default=0, init=False, repr=False)  # pieces that the brackets have been followed through
-    _closed: bool | None = field(default=None, init=False, repr=False)  # False: there is more behind the last bracket
-
-    @property
-    def text(self) -> str:
-        """The arguments so far."""
-        return "".join(self.pieces)
-
-    def is_complete(self) -> bool:
-        """Whether the arguments are one whole object. Asked only where the place of a fragment depends on it.
-
-        They are parsed only if the brackets say that they may be one, so that asking often is no more work.
-        """
-        if not (self.pieces and self.pieces[-1].rstrip().endswith("}") and self.pieces[0].lstrip().startswith("{")):
-            return False
-        for piece in islice(self.pieces, self._followed, None):
-            end = self._brackets.feed(piece) if self._closed is None else 0
-            if end >= 0:
-                self._closed = self._closed is not False and not piece[end:].strip()
-        self._followed = len(self.pieces)
-        try:
-            return self._closed is True and isinstance(parse_object(self.text), dict)
-        except ValueError:
-            return False
+Found: TypeAlias = tuple[OpenCall | None, Rule]
 
 
 class Calls:
@@ -121,124 +63,185 @@ class Calls:
     """
 
     def __init__(self, tool_names: Collection[str] = (), limits: Limits | None = None) -> None:
-        self._tool_names = frozenset(tool_names)
+        self._names = ToolNames(tool_names)
         self._limits = limits or Limits()
         self._opened: list[OpenCall] = []
         self._by_index: dict[int, OpenCall] = {}
-        self._by_item: dict[str, OpenCall | None] = {}  # None: two calls have it, so that it tells nothing
+        self._by_id: dict[str, OpenCall] = {}
+        self._by_item: dict[str, OpenCall | None] = {}  # None: two calls have it, so that it decides nothing
+        self._chars = 0  # of all arguments
 
     def __len__(self) -> int:
         return len(self._opened)
 
-    def feed(self, part: Call) -> OpenCall | None:
-        """Adds a fragment to its call and returns that; None if the fragment says nothing.
+    def feed(self, part: Call) -> Placement | None:
+        """Adds a fragment to its call. Returns where it went, or None if the fragment is empty.
 
         Raises:
-            ProtocolError: more calls, or longer arguments, than the limits allow.
+            ProtocolError: more calls, longer arguments, names or ids than the limits allow.
         """
-        if not (part.arguments or part.id or part.name or part.extra):
-            return None  # an empty entry, as some servers send to keep a connection busy, opens nothing
-        call, rule = self._find(part)
+        if not (part.arguments or part.id or part.name or part.extra):  # `is_empty`, without the call
+            return None
+        call, rule = self._find(part) if part.item is None else self._find_item(part)
         return self._place(part, call, rule)
 
-    def settle(self, summary: Iterable[Call]) -> None:
+    def settle(self, listed: Iterable[Call]) -> list[Placement]:
         """Compares the calls with the server's own list of them at the end of the answer.
 
-        A call in the list is one that was streamed if it has that one's id, or its item's. Ids that are on neither side
-        may have been drawn anew for the list: then calls of the same name are the same, in their order. What is left
-        was not streamed at all.
+        A call in the list is the streamed one of the same item, else of the same id. Where both were drawn anew for
+        the list, it is the one at the same place with the same name, else the next one of that name, in the model's
+        order. What is left was not streamed at all.
         """
-        waiting = list(self._opened)
-        unknown: list[Call] = []
-        for part in summary:
-            same_id = next((call for call in waiting if part.id and call.id == part.id), None)
-            same = same_id or next((c for c in waiting if part.item and self._by_item.get(part.item) is c), None)
-            if same:
-                waiting.remove(same)
-                self._place(part, same, "listed_id" if same_id else "listed_item")
-            else:
-                unknown.append(part)
-        for part in unknown:
-            renamed = next((call for call in waiting if call.name == part.name), None)
-            if renamed is not None:
-                waiting.remove(renamed)
-            self._place(part, renamed, "listed_name" if renamed else "listed_new")
+        left, parts, placed = self.finish(), list(listed), list[Placement]()
+        same: list[tuple[Rule, Callable[[Call, OpenCall], object]]] = [
+            ("listed_item", lambda part, call: part.item and self._by_item.get(part.item) is call),
+            ("listed_id", lambda part, call: part.id and part.id == call.id),
+            ("listed_index", lambda p, c: p.index is not None and p.index == c.index and p.name == (c.name or p.name)),
+            ("listed_name", lambda part, call: part.name == call.name),
+        ]
+        for rule, fits in same:
+            for part in list(parts):
+                if call := next((call for call in left if fits(part, call)), None):
+                    left.remove(call)
+                    parts.remove(part)
+                    placed.append(self._place(part, call, rule))
+        return [*placed, *(self._place(part, None, "listed_new") for part in parts)]
 
-    def _place(self, part: Call, call: OpenCall | None, rule: Rule) -> OpenCall:
-        """Adds a fragment to its call, or to a new one. `rule` says why; whoever wants to know overrides this."""
-        if call is None:
-            call = self._open(part)
-        if part.index is not None:
-            self._by_index[part.index] = call  # also for a tail under another index than its head
-        if part.id or part.name or part.extra:
-            self._describe(call, part)
-        if part.arguments:
-            self._append(call, part)
-        return call
+    def miss(self) -> None:
+        """Notes that events are missing at this place of the stream: calls under way may have lost arguments."""
+        for call in self._opened:
+            if not call.wholes and not call.done:
+                call.gap_at = call.size if call.gap_at is None or call.gap_at == 0 else call.gap_at
+
+    def unmiss(self) -> None:
+        """Takes `miss` back: the numbers by which events were missed turned out to mean nothing."""
+        for call in self._opened:
+            call.gap_at = None
+
+    def adopt(self) -> list[Placement]:
+        """Brings arguments that came apart from their call home, when the answer has ended and all is known.
+
+        - One call without a name and one call that still waits are the tail and the head of one call.
+        - A call with an id that waits, and a later one of the same name with arguments and no id, are one call: the
+          server repeated the name with the arguments. Not decided before the end, because ids may come late.
+        """
+        placed = []
+        waiting = [call for call in self._opened if call.name and call.waits]
+        orphans = [call for call in self._opened if call.size and not call.name and not call.markup]
+        if len(waiting) == len(orphans) == 1 and waiting[0].number < orphans[0].number:
+            placed.append(self._merge(*waiting, *orphans))
+        for call in list(self._opened):
+            if call.size and call.name and not (call.id or call.markup or call.came_whole or call.items):
+                heads = (c for c in reversed(self._opened) if c.number < call.number and c.id and c.name == call.name)
+                if (head := next(heads, None)) and head.waits and not head.size:
+                    placed.append(self._merge(head, call))
+        return placed
 
     def finish(self) -> list[OpenCall]:
-        """All calls, in the model's order: by index if each has one of its own, else by first appearance."""
+        """Returns all calls in the model's order: by index if each has one of its own, else by first appearance."""
         indices = {call.index for call in self._opened}
         if None in indices or len(indices) < len(self._opened):
             return list(self._opened)
         return sorted(self._opened, key=lambda call: call.index or 0)
 
-    def _find(self, part: Call) -> tuple[OpenCall | None, Rule]:
-        """The open call that a fragment continues, by rules 0 to 4 above; None if it opens one. And why."""
-        if part.item and (call := self._by_item.get(part.item)) and self._continues(call, part):
-            return call, "item"
+    # --- the first table ---------------------------------------------------------------------------------------------
+
+    def _find(self, part: Call) -> Found:
         here = None if part.index is None else self._by_index.get(part.index)
-        if here and self._continues(here, part):
+        if here and self._continues(here, part, at_index=True):
             return here, "index"
-        same_id = next((call for call in reversed(self._opened) if part.id and call.id == part.id), None)
-        if same_id and (here or part.index is None or same_id.index is None or not _is_head(part)):
-            return (same_id, "id") if self._continues(same_id, part) else (None, "id_taken")
+        same_id = self._by_id.get(part.id) if part.id else None
+        if same_id and (here or part.index is None or same_id.index is None or not _is_head_of_another(same_id, part)):
+            return (same_id, "id") if self._continues(same_id, part, at_index=False) else (None, "id_taken")
         if here:  # an id that changes in the middle of a call (poolsideai/pool#9)
-            changed = not part.name and part.arguments and here.name and not here.is_complete()
+            changed = not part.name and part.arguments and here.name and not here.settled
             return (here, "changed_id") if changed else (None, "index_taken")
         if not self._opened:
             return None, "first"
         if part.index is None:
-            return (self._opened[-1], "last") if self._waits_for(self._opened[-1], part) else (None, "another")
-        return self._find_head_of(part, part.index)
+            return (self._opened[-1], "last") if self._goes_on(self._opened[-1], part) else (None, "another")
+        return (None, "new_index") if part.name or not part.arguments else self._find_head_of(part.index)
 
-    def _find_head_of(self, part: Call, index: int) -> tuple[OpenCall | None, Rule]:
-        """The call whose head came under another index than this fragment, if it is a further piece of one."""
-        waiting = [call for call in self._opened if call.size < 8 and call.text.strip() in ("", "{}")]
-        if part.name:  # the name again, with the arguments that the head did not have
-            named = [call for call in waiting if call.id and call.name == part.name and not call.text.strip()]
-            return (named[-1], "named") if named and part.arguments and not part.id else (None, "new_index")
-        if not part.arguments:
-            return None, "new_index"
-        if index < len(self._opened) and self._opened[index] in waiting:
+    def _find_head_of(self, index: int) -> Found:
+        """The call of a tail under an index that nobody opened."""
+        if index < len(self._opened) and self._opened[index].waits:
             return self._opened[index], "turn"
-        tail_of = next((call for call in reversed(self._opened) if not call.is_complete()), None)
+        tail_of = next((call for call in reversed(self._opened) if not call.settled), None)
         return (tail_of, "unfinished") if tail_of else (None, "nothing_waits")
 
-    def _continues(self, call: OpenCall, part: Call) -> bool:
+    def _continues(self, call: OpenCall, part: Call, *, at_index: bool) -> bool:
         """Whether a fragment with the index or the id of `call` is a further piece of it, not another call's head."""
         if part.id and call.id and part.id != call.id:
             return False
         if part.whole or not part.name or not call.name:
             return True
-        same_id_and_index = bool(part.id) and part.id == call.id and part.index is not None
+        sure = at_index and bool(part.id) and part.id == call.id
         if part.name != call.name:
-            begun = call.is_complete() if same_id_and_index else bool(call.pieces)
-            return not begun and self._is_piece_of_name(call.name, part.name)
-        return same_id_and_index or not _opens_another(call, part)
+            begun = call.is_complete() if sure else bool(call.pieces)
+            return not begun and self._names.is_piece(call.name, part.name)
+        if at_index and call.id:  # a server that gives ids would have given one to another call
+            return True
+        return not call.is_followed_by(part.arguments)
 
-    def _waits_for(self, last: OpenCall, part: Call) -> bool:
-        """Whether the last call takes a fragment without an index: always, unless that brings what the call has."""
+    def _goes_on(self, last: OpenCall, part: Call) -> bool:
+        """Whether the last call takes a fragment without an index: unless that brings what the call has already."""
         if part.id:
             return not last.id and (not part.name or (part.name == last.name and not last.pieces))
         if not part.name or not last.name:
             return True
         if part.name != last.name:
-            together = last.name + part.name
-            return not last.pieces and last.name not in self._tool_names and _begins_any(together, self._tool_names)
+            return not last.pieces and self._names.is_declared_in_pieces(last.name, part.name)
         if last.index is not None:  # the calls had indices: this repeats one of them
-            return not _opens_another(last, part)
-        return bool(last.id or not _is_head(part)) and not last.is_complete()
+            return not last.is_followed_by(part.arguments)
+        return bool(last.id or not _begins_object(part)) and not last.settled
+
+    # --- the second table --------------------------------------------------------------------------------------------
+
+    def _find_item(self, part: Call) -> Found:
+        head, index = bool(part.name), part.index
+        of_item = self._by_item.get(part.item) if part.item else None
+        if of_item and not (
+            head and index is not None and of_item.index not in (None, index) and _differ(of_item.id, part.id)
+        ):
+            return of_item, "item"
+        here = None if index is None else self._by_index.get(index)
+        if here and not (head and _is_another_item(here, part)):
+            return here, "index"
+        same_id = self._by_id.get(part.id) if part.id else None
+        if same_id and _is_same_item(same_id, part):
+            return same_id, "id"
+        if here:
+            return None, "index_taken"
+        if not self._opened:
+            return None, "first"
+        last = self._opened[-1]
+        if index is None and not head and (not part.item or (last.name and not last.done)):
+            return last, "last"  # with an item id, too: where an item was announced, ids may be drawn anew
+        if index is not None or part.item:
+            return None, "new_index" if index is not None else "new_item"
+        again = part.whole and part.name == last.name and (not last.done or last.wholes == [part.arguments])
+        if again and (not _differ(last.id, part.id) or part.arguments in (last.text, *last.wholes)):
+            return last, "last"
+        return (last, "last") if not last.name and not last.done else (None, "another")
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def _place(self, part: Call, call: OpenCall | None, rule: Rule) -> Placement:
+        opened = call is None
+        rival = self._by_index.get(part.index) if part.index is not None else None
+        if rule == "id_taken" and part.id:
+            rival = self._by_id.get(part.id)
+        if call is None:
+            call = self._open(part)
+        if part.index is not None:
+            self._by_index[part.index] = call  # also for a tail under another index than its head
+        if part.id or part.name or part.extra or part.item:
+            self._describe(call, part, opened=opened)
+        if part.ended is not None:
+            call.done, call.broken_off = True, not part.ended
+        if part.arguments or part.whole:
+            self._append(call, part)
+        return Placement(call, rule, part, opened, rival if rival is not call else None)
 
     def _open(self, part: Call) -> OpenCall:
         if len(self._opened) >= self._limits.tool_calls:
@@ -247,65 +250,89 @@ class Calls:
         self._opened.append(call)
         return call
 
-    def _describe(self, call: OpenCall, part: Call) -> None:
-        """What a head says of its call."""
-        if part.item and (part.id or part.name):  # what a tail says counts less than where its head was
-            self._by_item[part.item] = call if self._by_item.get(part.item, call) is call else None
+    def _describe(self, call: OpenCall, part: Call, *, opened: bool) -> None:
+        """Reads what a fragment says about its call. Of items, a tail says less than the head did."""
+        if part.item and (part.id or part.name or opened) and part.item not in call.items:
+            known = self._by_item.get(part.item, call)
+            self._by_item[part.item] = call if known is call else None
+            call.items.add(part.item)
         call.markup = call.markup or part.markup
-        if part.id and not call.id:
-            call.id = part.id
-        if part.name:
-            call.name = self._joined_name(call.name, part.name)
+        if part.id:
+            self._check("id", part.id, self._limits.id_chars)
+            if not call.id:
+                call.id = part.id
+            elif part.id != call.id:
+                call.other_id = call.other_id or part.id
+            if part.id == call.id or part.item is not None:
+                self._by_id[part.id] = call
+        if part.name and not (call.name and (part.whole or part.item is not None)):
+            call.name = self._names.joined(call.name, part.name)
+            self._check("name", call.name, self._limits.name_chars)
         if part.extra:
             call.extra = {**(call.extra or {}), **part.extra}
 
     def _append(self, call: OpenCall, part: Call) -> None:
         size = len(part.arguments)
+        kept = call.add_whole(part.arguments) if part.whole else True
         if not part.whole:
-            call.pieces.append(part.arguments)
-            size = call.size = call.size + size
-        elif part.arguments not in call.wholes:
-            call.wholes = [*call.wholes[-2:], part.arguments]
-        if size > self._limits.arguments_chars:
+            call.add_piece(part.arguments)
+        self._chars += size if kept else 0
+        if (size if part.whole else call.size) > self._limits.arguments_chars:
             raise ProtocolError(
                 f"the arguments of {call.name or 'a call'} are longer than {self._limits.arguments_chars} characters"
                 " (limits.arguments_chars)"
             )
+        if self._chars > self._limits.all_arguments_chars:
+            raise ProtocolError(
+                f"the arguments of all calls are longer than {self._limits.all_arguments_chars} characters"
+                " (limits.all_arguments_chars)"
+            )
 
-    def _is_piece_of_name(self, current: str, piece: str) -> bool:
-        two_tools = current in self._tool_names and piece in self._tool_names
-        return not two_tools or _begins_any(current + piece, self._tool_names)
+    def _check(self, what: str, said: str, limit: int) -> None:
+        if len(said) > limit:
+            raise ProtocolError(f"the {what} of a call is longer than {limit} characters (limits.{what}_chars)")
 
-    def _joined_name(self, current: str, piece: str) -> str:
-        """The name after a further piece of it came: repeated (llama.cpp), growing, or really in pieces."""
-        if piece == current:
-            doubled = current not in self._tool_names and _begins_any(current + piece, self._tool_names)
-            return current + piece if doubled else current
-        if piece.startswith(current):
-            return piece
-        if current in self._tool_names and not _begins_any(current + piece, self._tool_names):
-            return current
-        return current + piece
-
-
-def _begins_any(text: str, names: Iterable[str]) -> bool:
-    return any(name.startswith(text) for name in names)
+    def _merge(self, call: OpenCall, tail: OpenCall) -> Placement:
+        for piece in tail.pieces:
+            call.add_piece(piece)
+        call.wholes = [*call.wholes, *tail.wholes]
+        call.extra = {**(call.extra or {}), **(tail.extra or {})} or None
+        self._opened.remove(tail)
+        return Placement(call, "adopted", Call(tail.index, arguments=tail.text), rival=tail)
 
 
-def _is_head(part: Call) -> bool:
-    """Whether a call could begin with this fragment."""
-    return bool(part.name) and part.arguments.lstrip()[:1] in ("", "{")
+def _begins_object(part: Call) -> bool:
+    return part.arguments.lstrip()[:1] in ("", "{")
 
 
-def _opens_another(call: OpenCall, part: Call) -> bool:
-    """Whether the name again comes with another whole object after a whole one: the next call of the same tool.
+def _is_head_of_another(call: OpenCall, part: Call) -> bool:
+    """Whether a fragment with the id of `call`, under an index that nobody opened, is the head of another call."""
+    return bool(part.name) and (part.name != call.name or _begins_object(part))
 
-    An object after an empty one, or the same once more, is a repetition (see `fold.py`).
+
+def _is_another_item(call: OpenCall, part: Call) -> bool:
+    """Whether a head under the output index of `call` is another item than that.
+
+    A whole that differs by its call id alone is the same item: some servers draw that id anew. Item ids are drawn anew
+    by others (GitHub's Copilot), so that a whole with another one is another item only if that call is done.
     """
-    if not part.arguments.lstrip().startswith("{") or not call.is_complete():
+    other_id = _differ(call.id, part.id)
+    other_item = bool(part.item and call.items) and part.item not in call.items
+    if part.name and call.name and part.name != call.name:
+        return other_id or not part.id or not call.id
+    if part.whole and part.ended is not None:
+        return other_item and call.done and (other_id or not (part.id and call.id))
+    if part.whole:  # its arguments are done
         return False
-    before = parse_object(call.text)
-    try:
-        return bool(before) and parse_object(part.arguments) != before
-    except ValueError:  # the first piece of one
-        return bool(before)
+    return other_id or (other_item and not (part.id and part.id == call.id))
+
+
+def _is_same_item(call: OpenCall, part: Call) -> bool:
+    """Whether a fragment with the call id of `call`, whose item and index are not known, is that call."""
+    if not part.name or not part.item or part.index is None:
+        return True
+    return part.whole and not call.done and part.name == (call.name or part.name)
+
+
+def _differ(one: str, other: str | None) -> bool:
+    return bool(one and other) and one != other

@@ -1,11 +1,11 @@
-"""The whole path without I/O: bytes in, chunks out. A provider is a thin asynchronous loop round this."""
+"""The whole path without I/O: bytes in, chunks out. A provider is a thin asynchronous loop round it."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from ..adapters import Adapter, Framing, find_adapter
 from ..values import (
@@ -31,7 +31,8 @@ from ..values import (
 )
 from .body import HEAD, PlainBody, not_a_stream, shown
 from .dialects import Dialect, DialectContext, find_dialect
-from .fold import Fold
+from .finish import WireNames
+from .fold import Fold, Listener
 from .pipeline import Pipeline
 from .sse import SSEDecoder, body_kind, skip_blank
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamDecoder"]
 
 _TRANSCRIPT = 20  # events
+_REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
 
 class StreamDecoder:
@@ -49,25 +51,22 @@ class StreamDecoder:
 
     Args:
         adapter: the wire format, by name or as a value.
-        dialect: how the model writes calls inside its text, if it does; none is ever guessed.
+        dialect: how the model writes calls inside its text, if it does. It is never guessed.
         tools: the tools that the request declared.
         tool_choice: the tool choice of the request; after `"none"` no call is handed out.
         start_in_reasoning: the output begins inside reasoning (the prompt opened it); for dialects.
-        limits: what is accepted before it is called a ProtocolError.
-        names: tools that are called otherwise on the wire: the names to hand out by those that come.
-        answer_tool: the tool whose arguments are the text of the answer, where that was asked for as a call.
+        limits: how much is accepted before ProtocolError is raised.
+        names: what the request calls tools on the wire, where that is not their own name.
+        listener: is told where each fragment of a call goes, and about each warning; for explanations.
 
     Attributes:
         events: how many events carried a part of the answer; pings, empty deltas and bare metadata do not.
-        fold_type: what folds the deltas. `inspection` has one that also tells what it was given.
 
     >>> decoder = StreamDecoder("chat")
     >>> chunks = decoder.feed(b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\\n\\n')
     >>> [chunk.delta for chunk in chunks], decoder.close()[-1].finish_reason
     (['Hi'], 'stop')
     """
-
-    fold_type: ClassVar[type[Fold]] = Fold
 
     def __init__(
         self,
@@ -78,8 +77,8 @@ class StreamDecoder:
         tool_choice: Any = "auto",
         start_in_reasoning: bool = False,
         limits: Limits | None = None,
-        names: Mapping[str, str] | None = None,
-        answer_tool: str | None = None,
+        names: WireNames | None = None,
+        listener: Listener | None = None,
     ) -> None:
         self._adapter = find_adapter(adapter)() if isinstance(adapter, str) else adapter
         self._limits = limits or Limits()
@@ -90,14 +89,14 @@ class StreamDecoder:
             context = DialectContext(read_tools, choice, start_in_reasoning)
             read = {"think", *dialect.split("+")} if context.calls_allowed else {"think"}
             dialect = find_dialect(dialect, context)
-        self._fold = self.fold_type(
+        self._fold = Fold(
             tool_names=[tool.name for tool in read_tools],
             tool_choice=choice,
             limits=self._limits,
-            names=names or {},
-            answer_tool=answer_tool,
+            names=names,
+            listener=listener,
         )
-        self._pipeline = Pipeline(self._fold, dialect, read=read)
+        self._pipeline = Pipeline(self._fold, dialect, read=read, limits=self._limits)
         self._sse: SSEDecoder | Framing | None = None
         self._plain: PlainBody | None = None
         self._head = b""  # the first bytes, kept to say what the body was
@@ -127,9 +126,9 @@ class StreamDecoder:
         return self._fold.reply
 
     def feed(self, data: bytes) -> list[StreamChunk]:
-        """The chunks that `data` completes, however the body was cut.
+        """Returns the chunks that `data` completes, however the body was cut.
 
-        What came before an error is returned; the error is raised by the next call (`done` is true until then).
+        Chunks before an error are returned; the error is raised by the next call (`done` is true until then).
 
         Raises:
             StreamError: one of its kinds, with the partial answer.
@@ -148,7 +147,7 @@ class StreamDecoder:
         return chunks
 
     def close(self, *, interrupted: str | None = None) -> list[StreamChunk]:
-        """The input has ended: the chunks that are left, the finished one last.
+        """Ends the input. Returns the chunks that are left, the finished one last.
 
         Args:
             interrupted: how the input broke off, if it did. An answer that was finished stays one, with a warning.
@@ -181,8 +180,8 @@ class StreamDecoder:
             sse, fold, decode, take = self._sse, self._fold, self._adapter.decode, self._pipeline.feed
             for event in sse.feed(data):
                 self._transcript.append(event.data)
-                if sse.invalid_utf8:
-                    self._warn_of_utf8()
+                if sse.invalid_utf8 or sse.foreign:
+                    self._warn_of_bytes(sse)
                 try:
                     deltas = decode(event)
                     if type(deltas) is not list:
@@ -197,7 +196,7 @@ class StreamDecoder:
                     return
 
     def _begin(self, data: bytes) -> bytes:
-        """Finds out what the body is; the bytes to begin with."""
+        """Finds out what the body is. Returns the bytes to begin with."""
         if self._adapter.framing is not None:
             self._sse, self._head = self._adapter.framing(self._limits), data[:HEAD]
             return data
@@ -211,7 +210,7 @@ class StreamDecoder:
         return data
 
     def _unreadable(self, event: ServerSentEvent, why: ValueError) -> None:
-        """An event that can't be read: an error, unless it is not needed any more."""
+        """Handles an event that can't be read: an error, unless the answer is finished without it."""
         if not self._pipeline.has_finish_reason:
             body = event.data[: self._limits.error_body_bytes]
             raise ProtocolError(f"an event can't be read ({why}): {shown(event.data)}", body=body) from why
@@ -231,15 +230,15 @@ class StreamDecoder:
                 chunks.append(chunk)
 
     def _last_event(self, event: ServerSentEvent, chunks: list[StreamChunk]) -> None:
-        """The event before the end of the body, without its blank line. Only a payload that is whole is one."""
-        if self._sse is not None and self._sse.invalid_utf8:
-            self._warn_of_utf8()
+        """Reads the event before the end of the body, which has no blank line. It counts if its payload is whole."""
+        if self._sse is not None and (self._sse.invalid_utf8 or self._sse.foreign):
+            self._warn_of_bytes(self._sse)
         self._transcript.append(event.data)
         data = event.data
         try:
             deltas = list(self._adapter.decode(event))
         except ValueError:
-            self._fold.feed(Meta())  # the server has begun to speak, so that the answer is incomplete and not empty
+            self._fold.feed(Meta())  # something has come, so that the answer is incomplete and not empty
             self._fold.warn("truncated_event", f"the last event was cut off: {shown(data)}")
             data = data.rpartition("\n")[0]  # without blank lines between them, all but the last are whole
             deltas = []
@@ -257,11 +256,14 @@ class StreamDecoder:
         except ValueError as exc:
             raise ProtocolError(f"the answer can't be read ({exc}): {shown(text)}", body=text[:HEAD]) from exc
         if not plain.is_utf8:
-            self._warn_of_utf8()
+            self._fold.warn("invalid_utf8", _REPLACED)
         self._pipeline.feed(deltas, text, chunks)
 
-    def _warn_of_utf8(self) -> None:
-        self._fold.warn("invalid_utf8", "bytes that are not UTF-8 were replaced by U+FFFD")
+    def _warn_of_bytes(self, sse: SSEDecoder | Framing) -> None:
+        if sse.invalid_utf8:
+            self._fold.warn("invalid_utf8", _REPLACED)
+        if sse.foreign:
+            self._fold.warn("malformed_event", f"a line that is not part of an event was ignored: {shown(sse.foreign)}")
 
     def _raise_pending(self) -> None:
         if self._error is not None:

@@ -1,21 +1,24 @@
-"""What a server says twice: the whole of a text after its pieces, and events that come again.
+"""Texts that a server repeats: the whole of a text after its pieces, and events that come again.
 
 On the Responses wire every text comes as pieces, again as a whole when its part is done, again when its item is done,
 and once more at the end of the answer; and some servers leave out any of these. In Chat Completions the whole of the
-message may follow its deltas. The first to come is shown; what comes later must agree with it, adds what was missing,
-or is a warning, because what was shown can't be taken back.
+message may follow its deltas. The first to come is shown; a repetition must agree with it, adds the text that was
+missing, or is a warning, because what was shown can't be taken back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 
-from ..values import Delta, Part, Reasoning, Refusal, Sequence, Text, Warn, join_surrogates
+from ..values import Delta, Part, ProtocolError, Reasoning, Refusal, Sequence, Text, Warn, join_surrogates
+from .lanes import Lane
 
 __all__ = ["Parts", "Resumption"]
 
 PartedDelta = Text | Reasoning | Refusal
+_MOST_PARTS = 2**16
+_REMEMBERED = 2**16  # numbers of events
 
 
 @dataclass(slots=True, eq=False)
@@ -23,45 +26,58 @@ class _Shown:
     """What has been shown of one part, and whether its whole has come."""
 
     pieces: list[str] = field(default_factory=list)
+    size: int = 0
     ended: bool = False
+    differs: bool = False
+
+    def add(self, piece: str) -> None:
+        self.pieces.append(piece)
+        self.size += len(piece)
 
     @property
     def text(self) -> str:
-        # Joined as `fold.py` joins it: the halves of a character may have come in two pieces (fixtures/aimock).
-        return join_surrogates("".join(self.pieces))
+        # Joined as a lane joins it: the halves of a character may have come in two pieces (fixtures/aimock).
+        if len(self.pieces) > 1:
+            self.pieces = ["".join(self.pieces)]
+        return join_surrogates(self.pieces[0]) if self.pieces else ""
 
 
 class Parts:
-    """Keeps texts that come as pieces and as wholes from being shown twice, or not at all."""
+    """Keeps texts that come as pieces and as wholes from being shown twice, or not at all.
 
-    def __init__(self) -> None:
+    Args:
+        lane: returns all text of a kind that has been shown, whatever part it belongs to.
+    """
+
+    def __init__(self, lane: Callable[[type[PartedDelta]], Lane]) -> None:
+        self._lane = lane
         self._parts: dict[Hashable, _Shown] = {}
-        self._all: dict[type[PartedDelta], _Shown] = {}
+        self._answers: dict[type[PartedDelta], _Shown] = {}  # their text is that of the lane
         self._last: dict[type[PartedDelta], _Shown] = {}
-        self._nameless: dict[type[PartedDelta], _Shown] = {}
+        self._nameless: dict[Hashable, _Shown] = {}
         self._told: dict[Hashable, str] = {}
-        self._going_on: tuple[type[PartedDelta], Part, _Shown, _Shown] | None = None  # the part of the last piece
+        self._going_on: tuple[type[PartedDelta], Part, _Shown] | None = None  # the part of the last piece
 
     def goes_on(self, delta: PartedDelta) -> bool:
         """Whether this is the next piece of the part that the last one belonged to, as nearly every piece is."""
         if self._going_on is None or delta.whole:
             return False
-        kind, part, shown, answer = self._going_on
+        kind, part, shown = self._going_on
         if delta.part != part or type(delta) is not kind:
             return False
         shown.pieces.append(delta.text)
-        answer.pieces.append(delta.text)
+        shown.size += len(delta.text)
         return True
 
     def feed(self, delta: PartedDelta) -> list[Delta]:
-        """What is to be shown for a delta that does not just go on: itself, what is new in it, a warning, or nothing.
+        """Returns what is to be shown: the delta itself, the new end of a whole, a warning, or nothing.
 
         The whole of the answer is compared first, because it needs no names of parts. If it is what was shown, wholes
         of parts after it say nothing more; else they tell which parts were not shown at all.
         """
         self._going_on = None
         kind, part = type(delta), delta.part
-        answer = self._all.setdefault(kind, _Shown())
+        answer = self._answers.setdefault(kind, _Shown())
         if part and delta.whole and answer.ended:
             return []
         if part and part.told and delta.text and self._is_retold(part):
@@ -69,29 +85,34 @@ class Parts:
         shown = self._find(kind, part, delta.whole) if part else answer
         if not delta.whole:
             if part and (part.item or part.output is not None):
-                self._going_on = kind, part, shown, answer
-            return self._show(delta, shown, answer)
-        before, whole = shown.text, join_surrogates(delta.text)
-        shown.ended = whole.startswith(before) or part is not None
+                self._going_on = kind, part, shown
+            return self._show(delta, shown)
+        if part is None:
+            answer.size = self._lane(kind).size
+        return self._compare(delta, shown, answer)
+
+    def _compare(self, delta: PartedDelta, shown: _Shown, answer: _Shown) -> list[Delta]:
+        kind, whole = type(delta), join_surrogates(delta.text)
+        # Two halves of a character may have become one. A whole that is far too short is not worth joining the pieces.
+        if shown.differs and len(whole) < shown.size // 2:
+            return []
+        before = self._lane(kind).raw if delta.part is None else shown.text
+        begins = whole.startswith(before)
+        shown.ended = begins or delta.part is not None
         if whole == before:
             return []
         new = replace(delta, text=whole[len(before) :], whole=False)
         if not before:
-            return self._show(new, shown, answer)
-        if whole.startswith(before) and shown in (answer, self._last.get(kind)):
+            return self._show(new, shown)
+        if begins and shown in (answer, self._last.get(kind)):
             late = Warn("text_mismatch", "the end of a text came only with its whole")
-            return [late, *self._show(new, shown, answer)]
+            return [late, *self._show(new, shown)]
+        shown.differs = True
         return [Warn("text_mismatch", f"the pieces of a text and its whole differ: {_difference(before, whole)}")]
 
-    def catch_up(self, kind: type[PartedDelta], text: str) -> None:
-        """All of a kind that has come so far. Pieces that name no part are shown without being fed."""
-        answer = self._all.setdefault(kind, _Shown())
-        answer.pieces = [text]
-
-    def _show(self, delta: PartedDelta, shown: _Shown, answer: _Shown) -> list[Delta]:
-        shown.pieces.append(delta.text)
-        if shown is not answer:
-            answer.pieces.append(delta.text)
+    def _show(self, delta: PartedDelta, shown: _Shown) -> list[Delta]:
+        if shown is not self._answers[type(delta)]:
+            shown.add(delta.text)
             self._last[type(delta)] = shown
         return [delta]
 
@@ -99,8 +120,8 @@ class Parts:
         """The part by the position of its item, else by the item's id.
 
         Both are known to fail: GitHub's Copilot draws another id for each event, llama.cpp sends no position, and
-        transformers repeats a whole item at another position. Pieces that have neither belong to one part until a
-        whole ends it; if that whole says where it belongs, they belonged there.
+        transformers repeats a whole item at another position. Pieces that have neither belong to one part for each
+        number until a whole ends it; if that whole says where it belongs, they belonged there.
         """
         output, item, number, _ = part
         keys: list[Hashable] = []
@@ -110,18 +131,20 @@ class Parts:
             keys.append((kind, "item", item, number))
         found = next((self._parts[key] for key in keys if key in self._parts), None)
         if found is None and (whole or not keys):
-            found = self._nameless.pop(kind, None)
+            found = self._nameless.pop((kind, number), None)
             if found and found.ended and not whole:
                 found = None
         found = found or _Shown()
         for key in keys:
             self._parts[key] = found
         if not keys:
-            self._nameless[kind] = found
+            self._nameless[kind, number] = found
+        if len(self._parts) + len(self._nameless) > _MOST_PARTS:
+            raise ProtocolError(f"the answer has more than {_MOST_PARTS} parts")
         return found
 
     def _is_retold(self, part: Part) -> bool:
-        """Whether this is the reasoning of an item once more, told in another way than the one that is shown."""
+        """Whether this is the reasoning of an item once more, in another form than the one that is shown."""
         keys: list[Hashable] = [("output", part.output)] if part.output is not None else []
         keys += [("item", part.item)] if part.item else []
         told = next((self._told[key] for key in keys if key in self._told), part.told)
@@ -136,28 +159,39 @@ class Resumption:
     A number that does not rise proves nothing by itself: some gateways number at random, or give every event the same
     number. Only an event that is the same to the byte as an earlier one of its number is taken for a repetition. A gap
     is one where every event has a number: the litellm proxy puts them on some (fixtures/litellm).
+
+    Attributes:
+        unreliable: a number fell, or all are the same: the gaps between them mean nothing.
     """
 
     def __init__(self) -> None:
         self._last: int | None = None
         self._seen: dict[int, int] = {}
+        self._seen_before: dict[int, int] = {}  # of the last two times _REMEMBERED numbers
         self._constant = False  # all events have the same number, which says nothing
         self._partial = False
+        self.unreliable = False
 
     def feed(self, sequence: Sequence, data: str) -> Warn | None:
-        """A warning `repeated_event` if the event is to be skipped, `missing_event` if others are missing before it."""
+        """Returns a warning `repeated_event` if the event is to be skipped, `missing_event` if some are missing."""
         number, last, fingerprint = sequence.number, self._last, hash(data)
-        if last is not None and number == last + 1:  # as nearly every event
+        if last is not None and number == last + 1:  # nearly every event
             self._seen[number], self._last = fingerprint, number
+            if len(self._seen) >= _REMEMBERED:
+                self._seen_before, self._seen = self._seen, {}
             return None
         if number is None:
             self._partial = True
             return None
-        if len(self._seen) == 1 and self._seen.get(number, fingerprint) != fingerprint:
+        known = self._seen.get(number, self._seen_before.get(number))
+        if len(self._seen) == 1 and not self._seen_before and known not in (None, fingerprint):
             self._constant = True
-        if self._seen.get(number) == fingerprint and not self._constant:
+        if known == fingerprint and not self._constant:
             return Warn("repeated_event", "events came again and were skipped")
+        self.unreliable = self.unreliable or (last is not None and number <= last)
         self._seen[number] = fingerprint
+        if len(self._seen) >= _REMEMBERED:
+            self._seen_before, self._seen = self._seen, {}
         self._last = number if last is None else max(last, number)
         if last is not None and number > last + 1 and not self._partial:
             return Warn("missing_event", f"events {last + 1} to {number - 1} are missing")

@@ -1,4 +1,4 @@
-"""What stands between an adapter and the fold: repetitions out, the dialect's filter, and the order at the end."""
+"""Between an adapter and the fold: drops repetitions, applies the dialect, and keeps the order at the end."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from ..values import (
     Call,
     Delta,
     Done,
+    Extra,
     Failure,
     Finish,
+    Limits,
     MessageStart,
     Meta,
     ProtocolError,
@@ -27,10 +29,13 @@ from ..values import (
 )
 from .dialects import Dialect, describe_leak
 from .fold import Fold
+from .lanes import Lane
 from .parts import Parts, Resumption
 
 __all__ = ["Pipeline"]
 
+_RARE = frozenset({Done, Extra, Failure, Finish})
+_COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose pieces have limits of their own
 _OF_BLOCKS = frozenset({Answered, Block, BlockPiece, BlockEnd, MessageStart, UsageUpdate})
 
 
@@ -43,29 +48,30 @@ class Pipeline:
             worth a warning.
     """
 
-    def __init__(self, fold: Fold, dialect: Dialect | None = None, *, read: Collection[str] = ()) -> None:
+    def __init__(
+        self, fold: Fold, dialect: Dialect | None = None, *, read: Collection[str] = (), limits: Limits | None = None
+    ) -> None:
         self._fold = fold
         self._dialect = dialect
         self._read = read
-        self._parts = Parts()
+        self._limits = limits or Limits()
+        self._raw: dict[type[Delta], Lane] = {}  # what a dialect was fed
+        self._parts = Parts(fold.lane if dialect is None else self._raw_lane)
         self._blocks = fold.blocks
         self._message: str | None = None
         self._usage: dict[str, Any] = {}
-        self._raw: dict[type[Delta], list[str]] = {}  # what a dialect was fed
         self._numbers = Resumption()
-        self._finishes: list[Finish] = []  # kept until the dialect has given what came before it
-
-    @property
-    def has_finish_reason(self) -> bool:
-        return bool(self._finishes) or self._fold.has_finish_reason
+        self._finishes: list[Finish] = []  # kept until the dialect has given what came before them
+        self._finished = False  # a finish reason has come that nothing should follow
+        self.has_finish_reason = False
 
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
         """Adds the chunks of one event to `chunks`. `data` is its payload, by which a repetition is known.
 
         Raises:
-            StreamError: the event ends the answer with an error.
+            StreamError: the event ends the answer with an error, or exceeds a limit.
         """
-        fold = self._fold
+        fold, kept = self._fold, False
         for delta in deltas:
             kind = type(delta)
             if kind is Meta:
@@ -76,20 +82,25 @@ class Pipeline:
                     fold.warn(warning.code, warning.detail)
                     if warning.code == "repeated_event":
                         return
+                    fold.miss()
             elif isinstance(delta, (Text, Reasoning, Refusal)) and not (
                 (delta.part is None and not delta.whole) or self._parts.goes_on(delta)
             ):
-                self._sort(delta, chunks)
+                for new in self._parts.feed(delta):
+                    self._filter(new, chunks)
             elif kind in _OF_BLOCKS:
                 if self._take_block(delta, data, chunks):
                     return
-            elif self._dialect is not None or kind is Done or kind is Failure or kind is Finish:
+            elif self._dialect is not None or self._finished or kind in _RARE:
+                if kind is Extra and not kept:
+                    fold.keep(len(data))
+                    kept = True
                 self._filter(delta, chunks)
             elif (chunk := fold.feed(delta)) is not None:
                 chunks.append(chunk)
 
     def _take_block(self, delta: Delta, data: str, chunks: list[StreamChunk]) -> bool:
-        """Takes what only wires with blocks send; returns whether the rest of the event is to be skipped.
+        """Takes a delta of a wire with blocks. Returns whether the rest of the event is to be skipped.
 
         Raises:
             ProtocolError: another message begins inside this one: two streams were spliced.
@@ -108,14 +119,18 @@ class Pipeline:
                 }
                 self._fold.feed(read(dict(self._usage)))
             case Block() | BlockPiece() | BlockEnd() | Answered():
+                if not isinstance(delta, BlockEnd) and not (isinstance(delta, BlockPiece) and delta.kind in _COUNTED):
+                    self._fold.keep(len(data))
                 self.feed(self._blocks.feed(delta), data, chunks)
         return False
 
     def end(self, chunks: list[StreamChunk]) -> None:
-        """The text has ended: what the dialect held back, and whether the text shows what one should have read."""
+        """The text has ended: folds what the dialect held back, and warns of markup that no dialect has read."""
+        if self._numbers.unreliable:
+            self._fold.unmiss()
         self.feed(self._blocks.settle(), "", chunks)
         self._fold_all(self._held_back(), chunks)
-        if leak := describe_leak(self._fold.text, self._read):
+        if leak := describe_leak(self._fold.lane(Text).text, self._read):
             self._fold.warn("leaked_markup", leak)
 
     def give_up(self, chunks: list[StreamChunk]) -> None:
@@ -123,31 +138,36 @@ class Pipeline:
         self._fold_all((held for held in self._blocks.settle() if isinstance(held, Text | Reasoning)), chunks)
         self._fold_all((held for held in self._held_back() if isinstance(held, Text | Reasoning)), chunks)
 
-    def _sort(self, delta: Text | Reasoning | Refusal, chunks: list[StreamChunk]) -> None:
-        kind = type(delta)
-        if delta.whole and delta.part is None:
-            raw = self._raw.get(kind, ())
-            self._parts.catch_up(kind, self._fold.said(kind) if self._dialect is None else "".join(raw))
-        for new in self._parts.feed(delta):
-            self._filter(new, chunks)
+    def _raw_lane(self, kind: type[Text | Reasoning | Refusal]) -> Lane:
+        if kind not in self._raw:
+            name = {Text: "text_chars", Reasoning: "reasoning_chars"}.get(kind, "other_chars")
+            self._raw[kind] = Lane(getattr(self._limits, name), name)
+        return self._raw[kind]
 
     def _filter(self, delta: Delta, chunks: list[StreamChunk]) -> None:
-        if isinstance(delta, Finish) and (self._dialect is not None or delta.more):
-            self._finishes.append(delta)
-            return
-        if self._finishes and not self._finishes[-1].more:  # the fold will see it after what comes now
-            if isinstance(delta, Text) and delta.text:
-                self._fold.warn("late_content", "text came after the finish reason")
-            elif isinstance(delta, Call) and (delta.id or delta.name or delta.arguments):
-                self._fold.warn("late_content", "tool calls came after a finish reason")
+        """Takes a delta that the dialect, or the end of the answer, has a say in."""
+        if self._finished:
+            self._warn_if_late(delta)
+        if isinstance(delta, Finish):
+            self.has_finish_reason = True
+            self._finished = not delta.more
+            if self._dialect is not None or delta.more:
+                self._finishes.append(delta)
+                return
         if isinstance(delta, (Done, Failure)):
             self.end(chunks)
         if self._dialect is not None:
             if isinstance(delta, (Text, Reasoning, Refusal)):
-                self._raw.setdefault(type(delta), []).append(delta.text)
+                self._raw_lane(type(delta)).add(delta.text)
             self._fold_all(self._dialect.feed(delta), chunks)
-        elif (chunk := self._fold.feed(delta)) is not None:
-            chunks.append(chunk)
+        else:
+            self._fold_all((delta,), chunks)
+
+    def _warn_if_late(self, delta: Delta) -> None:
+        if isinstance(delta, Text) and delta.text:
+            self._fold.warn("late_content", "text came after the finish reason")
+        elif isinstance(delta, Call) and (delta.id or delta.name or delta.arguments):
+            self._fold.warn("late_content", "tool calls came after a finish reason")
 
     def _fold_all(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
         for delta in deltas:

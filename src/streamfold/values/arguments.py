@@ -1,8 +1,8 @@
 """The text of a call's arguments to their value: parsed once, when the stream has ended in order.
 
-The value is a JSON object, or it is nothing that can be run: `{"_raw": text, "_error": "invalid_json"}`. The repairs
-are few, each for damage that is known from the field and leaves no doubt about what was meant; the reply says which
-was made. Nothing else is guessed: no quote is added, no brace closed.
+The value is a JSON object; anything else can't be run: `{"_raw": text, "_error": "invalid_json"}`. The repairs are few,
+each for damage that is known from the field and leaves no doubt about what was meant; the reply says which was made.
+Nothing else is guessed: no quote is added, no brace closed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from .jsontext import join_surrogates, parse_object, parse_values
 
-__all__ = ["Arguments", "read_arguments"]
+__all__ = ["Arguments", "read_arguments", "unparsed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Arguments:
 
     Attributes:
         raw: the text that was parsed.
-        repair: what had to be mended; None if nothing.
+        repair: the repair that was made; None if nothing was damaged.
         differ: the pieces and their repetition as a whole say different things.
     """
 
@@ -36,14 +36,19 @@ class Arguments:
     @property
     def valid(self) -> bool:
         """Whether the text was an object."""
-        return self.value != _invalid(self.raw)
+        return self.value != unparsed(self.raw)
 
 
 def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair: bool = True) -> Arguments:
-    """The arguments of a call from its pieces, and from the wordings in which the server repeated them whole.
+    """Reads the arguments of a call from its pieces, and from the texts in which the server repeated them whole.
 
-    Where they differ, the first that is an object counts, the repetitions before the pieces and the last one first:
-    vLLM once lost the first brace of the pieces, and had the repetition right (vllm-project/vllm#42683).
+    Where these differ, the first that is there counts:
+
+    1. The last whole that is an object with members. vLLM once lost the first brace of the pieces, and had the
+       repetition right (vllm-project/vllm#42683).
+    2. The pieces, if they are an object with members.
+    3. Text that is not an object, the last whole before the pieces: such a call can't be run.
+    4. An empty object. So an empty whole never replaces pieces that are more, even if these are damaged.
 
     Args:
         repair: whether damage that servers do is mended. What the model wrote into its text no server has touched.
@@ -52,10 +57,17 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
     if not wholes or list(wholes) == [joined]:
         return _read(joined, pieces)
     readings = [_read(join_surrogates(whole), [whole], repair=repair) for whole in reversed(wholes)]
-    if pieces:
+    if joined:
         readings.append(_read(joined, pieces))
-    chosen = next((reading for reading in readings if reading.valid), readings[0])
+    full = (reading for reading in readings if reading.valid and reading.value)
+    damaged = (reading for reading in readings if not reading.valid)
+    chosen = next(full, None) or next(damaged, readings[0])
     return replace(chosen, differ=len(readings) > 1)
+
+
+def unparsed(raw: str) -> dict[str, Any]:
+    """The arguments of a call whose text is not a JSON object."""
+    return {"_raw": raw, "_error": "invalid_json"}
 
 
 def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> Arguments:
@@ -65,14 +77,14 @@ def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> Arguments:
         value = parse_object(raw)
     except ValueError:
         mended = (_repeated(raw) or _cumulative(pieces)) if repair else None
-        return mended or Arguments(_invalid(raw), raw)
+        return mended or Arguments(unparsed(raw), raw)
     if isinstance(value, dict):
         return Arguments(value, raw)
     if value is None:
         return Arguments({}, raw)
     if isinstance(value, str) and (inner := _object_or_none(value)) is not None:  # vllm-project/vllm#54964
         return Arguments(inner, value, "the object was encoded twice")
-    return Arguments(_invalid(raw), raw)
+    return Arguments(unparsed(raw), raw)
 
 
 def _repeated(raw: str) -> Arguments | None:
@@ -104,7 +116,3 @@ def _object_or_none(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
-
-
-def _invalid(raw: str) -> dict[str, Any]:
-    return {"_raw": raw, "_error": "invalid_json"}

@@ -91,10 +91,12 @@ class Call:
         index: the server's number for the call, if it sent a usable one.
         id, name: as sent in this fragment; None where it has none.
         arguments: the next piece of the arguments' text.
-        whole: `arguments` is all of the text, and says more than the pieces that came before.
+        whole: `arguments` is all of the text, which the pieces before it must agree with.
         extra: other members of the entry that the provider wants back.
-        item: the id of the item that is the call, on the wire that has such ids beside the call's own.
+        item: on wires where a call is an item of the answer: the id of that item, or `""` if the server sent none.
+            None on all other wires.
         markup: the model wrote the call into its text, where calls have no ids.
+        ended: the server says that the call is complete (True), or that it broke off (False). None: neither.
     """
 
     index: int | None = None
@@ -105,6 +107,12 @@ class Call:
     extra: dict[str, Any] | None = None
     item: str | None = None
     markup: bool = False
+    ended: bool | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the fragment carries nothing. Some servers send empty ones to keep a connection busy."""
+        return not (self.arguments or self.id or self.name or self.extra)
 
 
 @dataclass(slots=True)
@@ -254,6 +262,11 @@ class Finish:
     reason: FinishReason
     raw: str
     more: bool = False
+
+    @property
+    def cut(self) -> bool:
+        """Whether the answer was cut off: no other reason that comes later makes it whole again."""
+        return self.reason in ("length", "content_filter")
 
 
 @dataclass(slots=True)

@@ -7,6 +7,8 @@ of the sender.
 from __future__ import annotations
 
 import json
+import math
+import re
 from typing import Any, NoReturn
 
 from pydantic_core import from_json
@@ -17,6 +19,8 @@ __all__ = ["join_surrogates", "parse_event", "parse_object", "parse_partial", "p
 def parse_event(data: str) -> Any:
     """The value of an event's payload. Raises ValueError if it has none.
 
+    An integer too long for Python to convert (more than 4,300 digits) becomes None; the rest of the event is read.
+
     Half a surrogate pair (`"\\ud83d"`) is accepted: some servers cut a character in two when they cut an answer into
     pieces, and the other half comes in the next event (fixtures/aimock/unicode).
     """
@@ -25,17 +29,21 @@ def parse_event(data: str) -> Any:
     except (ValueError, TypeError):  # TypeError: a str that holds the half itself
         pass
     try:
-        return json.loads(data)
+        return _LENIENT.decode(data)
     except RecursionError as exc:
         raise ValueError("nested too deeply") from exc
 
 
 def parse_object(text: str) -> Any:
-    """A value by the rules of RFC 8259: no NaN, no Infinity, no raw control characters. Raises ValueError."""
-    try:
-        return from_json(text, allow_inf_nan=False)
-    except (ValueError, TypeError):
-        pass
+    """A value by the rules of RFC 8259: no NaN, no Infinity, no raw control characters. Raises ValueError.
+
+    A number that is too large for a float (`1e999`) is refused as well: no JSON writer could send it back.
+    """
+    if not _MAYBE_INFINITE.search(text):
+        try:
+            return from_json(text, allow_inf_nan=False)
+        except (ValueError, TypeError):
+            pass
     try:
         return without_surrogates(_STRICT.decode(text))
     except RecursionError as exc:
@@ -97,7 +105,21 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-_STRICT = json.JSONDecoder(parse_constant=_refuse)
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:40]} is too large a number")
+    return value
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if len(text) < _LONGEST_INTEGER else None
+
+
+_LONGEST_INTEGER = 4300  # characters: beyond them `int` refuses, see sys.set_int_max_str_digits
+_MAYBE_INFINITE = re.compile(r"[0-9][eE]\+?[0-9]{2}|[0-9]{300}")
+_STRICT = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+_LENIENT = json.JSONDecoder(parse_int=_integer)
 
 
 def without_surrogates(value: Any) -> Any:

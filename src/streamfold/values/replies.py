@@ -45,6 +45,7 @@ WarningCode = Literal[
     "calls_dropped",  # calls were in the stream and are not handed out; the detail says which and why
     "missing_tool_calls",  # the finish reason promises calls; there are none
     "missing_id",  # a call had no id and was given a fresh one
+    "changed_id",  # a call was given another id later on; the first one counts
     "duplicate_id",  # two calls of one message had the same id; the later one was given a fresh one
     "invalid_arguments",  # the arguments are not a JSON object
     "repaired_arguments",  # the arguments were damaged in a known way; the detail names the repair
@@ -73,9 +74,10 @@ WarningCode = Literal[
     "repeated_event",  # an event came twice, as when a stream is resumed; the second one is ignored
     "missing_event",  # the numbers of the events have a gap
     "extra_choice",  # a choice other than the first one; its content is ignored
-    "malformed_event",  # after the finish: an event that can't be read
+    "malformed_event",  # a line that is not part of an event, or an event after the finish that can't be read; ignored
     "unseparated_events",  # several payloads in one event, for want of a blank line between them
     "invalid_utf8",  # bytes that are not UTF-8, or half a character in the request, were replaced by U+FFFD
+    "more_warnings",  # there were more warnings than `Limits.warnings`; the detail says how many
 ]
 
 

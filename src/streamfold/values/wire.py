@@ -1,14 +1,16 @@
-"""Single values of an event as servers really send them: numbers as strings, ids as numbers, `[DONE]` in quotes."""
+"""Single values of an event as servers send them: numbers as strings, ids as numbers, `[DONE]` in quotes."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from .jsontext import join_surrogates, without_surrogates
+from .replies import FinishReason
 
-__all__ = ["ERROR_KEYS", "count", "index", "is_done", "keep", "word"]
+__all__ = ["ERROR_KEYS", "count", "index", "is_done", "keep", "unlisted_reason", "word"]
 
 # Where servers put the words of an error that is not under `error`.
 ERROR_KEYS = ("message", "msg", "detail", "error_message", "error_msg", "errors")
@@ -20,7 +22,7 @@ def is_done(data: str) -> bool:
 
 
 def index(value: Any) -> int | None:
-    """The position of a call, choice or item. A string or float is read; what is negative or anything else is none."""
+    """The position of a call, choice or item, also as a string or a float. None for anything else."""
     if type(value) is int:
         return value if value >= 0 else None
     if isinstance(value, str):
@@ -32,8 +34,35 @@ def index(value: Any) -> int | None:
     return value if value is not None and value >= 0 else None
 
 
+# A word that is in no table, by what it has in it.
+_TELLING: tuple[tuple[FinishReason | Literal["error"], re.Pattern[str]], ...] = (
+    ("content_filter", re.compile("filter|safety|guard|moderat|blocked|policy|prohibit|censor|refus")),
+    ("error", re.compile("error|fail|abort|cancel|crash|exception")),
+    (
+        "length",
+        re.compile(
+            "length|limit|max|trunc|incomplete|unfinished|partial|cut|timeout|time_out|timed_out|interrupt|exceed"
+            "|overflow|budget|disconnect|preempt|early|exhaust|evict|quota|context|expired|deadline|stopped_by"
+        ),
+    ),
+)
+
+
+def unlisted_reason(word: str) -> FinishReason | Literal["error"]:
+    """The meaning of a finish reason that an adapter does not list. It is never "stop".
+
+    An answer that was cut must not be taken for a whole one, in whatever words the server says so; any other word is
+    "unknown".
+
+    >>> unlisted_reason("time_limit"), unlisted_reason("eventually")
+    ('length', 'unknown')
+    """
+    word = word.lower().replace("-", "_")
+    return next((reason for reason, telling in _TELLING if telling.search(word)), "unknown")
+
+
 def word(value: Any) -> str | None:
-    """An id or a name; `""` is none."""
+    """An id or a name; None for `""`."""
     if value is None:
         return None
     if type(value) is str:

@@ -17,6 +17,7 @@ from ...values import (
     Call,
     Delta,
     Done,
+    ErrorInfo,
     Extra,
     Failure,
     Finish,
@@ -33,6 +34,7 @@ from ...values import (
     is_done,
     keep,
     parse_event,
+    unlisted_reason,
     word,
 )
 
@@ -191,7 +193,11 @@ def _end(said: dict[str, Any], out: list[Delta]) -> None:
         out.append(Refusal(text))
     reason = word(said.get("stop_reason"))
     if reason is not None:
-        out.append(Finish(_STOP_REASONS.get(reason, "unknown"), reason, more=True))
+        meaning = _STOP_REASONS.get(reason) or unlisted_reason(reason)
+        if meaning == "error":
+            out.append(Failure(ErrorInfo(f"the model ended with the stop reason {reason!r}", reason), said))
+        else:
+            out.append(Finish(meaning, reason, more=True))
 
 
 def _message_stop(payload: dict[str, Any], out: list[Delta]) -> None:

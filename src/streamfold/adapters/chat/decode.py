@@ -28,6 +28,7 @@ from ...values import (
     join_surrogates,
     keep,
     parse_event,
+    unlisted_reason,
     word,
 )
 from .message import as_whole
@@ -273,8 +274,8 @@ class EventReader:
 # Beside OpenAI's own words: https://openrouter.ai/docs/api-reference/overview (error), https://docs.z.ai (sensitive,
 # network_error, model_context_window_exceeded), https://api-docs.deepseek.com (insufficient_system_resource), Mistral
 # (model_length), vLLM and SGLang (abort), Anthropic (end_turn, refusal), Gemini (safety to spii; and by the last three
-# that it threw a call away, coder/coder#28470), and the words of engines that leak through compatible fronts, some in
-# capitals, some with hyphens. A word that nobody knows is "unknown"; it is never taken for "stop".
+# that it dropped a call, coder/coder#28470), and the words of engines that leak through compatible fronts, some in
+# capitals, some with hyphens.
 _FINISH_REASONS: dict[str, FinishReason | Literal["error"]] = {
     "stop": "stop",
     "eos": "stop",
@@ -285,12 +286,6 @@ _FINISH_REASONS: dict[str, FinishReason | Literal["error"]] = {
     "tool_call": "tool_calls",
     "tool_use": "tool_calls",
     "function_call": "tool_calls",
-    "length": "length",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "max_completion_tokens": "length",
-    "model_length": "length",
-    "model_context_window_exceeded": "length",
     "content_filter": "content_filter",
     "sensitive": "content_filter",
     "refusal": "content_filter",
@@ -315,7 +310,9 @@ def _finish_reason(said: str) -> FinishReason | Literal["error"] | None:
     """What a word for the end means; None if it says that there is none yet, as DashScope's own API does by "null"."""
     word, _, _ = said.lower().partition(":")  # Gemini says more behind it: "function_call_filter: MALFORMED_..."
     word = word.strip().replace("-", "_")
-    return _FINISH_REASONS.get(word, "unknown") if word not in ("", "null", "none") else None
+    if word in ("", "null", "none"):
+        return None
+    return _FINISH_REASONS.get(word) or unlisted_reason(word)
 
 
 def _parts(content: Any, out: list[Delta]) -> None:

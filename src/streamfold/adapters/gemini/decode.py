@@ -35,6 +35,7 @@ from ...values import (
     is_done,
     keep,
     parse_event,
+    unlisted_reason,
     word,
 )
 
@@ -129,12 +130,13 @@ def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -
     if reason is None:
         return
     message = word(candidate.get("finishMessage"))
-    if reason in _FAILURES:
-        kind = "server_error" if _FAILURES[reason] else None
+    meaning = _FINISH_REASONS.get(reason) or unlisted_reason(reason)
+    if reason in _FAILURES or meaning == "error":
+        again = _FAILURES.get(reason, False)
         text = message or f"the model ended with the finish reason {reason}"
-        ends.append(Failure(ErrorInfo(text, kind, reason, retry=_FAILURES[reason]), candidate))
+        ends.append(Failure(ErrorInfo(text, "server_error" if again else None, reason, retry=again), candidate))
     else:
-        ends.append(Finish(_FINISH_REASONS.get(reason, "unknown"), reason, more=True))
+        ends.append(Finish(meaning, reason, more=True))
 
 
 def _part(part: dict[str, Any], out: list[Delta]) -> None:

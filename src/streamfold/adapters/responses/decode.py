@@ -175,8 +175,9 @@ def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
     if item.get("arguments") in ("{}", {}):
         item = {**item, "arguments": ""}
     call = function_call(item, output, out)
+    call.ended = None
     try:
-        call.whole = not call.arguments or isinstance(parse_object(call.arguments), dict)
+        call.whole = bool(call.arguments) and isinstance(parse_object(call.arguments), dict)
     except ValueError:
         call.whole = False
     return call
@@ -193,7 +194,7 @@ def _arguments(payload: dict[str, Any], member: str, out: list[Delta]) -> Call:
         arguments_text(get(member), out),
         member == "arguments",
         None,
-        word(get("item_id")),
+        word(get("item_id")) or "",
     )
 
 

@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 UNFINISHED = ("queued", "in_progress")
+_COMPLETE = (None, "completed", "complete", "done", "finished", "success", "succeeded")  # the first two are OpenAI's
 _ENDS = ("failed", "cancelled", "incomplete", "completed")  # the worst first
 
 
@@ -93,14 +94,18 @@ def part_text(part: dict[str, Any], place: Part) -> Text | Reasoning | Refusal |
 def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
     """A function call as an item: its `call_id` is the call's id, its `id` the item's. Warnings go to `out`."""
     wanted_back = {name: keep(item[name]) for name in CALL_EXTRAS if item.get(name)}
+    arguments, status = arguments_text(item.get("arguments"), out), word(item.get("status"))
+    # OpenAI leaves calls that its own programs make "in_progress", with all of their arguments (July 2026).
+    ended = status in _COMPLETE or (status == "in_progress" and len(arguments) > len("{}"))
     return Call(
         output,
         word(item.get("call_id")),
         word(item.get("name")),
-        arguments_text(item.get("arguments"), out),
+        arguments,
         whole=True,
         extra=wanted_back or None,
-        item=word(item.get("id")),
+        item=word(item.get("id")) or "",
+        ended=ended,
     )
 
 

@@ -12,12 +12,13 @@ from itertools import accumulate
 from typing import Any
 
 from ...adapters import Adapter, find_adapter
-from ...engine import EventRange, OpenCall, body_kind, event_ranges
+from ...engine import EventRange, OpenCall, StreamDecoder, body_kind, event_ranges
+from ...engine import Placement as Found
 from ...engine.dialects import Dialect
-from ...values import Limits, Reply, StreamChunk, StreamError, ToolLike, WarningCode
-from .values import Caused, Event, EventKind, Failed, Inspection, TracedCall
-from .watchers import TracedAdapter, TracedDecoder
-from .words import unshown_words
+from ...values import Call, Limits, Reply, StreamChunk, StreamError, ToolLike, WarningCode
+from .values import Caused, Event, EventKind, Failed, Inspection, Placement, TracedCall
+from .watchers import Notes, TracedAdapter
+from .words import placement_words, unshown_words
 
 __all__ = ["inspect_stream"]
 
@@ -49,15 +50,17 @@ def inspect_stream(
             nothing: the error is part of what is explained.
     """
     reader = TracedAdapter(find_adapter(adapter)() if isinstance(adapter, str) else adapter)
-    decoder = TracedDecoder(
+    notes = Notes()
+    decoder = StreamDecoder(
         reader,
         dialect=dialect,
         tools=tools,
         tool_choice=tool_choice,
         start_in_reasoning=start_in_reasoning,
         limits=limits,
+        listener=notes,
     )
-    trace = _Trace(decoder, reader, _Clock(cuts), by_dialect=dialect is not None)
+    trace = _Trace(decoder, reader, notes, _Clock(cuts), by_dialect=dialect is not None)
     failed = trace.run(body, interrupted)
     return Inspection(
         name=name,
@@ -65,7 +68,7 @@ def inspect_stream(
         dialect=dialect if isinstance(dialect, str) or dialect is None else type(dialect).__name__,
         size=len(body),
         events=tuple(trace.events),
-        calls=tuple(_calls(decoder.traced.calls.opened, trace.events)),
+        calls=tuple(_calls(notes.opened.values(), trace.events)),
         warnings=tuple(trace.warnings.values()),
         reply=(failed.partial if failed else decoder.reply) or Reply(),
         failed=Failed(type(failed).__name__, failed.message, failed.retryable) if failed else None,
@@ -96,10 +99,12 @@ class _Clock:
 class _Trace:
     """Gives a body to a decoder and makes events out of what the watchers saw."""
 
-    def __init__(self, decoder: TracedDecoder, reader: TracedAdapter, clock: _Clock, *, by_dialect: bool) -> None:
+    def __init__(
+        self, decoder: StreamDecoder, reader: TracedAdapter, notes: Notes, clock: _Clock, *, by_dialect: bool
+    ) -> None:
         self.events: list[Event] = []
         self.warnings: dict[tuple[WarningCode, str], Caused] = {}
-        self._decoder, self._reader, self._clock = decoder, reader, clock
+        self._decoder, self._reader, self._notes, self._clock = decoder, reader, notes, clock
         self._by_dialect = by_dialect
         self._number = 0
         self._time = 0.0
@@ -129,7 +134,7 @@ class _Trace:
                 self._add(kind if is_stream else "body", start, raw, chunks, failed)
         if not closed:
             chunks, failed = self._close(interrupted)
-            if chunks or failed or self._decoder.traced.warned:
+            if chunks or failed or self._notes.warned:
                 self._add("end", len(body), b"", chunks, failed)
         return failed
 
@@ -158,9 +163,12 @@ class _Trace:
         event = next((reading.event for reading in read if reading.event), None)
         deltas = tuple(delta for reading in read for delta in reading.deltas)
         text, reasoning = ("".join(getattr(chunk, name) for chunk in chunks) for name in ("delta", "reasoning"))
-        calls = self._decoder.traced.calls
-        placements, calls.placements = calls.placements, []
-        self._note_warnings()
+        placements, warned = self._notes.take()
+        for warning, call in warned:
+            key = warning.code, warning.detail
+            about = None if call is None else call.number
+            self.warnings.setdefault(key, Caused(*key, len(self.events), about))
+        empty = [] if self._by_dialect else [delta for delta in deltas if isinstance(delta, Call) and delta.is_empty]
         self.events.append(
             Event(
                 number=self._number if kind == "event" else None,
@@ -176,18 +184,24 @@ class _Trace:
                 deltas=deltas,
                 text=text,
                 reasoning=reasoning,
-                placements=tuple(placements),
+                placements=(*map(_placement, placements), *map(_nowhere, empty)),
                 notes=tuple(unshown_words(deltas, text, reasoning, by_dialect=self._by_dialect)),
                 finished=any(chunk.finished for chunk in chunks),
                 error=failed.message if failed else next((r.error for r in read if r.error), None),
             )
         )
 
-    def _note_warnings(self) -> None:
-        fold = self._decoder.traced
-        for code, detail, call in fold.warned:
-            self.warnings.setdefault((code, detail), Caused(code, detail, len(self.events), call))
-        fold.warned = []
+
+def _placement(found: Found) -> Placement:
+    part, call = found.part, found.call
+    why = placement_words(found)
+    return Placement(
+        call.number, found.opened, found.rule, why, part.index, part.id, part.name, part.arguments, part.whole
+    )
+
+
+def _nowhere(part: Call) -> Placement:
+    return Placement(None, False, None, "an empty entry: says nothing", part.index)
 
 
 def _calls(opened: Iterable[OpenCall], events: Sequence[Event]) -> Iterator[TracedCall]:

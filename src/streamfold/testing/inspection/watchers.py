@@ -1,22 +1,20 @@
-"""An adapter, a sorter of calls and a fold that do what theirs do, and keep what they saw."""
+"""Keeps what happens while an answer is read: the deltas of the adapter, and the decisions of the engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...adapters import Adapter
-from ...engine import Calls, Fold, OpenCall, Rule, StreamDecoder
-from ...values import Call, Delta, ToolCall, WarningCode
-from .values import Placement
-from .words import placement_words
+from ...engine import OpenCall, Placement
+from ...values import Delta, ProtocolWarning
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
     from ...requests import Request
 
-__all__ = ["TracedAdapter", "TracedCalls", "TracedDecoder", "TracedFold"]
+__all__ = ["Notes", "TracedAdapter"]
 
 
 class Reading(NamedTuple):
@@ -54,64 +52,29 @@ class TracedAdapter(Adapter):
         return deltas
 
 
-class TracedCalls(Calls):
-    """Calls that keep why each fragment went where it went."""
+class Notes:
+    """Listens to a decoder, and keeps what it decided until it is taken.
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    Attributes:
+        placements: where fragments of calls went.
+        warned: the warnings, each with the call that it is about.
+        opened: all calls so far.
+    """
+
+    def __init__(self) -> None:
         self.placements: list[Placement] = []
-        self.opened = self._opened
+        self.warned: list[tuple[ProtocolWarning, OpenCall | None]] = []
+        self.opened: dict[int, OpenCall] = {}
 
-    def feed(self, part: Call) -> OpenCall | None:
-        call = super().feed(part)
-        if call is None:
-            self.placements.append(Placement(None, False, None, "an empty entry: says nothing", part.index))
-        return call
+    def __call__(self, what: Placement | tuple[ProtocolWarning, OpenCall | None]) -> None:
+        if isinstance(what, Placement):
+            self.placements.append(what)
+            self.opened[what.call.number] = what.call
+        else:
+            self.warned.append(what)
 
-    def _place(self, part: Call, call: OpenCall | None, rule: Rule) -> OpenCall:
-        other = self._by_index.get(part.index) if part.index is not None else None
-        if rule == "id_taken":
-            other = next((known for known in reversed(self._opened) if known.id == part.id), None)
-        placed = super()._place(part, call, rule)
-        why = placement_words(rule, part, placed, other)
-        self.placements.append(
-            Placement(
-                placed.number, call is None, rule, why, part.index, part.id, part.name, part.arguments, part.whole
-            )
-        )
-        return placed
-
-
-class TracedFold(Fold):
-    """A fold that keeps its warnings with the call that they are about."""
-
-    calls_type = TracedCalls
-
-    def __init__(self, **options: Any) -> None:
-        self.warned: list[tuple[WarningCode, str, int | None]] = []
-        self._about: int | None = None
-        super().__init__(**options)
-
-    @property
-    def calls(self) -> TracedCalls:
-        assert isinstance(self._calls, TracedCalls)  # noqa: S101 - see calls_type
-        return self._calls
-
-    def warn(self, code: WarningCode, detail: str) -> None:
-        self.warned.append((code, detail, self._about))
-        super().warn(code, detail)
-
-    def _tool_call(self, call: OpenCall, *rest: Any) -> ToolCall:
-        self._about = call.number
-        made = super()._tool_call(call, *rest)
-        self._about = None
-        return made
-
-
-class TracedDecoder(StreamDecoder):
-    fold_type: ClassVar[type[Fold]] = TracedFold
-
-    @property
-    def traced(self) -> TracedFold:
-        assert isinstance(self._fold, TracedFold)  # noqa: S101 - see fold_type
-        return self._fold
+    def take(self) -> tuple[list[Placement], list[tuple[ProtocolWarning, OpenCall | None]]]:
+        """Returns the placements and the warnings since the last time."""
+        taken = self.placements, self.warned
+        self.placements, self.warned = [], []
+        return taken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...engine import OpenCall, Rule
+from ...engine import OpenCall, Placement
 from ...values import (
     Answered,
     Block,
@@ -73,12 +73,13 @@ def called(number: int, name: str) -> str:
     return f"call {number} ({name if name.isprintable() else repr(name)})" if name else f"call {number}"
 
 
-def placement_words(rule: Rule, part: Call, call: OpenCall, other: OpenCall | None) -> str:
-    """Why a fragment went to a call. `other` is the one that had its index or its id, if that is another call."""
+def placement_words(found: Placement) -> str:
+    """Why a fragment went to a call."""
+    part, call, rival = found.part, found.call, found.rival
     here = called(call.number, call.name)
-    there = called(other.number, other.name) if other else "another call"
+    there = called(rival.number, rival.name) if rival else "another call"
     unknown = f"unknown index {part.index}"
-    match rule:
+    match found.rule:
         case "item":
             return f"item {_quoted(part.item)} is known: continues {here}"
         case "index":
@@ -88,9 +89,7 @@ def placement_words(rule: Rule, part: Call, call: OpenCall, other: OpenCall | No
         case "id":
             return f"id {_quoted(part.id)} is known: continues {here}"
         case "last":
-            return f"no index: the last call goes on, {here}"
-        case "named":
-            return f"{unknown}, the name again and the arguments that {here} did not have yet: continues it"
+            return f"{'no index' if part.index is None else unknown}: the last call goes on, {here}"
         case "turn":
             return f"{unknown}, no name: tail of {here}{_head(call.index)}; it has no arguments yet and it is its turn"
         case "unfinished":
@@ -98,23 +97,29 @@ def placement_words(rule: Rule, part: Call, call: OpenCall, other: OpenCall | No
         case "first":
             return f"no call is open: opens {here}"
         case "index_taken":
-            return f"index {part.index} is that of {there}, but {_news(part, other)}: opens {here}"
+            return f"index {part.index} is that of {there}, but {_news(part, rival)}: opens {here}"
         case "id_taken":
             return f"id {_quoted(part.id)} is that of {there}, but {_news(part, None)}: opens {here}"
         case "another":
             return f"no index, and {_news(part, None)}: opens {here}"
         case "new_index":
             return f"nobody opened index {part.index} yet: opens {here}"
+        case "new_item":
+            return f"nobody opened item {_quoted(part.item)} yet: opens {here}"
         case "nothing_waits":
             return f"{unknown}, no name, and every call has its arguments: opens {here}"
         case "listed_id":
             return f"the server's list of calls: id {_quoted(part.id)} is that of {here}"
         case "listed_item":
             return f"the server's list of calls: item {_quoted(part.item)} is that of {here}"
+        case "listed_index":
+            return f"the server's list of calls: an unknown id, but the place and the name of {here}"
         case "listed_name":
-            return f"the server's list of calls: an id that is not known, the next one of this name is {here}"
+            return f"the server's list of calls: an unknown id, the next one of this name is {here}"
         case "listed_new":
             return f"the server's list of calls: it was not streamed: opens {here}"
+        case "adopted":
+            return f"the answer has ended: these arguments came apart from {here}, which has none"
 
 
 def delta_words(delta: Delta) -> str:

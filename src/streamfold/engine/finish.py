@@ -1,0 +1,187 @@
+"""What is handed out when the stream has ended in order: the only maker of a `ToolCall`.
+
+    the finish reason                                   the calls
+    --------------------------------------------------  -------------------------------------------------------------
+    `stop`, `tool_calls`, or none before `[DONE]`       all of them
+    `length`, `content_filter`                          none: they may be cut
+    a word that nobody knows                            those whose arguments came as an object with members
+    any, after a request with `tool_choice="none"`      none
+
+Never handed out: a call without a name, and one that the server itself says is not complete. Every call that is dropped
+is a warning. A call whose arguments are not a JSON object, or may have lost a part, is handed out with `error` set: it
+can't be run by accident, and can be reported to the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..values import (
+    AllowedTools,
+    Arguments,
+    Finish,
+    FinishReason,
+    Meta,
+    NamedTool,
+    ReadToolChoice,
+    ToolCall,
+    WarningCode,
+    join_surrogates,
+    read_arguments,
+    unparsed,
+)
+from .opencall import OpenCall
+
+__all__ = ["Ending", "Outcome", "WireNames"]
+
+
+class WireNames(NamedTuple):
+    """What tools are called on the wire, where that is not their own name.
+
+    Attributes:
+        own: the tools' own names by those on the wire.
+        answer: the tool whose arguments are the text of the answer, where that was asked for as a call.
+    """
+
+    own: Mapping[str, str] = {}
+    answer: str | None = None
+
+
+class Outcome(NamedTuple):
+    """The end of an answer.
+
+    Attributes:
+        numbers: for each call the server's number for it.
+        answer: text that came as the arguments of a call, see `WireNames`.
+    """
+
+    calls: list[ToolCall]
+    numbers: list[int | None]
+    reason: FinishReason
+    answer: str | None
+
+
+@dataclass(slots=True)
+class Ending:
+    """Decides what is handed out of the calls that were opened.
+
+    Args:
+        warn: takes a warning, and the call that it is about.
+        tool_choice, names: of the request.
+        finish: the finish reason; None if the stream was declared done without one.
+        meta: of the answer; fresh ids are made from it.
+    """
+
+    warn: Callable[[WarningCode, str, OpenCall | None], None]
+    tool_choice: ReadToolChoice
+    names: WireNames
+    finish: Finish | None
+    meta: Meta
+    _ids: set[str] = field(default_factory=set, init=False)
+    _taken: set[str] = field(default_factory=set, init=False)
+
+    def decide(self, opened: list[OpenCall]) -> Outcome:
+        """Returns the calls to hand out, the finish reason that goes with them, and the answer among the calls."""
+        reason: FinishReason = self.finish.reason if self.finish else "unknown"
+        wanted, answer = self._take_answer(opened)
+        kept = self._handed_out(wanted, reason)
+        self._taken = {call.id for call, _ in kept}
+        calls = [self._tool_call(call, arguments) for call, arguments in kept]
+        if (opened and self.tool_choice == "none") or (answer is not None and not calls):
+            reason = "stop" if reason == "tool_calls" else reason
+        if calls and reason == "stop":
+            reason = "tool_calls"  # vLLM and others end so after a named tool choice: the calls decide, not the word
+        if reason == "tool_calls" and not calls:
+            raw = self.finish.raw if self.finish else None
+            self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to hand out", None)
+        if reason not in ("length", "content_filter") and answer is None:
+            self._check_choice([call.name for call in calls])
+        return Outcome(calls, [call.index for call, _ in kept], reason, answer)
+
+    def _check_choice(self, called: Collection[str]) -> None:
+        match self.tool_choice:
+            case NamedTool(name) if self.names.own.get(name, name) not in called:
+                self.warn("tool_choice_unmet", f"the request demanded a call of {name}, and none came", None)
+            case "required" | AllowedTools(mode="required") if not called:
+                self.warn("tool_choice_unmet", "the request demanded a tool call, and none came", None)
+
+    def _take_answer(self, opened: list[OpenCall]) -> tuple[list[OpenCall], str | None]:
+        """Separates the call that stands for the answer, whole or cut off like any text, from the others."""
+        name = self.names.answer
+        if not name or not (answers := [call for call in opened if call.name == name]):
+            return opened, None
+        read = read_arguments(answers[0].pieces, answers[0].wholes, repair=not answers[0].markup)
+        if read.repair:
+            self.warn("repaired_arguments", f"{name}: {read.repair}", answers[0])
+        if len(answers) > 1:
+            self.warn("calls_dropped", f"the answer was given {len(answers)} times: the first one counts", None)
+        return [call for call in opened if call.name != name], read.raw
+
+    def _handed_out(self, opened: list[OpenCall], reason: FinishReason) -> list[tuple[OpenCall, Arguments]]:
+        """The calls to hand out, with their arguments, by the table above."""
+        named = [call for call in opened if call.name]
+        if len(named) < len(opened):
+            nameless = [call.id or call.text[:80] or "(no id)" for call in opened if not call.name]
+            self.warn("calls_dropped", f"a call without a name can't be run: {', '.join(nameless)}", None)
+        why = {"length": "the answer was cut off", "content_filter": "the answer was filtered"}.get(reason)
+        if self.tool_choice == "none":
+            why = "the request forbade tool calls"
+        if why:
+            self._drop(named, why)
+            return []
+        self._drop((call for call in named if call.broken_off), "the server says that they are not complete")
+        read = [
+            (call, read_arguments(call.pieces, call.wholes, repair=not call.markup))
+            for call in named
+            if not call.broken_off
+        ]
+        if self.finish and reason == "unknown":
+            doubtful = [call for call, arguments in read if not (arguments.valid and arguments.value)]
+            self._drop(doubtful, f"unknown finish reason {self.finish.raw!r}, the arguments may be cut off")
+            read = [(call, arguments) for call, arguments in read if call not in doubtful]
+        return read
+
+    def _drop(self, calls: Iterable[OpenCall], why: str) -> None:
+        if names := [call.name for call in calls]:
+            self.warn("calls_dropped", f"{why}: {', '.join(names)}", None)
+
+    def _tool_call(self, call: OpenCall, read: Arguments) -> ToolCall:
+        call_id, name, value = self._id_of(call), join_surrogates(call.name), read.value
+        if read.differ or call.emptied:
+            self.warn("arguments_mismatch", f"{call.name}: the arguments as pieces and as a whole differ", call)
+        if read.repair:
+            self.warn("repaired_arguments", f"{call.name}: {read.repair}", call)
+        if call.lost_pieces:
+            value = unparsed(read.raw)
+            self.warn("invalid_arguments", f"{call.name}: an event inside the arguments is missing", call)
+        elif not read.valid:
+            self.warn("invalid_arguments", f"{call.name}: the arguments are not a JSON object", call)
+        return ToolCall(join_surrogates(call_id), self.names.own.get(name, name), value, read.raw, call.extra)
+
+    def _id_of(self, call: OpenCall) -> str:
+        """The server's id, or a fresh one where it sent none, or one that an earlier call has."""
+        call_id, name = call.id, call.name
+        if call.other_id:
+            self.warn("changed_id", f"{name}: first {call_id!r}, then {call.other_id!r}; the first counts", call)
+        if not call_id and not call.markup:
+            self.warn("missing_id", f"{name} came without an id", call)
+        elif call_id and call_id in self._ids:
+            self.warn("duplicate_id", f"{call_id!r} stands for two calls; that of {name} was given a fresh id", call)
+        if not call_id or call_id in self._ids:
+            call_id = self._fresh_id(call)
+        self._ids.add(call_id)
+        return call_id
+
+    def _fresh_id(self, call: OpenCall) -> str:
+        # Made from the answer, not at random: a recording folds to the same ids every time.
+        meta = self.meta
+        seed = f"{meta.id}|{meta.created}|{meta.model}|{call.number}|{call.name}|{call.text}"
+        while True:
+            fresh = "call_" + hashlib.sha256(seed.encode("utf-8", "replace")).hexdigest()[:24]
+            if fresh not in self._taken:
+                self._taken.add(fresh)
+                return fresh
+            seed += "|"

@@ -1,0 +1,143 @@
+"""A tool call under way: what has arrived of it, and what that says about the fragments that may still come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from ..values import parse_object
+from .brackets import Brackets
+
+__all__ = ["OpenCall"]
+
+_EMPTY = ("", "{}", "null", "[]", '""')
+_WHOLES = 3  # how many different wordings of the whole arguments are kept
+
+
+@dataclass(slots=True, eq=False)
+class OpenCall:
+    """A tool call of which at least one fragment has arrived.
+
+    Attributes:
+        number: 0, 1, 2 in the order in which calls were opened.
+        index: the server's number for it, if it sent a usable one.
+        other_id: another id that the server gave to the same call later. The first one counts.
+        pieces: the text of the arguments so far, in the pieces in which it arrived.
+        wholes: the texts by which the server repeated the arguments whole, each once, the last three.
+        size: characters in the pieces.
+        markup: the model wrote the call into its text.
+        items: the ids of the items that are this call, on wires that have items.
+        came_whole: a whole came, if only an empty one.
+        emptied: a whole was empty although there were arguments. It does not count.
+        done: the server said that the call is complete.
+        broken_off: the server said that the call is not complete.
+        gap_at: `size` when events were found missing, and no whole had come; None if none are missing.
+        spliced: pieces came behind such a gap, so that some may be missing between them.
+    """
+
+    number: int
+    index: int | None
+    id: str = ""
+    name: str = ""
+    other_id: str = ""
+    pieces: list[str] = field(default_factory=list)
+    wholes: list[str] = field(default_factory=list)
+    size: int = 0
+    markup: bool = False
+    extra: dict[str, Any] | None = None
+    items: set[str] = field(default_factory=set)
+    came_whole: bool = False
+    emptied: bool = False
+    done: bool = False
+    broken_off: bool = False
+    gap_at: int | None = None
+    spliced: bool = False
+    _brackets: Brackets = field(default_factory=Brackets, init=False, repr=False)
+    _followed: int = field(default=0, init=False, repr=False)  # pieces that the brackets have been followed through
+    _closed: bool | None = field(default=None, init=False, repr=False)  # False: there is more behind the last bracket
+    _value: Any = field(default=None, init=False, repr=False)  # of the arguments, if they had to be compared
+
+    @property
+    def text(self) -> str:
+        """The arguments so far."""
+        return "".join(self.pieces)
+
+    @property
+    def waits(self) -> bool:
+        """Whether arguments are still to come: there are none, and nothing says that there will be none.
+
+        An empty object may be a placeholder (Bedrock opens with `{}`). A call that is done, or whose arguments came as
+        a whole, never waits.
+        """
+        return not self.came_whole and self.size < 8 and self.text.strip() in ("", "{}")
+
+    @property
+    def settled(self) -> bool:
+        """Whether the arguments are all there, as far as can be seen."""
+        return self.came_whole or self.is_complete()
+
+    @property
+    def lost_pieces(self) -> bool:
+        """Whether a missing event may have held a part of the arguments, and no whole says what they are."""
+        if self.gap_at is None:
+            return False
+        return (self.spliced and not self.wholes) or (not self.size and not self.came_whole)
+
+    def add_piece(self, piece: str) -> None:
+        """Appends the next piece of the arguments."""
+        self.pieces.append(piece)
+        self.size += len(piece)
+        if self.gap_at:  # behind a gap at 0 nothing can be missing that leaves an object
+            self.spliced = True
+
+    def add_whole(self, text: str) -> bool:
+        """Adds a repetition of all arguments; returns whether the text is kept. An empty one beside others is not."""
+        self.came_whole = True
+        if text in self.wholes or not text.strip():
+            return False
+        if is_empty(text) and (
+            any(not is_empty(known) for known in self.wholes) or self.size > 99 or not is_empty(self.text)
+        ):
+            self.emptied = True
+            return False
+        self.wholes = [*self.wholes[-_WHOLES + 1 :], text]
+        return True
+
+    def is_complete(self) -> bool:
+        """Whether the pieces are one whole object, by its brackets. Asked only where it decides about a fragment."""
+        if not (self.pieces and self.pieces[0].lstrip().startswith("{")):
+            return False
+        for piece in islice(self.pieces, self._followed, None):
+            if self._closed is None:
+                if (end := self._brackets.feed(piece)) >= 0:
+                    self._closed = not piece[end:].strip()
+            elif piece.strip():
+                self._closed = False
+        self._followed = len(self.pieces)
+        return self._closed is True
+
+    def is_followed_by(self, arguments: str) -> bool:
+        """Whether these arguments begin another object behind a complete one, as the next call of the same tool does.
+
+        An object after an empty one, or the same object once more, is a repetition (`values/arguments.py`).
+        """
+        if not arguments.lstrip().startswith("{") or not self.is_complete():
+            return False
+        if self._value is None:
+            self._value = _object(self.text)
+        return bool(self._value) and _object(arguments) != self._value
+
+
+def _object(text: str) -> Any:
+    """The object that a text is; False if it is none."""
+    try:
+        value = parse_object(text)
+    except ValueError:
+        return False
+    return value if isinstance(value, dict) else False
+
+
+def is_empty(arguments: str) -> bool:
+    """Whether arguments carry nothing: no text, or an empty value."""
+    return len(arguments) < 100 and "".join(arguments.split()) in _EMPTY

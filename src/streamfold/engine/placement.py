@@ -1,0 +1,56 @@
+"""Where a fragment of a tool call went, and why: what `Calls` returns, and what explains a stream to a reader."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+from ..values import Call
+from .opencall import OpenCall
+
+__all__ = ["Placement", "Rule"]
+
+# The rows of the tables in `calls.py`. `testing/inspection/words.py` has a sentence for each.
+Rule: TypeAlias = Literal[
+    # the fragment continues a call
+    "item",  # its item is known
+    "index",  # its index is in use
+    "changed_id",  # its index is in use, and the id changed in the middle of the call
+    "id",  # its id is known
+    "last",  # nothing tells it from the last call
+    "turn",  # the index says whose turn it is
+    "unfinished",  # the last call whose arguments are not complete
+    # it opens a call
+    "first",  # no call is open
+    "index_taken",  # its index is in use by another call
+    "id_taken",  # its id is in use by another call
+    "another",  # without an index, it brings an id or a name, and the last call has one
+    "new_index",  # nobody opened its index
+    "new_item",  # nobody opened its item
+    "nothing_waits",  # a tail, and all calls have their arguments
+    # the server's own list of the calls, at the end of the answer
+    "listed_id",
+    "listed_item",
+    "listed_index",
+    "listed_name",
+    "listed_new",
+    # when the answer has ended
+    "adopted",  # arguments that came apart from their call
+]
+
+
+class Placement(NamedTuple):
+    """Where a fragment went.
+
+    Attributes:
+        call: the call that it belongs to.
+        rule: the row of the table that decided it.
+        part: the fragment.
+        opened: whether it opened the call.
+        rival: another call that has its index or its id.
+    """
+
+    call: OpenCall
+    rule: Rule
+    part: Call
+    opened: bool = False
+    rival: OpenCall | None = None
