@@ -28,21 +28,21 @@ _HEAD = """\
 
 # The catalogue of endpoints
 
-`Provider.from_config("NAME:MODEL")` takes these names. Each is one file in this folder, whose comments say why it says
-what it says, and whose `docs` and `checked` say where the facts come from and when they were looked up. A quirk is a
-difference in what may be *sent*; what differs in what is received is read always. Any key of a file can be changed by
-whoever uses it, in `streamfold.toml` or as an argument.
+`Provider.from_config("NAME:MODEL")` accepts these names. Each is one file in this folder. Its comments give reasons,
+`docs` is where its facts come from, and `checked` is the day on which they were looked up. A quirk is a difference in
+what may be *sent*; differences in what is received are always read. You can change any key in `streamfold.toml` or by
+an argument of `from_config`.
 """
 _CAPABILITIES = """\
 Each is `"yes"`, `"no"` or `"unknown"`: in `[capabilities]` for all models of the endpoint, in a `[[models]]` table for
-those whose names fit its `pattern`, of which `examples` gives some. `streamfold providers NAME` shows what it comes to.
+the models whose names match its `pattern`, such as those in `examples`. `streamfold providers NAME` shows the result.
 """
 _QUIRKS = {
     "chat": (ChatQuirks, "Quirks of the adapter `chat`", ""),
     "kimi": (
         KimiQuirks,
         "Quirks of the adapter `kimi`",
-        "Those of `chat`, of which it has other defaults, or its own rules instead, and:",
+        "Those of `chat`, some with other defaults or with rules of their own, and:",
     ),
     "responses": (ResponsesQuirks, "Quirks of the adapter `responses`", ""),
 }
@@ -50,8 +50,8 @@ _QUIRKS = {
 
 def page() -> str:
     """The whole page."""
-    parts = [_HEAD, "## Endpoints", _endpoints(), "## What a file may say", _table(_profile_rows())]
-    parts += ["## What a model can do", _CAPABILITIES, _table(_capability_rows())]
+    parts = [_HEAD, "## Endpoints", _endpoints(), "## Keys of a file", _table(_profile_rows())]
+    parts += ["## Capabilities", _CAPABILITIES, _table(_capability_rows())]
     for kind, title, words in _QUIRKS.values():
         parts += [f"## {title}", *([words] if words else []), _table(_quirk_rows(kind))]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"

@@ -19,14 +19,14 @@ _HEAD = """\
 
 # The fixtures
 
-Answers as servers send them: `NAME.sse` is the body, byte for byte, and `NAME.toml` says where it comes from and what
-it must fold to. The tests fold each of them whole, byte by byte and in random pieces. `streamfold inspect
+Answers as servers send them: `NAME.sse` is the body, byte for byte; `NAME.toml` says where it comes from and what it
+must fold to. The tests fold each one whole, byte by byte and in random pieces. `streamfold inspect
 fixtures/FOLDER/NAME.sse` explains one event by event.
 """
 _SOURCES = {
     "recorded": "as a running server sent it",
-    "documented": "written from the format's documentation, with contents of our own",
-    "synthesised": "written to show one habit, or one damage, that is known from the field",
+    "documented": "written from the format's documentation, with content of our own",
+    "synthesised": "written to show one behaviour, or one kind of damage, that servers are known for",
 }
 
 
