@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -62,7 +62,6 @@ class Plan:
         decoder: makes a new decoder; each attempt needs one.
         warnings: what had to be changed in the request.
         origin: the `origin` of the message that the answer becomes.
-        secrets: texts that must be removed from errors, in case the server repeats them.
     """
 
     adapter: Adapter
@@ -70,7 +69,6 @@ class Plan:
     decoder: Callable[[], StreamDecoder]
     warnings: Sequence[ProtocolWarning] = ()
     origin: str | None = None
-    secrets: Sequence[str] = field(default=(), repr=False)
 
 
 class NetworkAnswer:
@@ -204,7 +202,7 @@ class NetworkAnswer:
         error.url = self._plan.request.shown_url
         if self._exchange is not None:
             error.request_id = error.request_id or self._exchange.request_id
-        redact_error(error, self._plan.secrets)
+        redact_error(error, self._plan.request.redactor)
         return error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self, cast
 
@@ -10,7 +10,7 @@ from ..config import timeouts_over
 from ..requests import ChatOptions, Options, Request, TimeoutOptions, read_headers
 from ..values import Messages, Timeouts, ToolChoice, ToolLike
 
-__all__ = ["Arguments", "with_hidden_headers"]
+__all__ = ["Arguments"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,30 +62,3 @@ class Arguments:
 
 
 _NONE = Options()
-
-
-def with_hidden_headers(options: ChatOptions) -> ChatOptions:
-    """The options with headers that are not in their repr: they may hold keys, and tracebacks can show variables."""
-    headers = options.get("extra_headers")
-    if not isinstance(headers, Mapping):
-        return options
-    return cast("ChatOptions", {**options, "extra_headers": _HiddenHeaders(headers)})
-
-
-class _HiddenHeaders(Mapping[str, str]):
-    """Headers whose values are not shown."""
-
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        self._headers = headers
-
-    def __getitem__(self, name: str) -> str:
-        return self._headers[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._headers)
-
-    def __len__(self) -> int:
-        return len(self._headers)
-
-    def __repr__(self) -> str:
-        return f"{{{', '.join(f'{name!r}: ***' for name in self._headers)}}}"

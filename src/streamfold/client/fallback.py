@@ -8,10 +8,11 @@ from functools import partial
 from types import TracebackType
 from typing import Self, Unpack
 
+from ..net import hides_arguments
 from ..requests import ChatOptions, Request
 from ..values import APIError, ConfigError, Messages, Reply, ToolChoice, ToolLike
 from .answer import ChunkSource
-from .arguments import Arguments, with_hidden_headers
+from .arguments import Arguments
 from .failover import Candidate, Failover
 from .misuse import AsyncContext
 from .model import ChatModel
@@ -59,6 +60,7 @@ class Fallback(AsyncContext):
         """The name of the first model."""
         return self.models[0].name
 
+    @hides_arguments
     def chat_stream(
         self,
         messages: Messages,
@@ -72,7 +74,6 @@ class Fallback(AsyncContext):
         Raises:
             ConfigError: an argument is wrong, or no model can take the request.
         """
-        options = with_hidden_headers(options)
         arguments = Arguments.read(messages, tools, tool_choice, options)
         return ChatStream(self._failover.answer(candidates(self.models, arguments)))
 
@@ -80,6 +81,7 @@ class Fallback(AsyncContext):
         """Returns a streamed answer to a request that was read already. See `Provider.stream_request`."""
         return ChatStream(self._failover.answer(candidates(self.models, Arguments.of(request, repair=repair))))
 
+    @hides_arguments
     async def chat(
         self,
         messages: Messages,
@@ -94,7 +96,6 @@ class Fallback(AsyncContext):
             ConfigError: an argument is wrong, or no model can take the request.
             APIError: all models failed, or the answer of one broke off.
         """
-        options = with_hidden_headers(options)
         return await read_whole(self.chat_stream(messages, tools, tool_choice=tool_choice, **options))
 
     async def aclose(self) -> None:

@@ -16,7 +16,7 @@ from anyio.lowlevel import current_token
 from ..adapters import Adapter, Prepared
 from ..config import Profile, load_profiles, timeouts_over
 from ..engine import StreamDecoder, WireNames
-from ..net import HTTPRequest, make_client
+from ..net import HTTPRequest, Redactor, hides_arguments, make_client
 from ..requests import Capabilities, ChatOptions, Request, read_headers
 from ..values import (
     APIError,
@@ -30,7 +30,7 @@ from ..values import (
     shown_url,
 )
 from .answer import NetworkAnswer, Plan
-from .arguments import Arguments, with_hidden_headers
+from .arguments import Arguments
 from .failover import Candidate, Failover
 from .fallback import candidates
 from .hooks import Hooks, Notifier, RequestInfo, read_hooks
@@ -79,6 +79,7 @@ class Provider(AsyncContext):
         self._loop: object = None  # the event loop that the connections belong to
 
     @classmethod
+    @hides_arguments
     def from_config(
         cls,
         spec: str | Mapping[str, Any] | None = None,
@@ -108,11 +109,7 @@ class Provider(AsyncContext):
         Raises:
             ConfigError: a key or value is unknown or not allowed; the message says what is allowed.
         """
-        try:
-            profiles = load_profiles(spec, overrides, config)
-        except ConfigError as error:
-            del spec, overrides  # what shows the variables of a traceback would show the keys in them
-            raise error.with_traceback(None) from None
+        profiles = load_profiles(spec, overrides, config)
         hooks = read_hooks(hooks)
         fallbacks = [Provider(profile, http_client=http_client, hooks=hooks) for profile in profiles[1:]]
         return cls(profiles[0], http_client=http_client, hooks=hooks, fallbacks=fallbacks)
@@ -133,6 +130,7 @@ class Provider(AsyncContext):
         """
         return self.profile.capabilities_of(model or self.profile.sent_model())
 
+    @hides_arguments
     def chat_stream(
         self,
         messages: Messages,
@@ -161,7 +159,6 @@ class Provider(AsyncContext):
             ConfigError: the request can't be sent as it is, or needs something that the model does not support. Network
                 errors are raised while iterating.
         """
-        options = with_hidden_headers(options)
         return self._stream(Arguments.read(messages, tools, tool_choice, options))
 
     def stream_request(
@@ -183,6 +180,7 @@ class Provider(AsyncContext):
         """
         return self._stream(Arguments.of(request, repair=repair, timeouts=timeouts, extra_headers=extra_headers))
 
+    @hides_arguments
     def preview(
         self,
         messages: Messages,
@@ -196,7 +194,6 @@ class Provider(AsyncContext):
         Raises:
             ConfigError: the request can't be sent as it is.
         """
-        options = with_hidden_headers(options)
         arguments = Arguments.read(messages, tools, tool_choice, options)
         ready = self._prepared(self._adapter, self._chosen(arguments), arguments)
         hidden = [*self.profile.headers, *read_headers(arguments.extra_headers)]
@@ -205,6 +202,7 @@ class Provider(AsyncContext):
         headers = {**_COMMON_HEADERS, **ready.headers, **dict.fromkeys(hidden, HIDDEN)}
         return Preview(ready.method, self.profile.url_of(ready.path), headers, ready.body, ready.warnings)
 
+    @hides_arguments
     async def chat(
         self,
         messages: Messages,
@@ -219,7 +217,6 @@ class Provider(AsyncContext):
             ConfigError: the request can't be sent as it is.
             APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
         """
-        options = with_hidden_headers(options)
         return await read_whole(self.chat_stream(messages, tools, tool_choice=tool_choice, **options))
 
     async def aclose(self) -> None:
@@ -281,7 +278,6 @@ class Provider(AsyncContext):
             decoder=partial(self._decoder, adapter, ready.request),
             warnings=ready.warnings,
             origin=ready.request.origin,
-            secrets=self.profile.secrets(arguments.extra_headers),
         )
 
     def _retry_without(self, request: Request, arguments: Arguments, adapter: Adapter, error: APIError) -> Plan | None:
@@ -321,6 +317,7 @@ class Provider(AsyncContext):
             limits=self.profile.limits,
             shown_url=self.profile.shown_url(url),
             hide_url=self._owns_client,
+            redactor=Redactor(self.profile.secrets(extra_headers)),
         )
 
     def _http_client(self) -> httpx.AsyncClient:

@@ -7,6 +7,7 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
+from ..net import forget_locals
 from ..values import ProtocolWarning, Reply, StreamChunk, StreamfoldError
 from .misuse import AsyncIteration
 from .partial import Partial, PartialReader
@@ -161,6 +162,9 @@ class ChatStream(AsyncIteration):
         self._reading = self._started = True
         try:
             self._ready = iter(await self._next_batch())
+        except BaseException as error:
+            forget_locals(error)
+            raise
         finally:
             self._reading = False
 

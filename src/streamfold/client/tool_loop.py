@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from ..net import hides_arguments
 from ..requests import ChatOptions, read_messages
 from ..values import (
     AudioPart,
@@ -36,7 +37,6 @@ from ..values import (
     as_tools,
     tool_result,
 )
-from .arguments import with_hidden_headers
 from .misuse import AsyncIteration
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ _NO_TURN_LEFT = "not run: the limit of turns was reached"
 _logger = logging.getLogger("streamfold")
 
 
+@hides_arguments
 def run_tools(
     provider: ChatModel,
     messages: Messages,
@@ -147,7 +148,7 @@ class ToolRun(AsyncIteration):
         self._max_turns = max_turns
         self._tool_choice = tool_choice
         self._on_tool_error = on_tool_error
-        self._options = with_hidden_headers(options)
+        self._options = options
         self._ended = False
         self._stream: ChatStream | None = self._ask()  # sends nothing yet, and refuses what can't be sent
 

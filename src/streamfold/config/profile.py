@@ -13,7 +13,7 @@ from pydantic import Field, PlainValidator, SecretStr, ValidationError, Validati
 
 from ..adapters import Adapter, find_adapter
 from ..engine.dialects import DialectContext, find_dialect
-from ..net import redact
+from ..net import Redactor, secrets_in_headers, secrets_in_url
 from ..requests import Capabilities, ModelCapabilities, ModelFacts, Options, find_capabilities, find_facts
 from ..values import (
     ConfigError,
@@ -33,8 +33,8 @@ from .tables import Count, Flag, Names, Table, as_table, invalid, mistakes_in
 __all__ = ["Profile"]
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a variable's name it would be printed
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # https://www.rfc-editor.org/rfc/rfc9110#name-tokens
+_PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be printed
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of HTTP
 
 
 class Profile(Table):
@@ -268,7 +268,7 @@ class Profile(Table):
     def shown_url(self, url: str) -> str:
         """Returns a URL that was made of the base URL without the values of variables, and without other secrets."""
         scheme, mark, rest = url.partition("://")
-        return scheme + mark + shown_url("//" + redact(rest, self._url_secrets()))[2:]
+        return scheme + mark + shown_url("//" + Redactor(self._url_secrets()).text(rest))[2:]
 
     def sent_headers(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """Returns the headers with the values of their variables, and those of one request on top of them.
@@ -287,13 +287,15 @@ class Profile(Table):
         return None if self.model is None else self._filled("model", self.model)
 
     def secrets(self, extra_headers: Mapping[str, str] | None = None) -> list[str]:
-        """Returns what must never be shown if a server echoes it: the key, headers, and the values of variables."""
+        """Returns the texts that must never be shown, in case the server repeats them.
+
+        These are the key, the values of all headers, what comes from a variable, and password and query of the URL.
+        """
         found = [self.key() or "", *self._url_secrets()]
         found += [os.environ.get(variable, "").strip() for variable in referenced(self.model or "")]
         for text in self.headers.values():
             found += [os.environ.get(variable, "").strip() for variable in referenced(text)]
-        for value in self.sent_headers(extra_headers).values():
-            found += [value, value.split()[-1] if value.split() else ""]  # the part after "Bearer"
+        found += secrets_in_headers([*self.key_headers().items(), *self.sent_headers(extra_headers).items()])
         return [secret for secret in dict.fromkeys(found) if secret]
 
     def _url_secrets(self) -> list[str]:
@@ -302,7 +304,7 @@ class Profile(Table):
             value = os.environ.get(variable, "").strip()
             rest = value.partition("://")[2].rstrip("/")  # libraries quote parts of a URL in their errors
             found += [value, rest, rest.partition("/")[0], rest.partition("/")[2]]
-        return found
+        return [*found, *secrets_in_url(self._filled("base_url", self.base_url))]
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():

@@ -32,9 +32,11 @@ from ..values import (
 from .clients import LoggedURL
 from .clocks import Clocks
 from .compression import body_bytes
+from .exceptions import forget_locals
 from .failures import caused_by, described, is_network_error, is_timeout
 from .handshakes import Handshake
 from .ratelimit import read_rate_limit, read_retry_after
+from .redaction import Redactor
 from .waits import Interrupted, waits
 
 __all__ = ["Exchange", "HTTPRequest"]
@@ -60,6 +62,7 @@ class HTTPRequest:
         shown_url: the URL without secrets, for errors.
         hide_url: let httpx log `shown_url` instead of the URL. Only for our own clients: a transport of the caller's
             may read the URL's text.
+        redactor: removes the request's secrets from errors; recorders that see the request use it too.
     """
 
     url: str = field(repr=False)
@@ -69,6 +72,7 @@ class HTTPRequest:
     limits: Limits = field(default_factory=Limits)
     shown_url: str = ""
     hide_url: bool = False
+    redactor: Redactor = field(default_factory=Redactor, repr=False)
     method: str = "POST"
 
 
@@ -153,6 +157,9 @@ class Exchange:
             return None
         except Exception as exc:
             raise self._failed(exc) from exc
+        except BaseException as exc:
+            forget_locals(exc)
+            raise
         return None if self.closed else data
 
     async def drain(self) -> None:
@@ -208,6 +215,7 @@ class Exchange:
             content=wanted.body,
             timeout=httpx.Timeout(None, connect=wanted.timeouts.connect, pool=wanted.timeouts.connect),
         )
+        request.extensions["streamfold.redactor"] = wanted.redactor
         if wanted.hide_url:
             request.url = LoggedURL(request.url, wanted.shown_url)
         return request
@@ -228,6 +236,9 @@ class Exchange:
             error = self._failed(exc)
             if not self.closed:
                 raise error from exc
+        except BaseException as exc:
+            forget_locals(exc)
+            raise
         return None
 
     def _interrupted(self) -> None:
@@ -241,6 +252,7 @@ class Exchange:
         if isinstance(exc, httpx.InvalidURL | UnicodeError):  # of a client that was passed in: the URL was checked
             return APIConnectionError(f"the head of the response can't be read: {type(exc).__name__}")
         if not is_network_error(exc):
+            forget_locals(exc)
             raise exc
         # Over aiohttp, httpx calls every lost connection a ConnectTimeout.
         if isinstance(exc, httpx.TimeoutException) and is_timeout(exc) and self._response is None:

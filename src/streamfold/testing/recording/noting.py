@@ -11,7 +11,8 @@ import httpx
 
 from ...adapters import find_adapter
 from ...engine import StreamDecoder
-from .cleaning import Cleaner, secrets_in_headers
+from ...net import secrets_in_headers
+from .cleaning import cleaned_body
 from .expected import expected
 from .files import Cut, Recording
 from .requests import Request
@@ -59,10 +60,10 @@ def recorded(noted: Noted, secrets: Sequence[str], adapter: str | None) -> Recor
     """The recording of an exchange, for `adapter` where the path is that one's."""
     request = noted.request
     cookies = [("set-cookie", value) for value in noted.headers.get_list("set-cookie")]
-    cleaner = Cleaner([*secrets, *request.secrets(), *secrets_in_headers(cookies)])
+    redactor = request.redactor.with_secrets([*secrets, *request.secrets(), *secrets_in_headers(cookies)], guess=True)
     pieces, encoding, problem = _decoded(noted)
-    body, cuts = cleaner.body(b"".join(piece for _, piece in pieces), _cuts(pieces))
-    sent = request.sent(cleaner)
+    body, cuts = cleaned_body(b"".join(piece for _, piece in pieces), _cuts(pieces), redactor)
+    sent = request.sent(redactor)
     model = f" for the model {request.model!r}" if request.model else ""
     return _judged(
         Recording(
@@ -70,14 +71,14 @@ def recorded(noted: Noted, secrets: Sequence[str], adapter: str | None) -> Recor
             body=body,
             adapter=_adapter_of(request.path.partition("?")[0], adapter),
             status=noted.status,
-            headers={name: cleaner.text(text) for name, text in noted.headers.items() if _KEPT.fullmatch(name)},
+            headers={name: redactor.text(text) for name, text in noted.headers.items() if _KEPT.fullmatch(name)},
             cuts=tuple(Cut(size, round(wait, 6)) for size, wait in cuts),
             broken=noted.broken,
             source="recorded",
-            origin=cleaner.text(f"{noted.address}, recorded on its way through httpx"),
+            origin=redactor.text(f"{noted.address}, recorded on its way through httpx"),
             date=datetime.now(UTC).date().isoformat(),
-            request=cleaner.text(f"{request.method} {request.path}{model}"),
-            ended=cleaner.text(problem or noted.ended),
+            request=redactor.text(f"{request.method} {request.path}{model}"),
+            ended=redactor.text(problem or noted.ended),
             encoding=encoding,
             conversation=noted.conversation,
             sent=sent,

@@ -16,12 +16,15 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import httpx
 
+from ...net import HIDDEN, Redactor, is_placeholder, secrets_in_headers, secrets_in_json
 from ...values import ConfigError
-from .cleaning import HIDDEN, Cleaner, secrets_in_headers, secrets_in_json
 from .files import Sent
 
 __all__ = ["ReplayMismatch", "Request", "difference"]
 
+# Headers that a client library sends by itself.
+_HARMLESS = {"user-agent", "traceparent", "tracestate", "anthropic-version", "anthropic-beta", "openai-beta"}
+_SECRET_QUERY = re.compile("auth|key|token(?!s)|secret|session|password|sig", re.IGNORECASE)
 _WIDEST = 160  # characters of a line of a difference
 
 
@@ -43,12 +46,14 @@ class Request:
 
     Attributes:
         path: with its query, as it is sent.
+        redactor: what the provider that sends it knows to be secret.
     """
 
     method: str
     path: str
     body: bytes = field(repr=False)
     headers: Sequence[tuple[str, str]] = field(default=(), repr=False, compare=False)
+    redactor: Redactor = field(default_factory=Redactor, repr=False, compare=False)
 
     @classmethod
     def of(cls, request: httpx.Request) -> Request:
@@ -56,7 +61,8 @@ class Request:
         path, headers = request.url.raw_path.decode("ascii"), list(request.headers.multi_items())
         if request.url.password:
             headers.append(("password", unquote(request.url.password)))
-        return cls(request.method, path, request.content, headers)
+        redactor = request.extensions.get("streamfold.redactor", Redactor())
+        return cls(request.method, path, request.content, headers, redactor)
 
     @property
     def json(self) -> Any:
@@ -71,23 +77,25 @@ class Request:
         return model if isinstance(model, str) else None
 
     def secrets(self) -> list[str]:
-        """What it sends as a key: in headers, URL and body."""
-        query = parse_qsl(urlsplit(self.path).query)
-        return [*secrets_in_headers([*self.headers, *query]), *secrets_in_json(self.json)]
+        """Returns what it may send as a key: in headers, URL and body. Placeholders are none."""
+        headers = [(name, value) for name, value in self.headers if name.lower() not in _HARMLESS]
+        query = [(name, value) for name, value in parse_qsl(urlsplit(self.path).query) if _SECRET_QUERY.search(name)]
+        found = [*secrets_in_headers([*headers, *query]), *secrets_in_json(self.json)]
+        return [secret for secret in found if not is_placeholder(secret)]
 
-    def sent(self, cleaner: Cleaner) -> Sent:
+    def sent(self, redactor: Redactor) -> Sent:
         """What is written down of it. Of a body that is no text, or compressed, nothing is."""
-        return Sent(self.method, cleaner.text(self.path), self._text(cleaner))
+        return Sent(self.method, redactor.text(self.path), self._text(redactor))
 
-    def _text(self, cleaner: Cleaner) -> str:
+    def _text(self, redactor: Redactor) -> str:
         coding = next((value for name, value in self.headers if name.lower() == "content-encoding"), "identity")
         asked = self.json
         if coding != "identity":
             return ""
         if asked is not None:
-            return _shown(cleaner.value(asked))
+            return _shown(redactor.value(asked))
         try:
-            return cleaner.text(self.body.decode())
+            return redactor.text(self.body.decode())
         except UnicodeDecodeError:
             return ""
 
@@ -97,7 +105,7 @@ def difference(recorded: Sent, request: Request) -> str:
 
     The addresses of two servers may differ, so that of the path only the last part counts.
     """
-    sent = request.sent(Cleaner(request.secrets()))
+    sent = request.sent(Redactor(request.secrets(), guess=True))
     before, after = (f"{each.method} .../{_last_part(each.path)}" for each in (recorded, sent))
     if before != after:
         return f"recorded was {before}, sent was {after}"

@@ -1,0 +1,116 @@
+"""Keeps secrets out of exceptions: out of their texts, and out of the local variables that many tools print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import wraps
+from inspect import iscoroutinefunction
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ..values import APIError, StreamError
+from .lanes import redacted_events
+from .redaction import Redactor
+
+__all__ = ["forget_locals", "hides_arguments", "redact_error"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Whose frames hold requests with their headers, or may.
+_PACKAGES = {
+    "streamfold", "httpx", "httpcore", "httpx_aiohttp", "aiohttp", "anyio", "h11", "h2", "hpack", "hyperframe",
+    "asyncio", "contextlib", "json", "trio", "ssl", "yarl", "socksio", "pydantic",
+}  # fmt: skip
+
+
+def redact_error(error: APIError, redactor: Redactor) -> None:
+    """Removes secrets from everything that an error shows, and from the errors that led to it.
+
+    The tracebacks stay, as `forget_locals` leaves them. An error of another library that still shows a secret is taken
+    out of the chain.
+    """
+    forget_locals(error)
+    for exc in _chain(error):
+        hidden = exc.__suppress_context__
+        if exc.__cause__ is not None and not _clean(exc.__cause__, redactor):
+            exc.__cause__ = None
+        if exc.__context__ is not None and not _clean(exc.__context__, redactor):
+            exc.__context__ = None
+        exc.__suppress_context__ = hidden
+    if isinstance(error, StreamError):
+        error.transcript = tuple(redacted_events(error.transcript, redactor))
+    _clean(error, redactor)
+
+
+def _clean(exc: BaseException, redactor: Redactor) -> bool:
+    """Removes secrets from one exception as far as it allows; returns whether none are left."""
+    for name, value in vars(exc).items():
+        # Of other libraries' exceptions we don't know what else they hold.
+        if isinstance(value, str | bytes) or isinstance(exc, APIError):
+            vars(exc)[name] = redactor.value(value)
+    args = tuple(redactor.value(part) if isinstance(part, str | bytes) else part for part in exc.args)
+    if args != exc.args:
+        exc.args = args
+    return not redactor.spans(f"{exc!r} {exc}")
+
+
+def forget_locals(error: BaseException) -> None:
+    """Clears the local variables of our frames, and of those of the HTTP libraries, in the tracebacks of an error.
+
+    Frames that are still running keep theirs. An exception that `raise ... from None` hides is dropped.
+    """
+    for exc in _chain(error):
+        if exc.__suppress_context__ and exc.__cause__ is None:
+            exc.__context__ = None
+            exc.__suppress_context__ = True
+        step: TracebackType | None = exc.__traceback__
+        while step is not None:
+            if step.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _PACKAGES:
+                with suppress(RuntimeError):  # it is running
+                    step.tb_frame.clear()
+            step = step.tb_next
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yields an exception and all that led to it, members of groups included."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        exc = waiting.pop()
+        if id(exc) in seen:
+            continue
+        seen.add(id(exc))
+        yield exc
+        waiting += [led for led in (exc.__cause__, exc.__context__) if led is not None]
+        if isinstance(exc, BaseExceptionGroup):
+            waiting += exc.exceptions
+
+
+def hides_arguments(function: F) -> F:
+    """Decorates a public function: its arguments, which may be keys, are in no traceback that passes through it."""
+    if iscoroutinefunction(function):
+
+        @wraps(function)
+        async def call(*args: Any, **options: Any) -> Any:
+            try:
+                return await function(*args, **options)
+            except BaseException as exc:
+                args = ()
+                options.clear()
+                forget_locals(exc)
+                raise
+
+    else:
+
+        @wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            try:
+                return function(*args, **options)
+            except BaseException as exc:
+                args = ()
+                options.clear()
+                forget_locals(exc)
+                raise
+
+    return call  # type: ignore[return-value]
