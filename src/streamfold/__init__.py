@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .engine import StreamDecoder
-from .requests import Capabilities, ChatOptions, Options
+from .requests import Capabilities, ChatOptions, Options, TimeoutOptions
 from .values import (
     AllowedTools,
     APIConnectionError,
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         in_thread,
         run_tools,
     )
+    from .config import ProviderConfig
 
 __all__ = [
     "APIConnectionError",
@@ -119,6 +120,7 @@ __all__ = [
     "ProtocolError",
     "ProtocolWarning",
     "Provider",
+    "ProviderConfig",
     "QuotaExceededError",
     "RateLimitError",
     "Reply",
@@ -129,6 +131,7 @@ __all__ = [
     "StreamError",
     "StreamfoldError",
     "TextPart",
+    "TimeoutOptions",
     "Timeouts",
     "Timing",
     "Tool",
@@ -162,6 +165,7 @@ _LAZY = (
     "Partial",
     "Preview",
     "Provider",
+    "ProviderConfig",
     "RequestInfo",
     "ToolRun",
     "in_thread",
@@ -173,9 +177,9 @@ def __getattr__(name: str) -> Any:
     # The pure core is imported at once; what needs the network is imported with the first use of it.
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import client
+    from . import client, config
 
-    return getattr(client, name)
+    return getattr(config if name == "ProviderConfig" else client, name)
 
 
 def __dir__() -> list[str]:

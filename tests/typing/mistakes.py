@@ -53,6 +53,16 @@ async def synchronous(provider: Provider) -> None:
     assert provider.chat("Hello").text  # mistake
 
 
+def configuration() -> None:
+    Provider.from_config("kimi", api_kye="x")  # mistake
+    Provider.from_config("kimi", max_retries="many")  # mistake
+    Provider.from_config("kimi", timeouts={"raed": 3})  # mistake
+    Provider.from_config("kimi", limits={"tool_call": 3})  # mistake
+    Provider.from_config("kimi", options={"temprature": 3})  # mistake
+    Provider.from_config("kimi", transport="requests")  # mistake
+    Provider.from_config(5)  # mistake
+
+
 def models() -> None:
     Fallback(NoModel())  # mistake
     Fallback("kimi")  # mistake

@@ -1,10 +1,10 @@
-"""Spans and metrics of OpenTelemetry, by its conventions for generative AI. Needs the extra `otel`.
+"""OpenTelemetry spans and metrics that follow its conventions for generative AI. Needs the extra `otel`.
 
     provider = Provider.from_config("kimi:kimi-k2.6", hooks=[otel_hooks()])
 
 The conventions: https://github.com/open-telemetry/semantic-conventions-genai (gen-ai-spans, gen-ai-metrics), still in
 development when this was written (2026-11). One span covers an answer with all its attempts, from the request to the
-end of the stream. What was said is recorded only on demand.
+end of the stream. Messages and answers are recorded only on demand.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["otel_hooks"]
 _SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 _TOKENS = [float(4**power) for power in range(14)]
 
-# The conventions' own names for some endpoints. Any other is called what its configuration is called.
+# Names that the conventions define for some endpoints. Others have the name of their configuration.
 _WELL_KNOWN = {
     "api.openai.com": "openai",
     "openai.azure.com": "azure.ai.openai",
@@ -47,12 +47,12 @@ def otel_hooks(
     meter_provider: MeterProvider | None = None,
     content: bool = False,
 ) -> Hooks:
-    """Hooks that make a client span for each answer, and measure its duration, time to first chunk and tokens.
+    """Returns hooks that make a client span for each answer, and measure its duration, time to first chunk and tokens.
 
     Args:
-        tracer_provider, meter_provider: the application's global ones if not given.
-        content: whether messages, tools and answers are recorded in the span, as JSON. They may hold anything that a
-            user typed, so this is off.
+        tracer_provider, meter_provider: default: the application's global ones.
+        content: whether to record messages, tools and answers in the span, as JSON. Off by default, because they may
+            contain anything that a user typed.
 
     Raises:
         ConfigError: the extra `otel` is not installed.
@@ -94,7 +94,7 @@ class _Watcher:
     def __init__(self, *, tracer: Any, duration: Any, first_chunk: Any, tokens: Any, content: bool) -> None:
         self._tracer, self._duration, self._first_chunk, self._tokens = tracer, duration, first_chunk, tokens
         self._content = content
-        self._key = f"otel {id(self)}"  # several of these may watch one answer
+        self._key = f"otel {id(self)}"  # an answer may have several of these
 
     def request(self, info: RequestInfo) -> None:
         from opentelemetry.trace import SpanKind
@@ -134,7 +134,7 @@ class _Watcher:
         span.set_status(Status(StatusCode.ERROR, error.message))
 
     def closed(self, info: RequestInfo) -> None:
-        if self._key not in info.notes:  # it was closed before anything was sent
+        if self._key not in info.notes:  # closed before anything was sent
             return
         span, began = info.notes[self._key]
         kind = info.notes.get(f"{self._key} error")
@@ -163,7 +163,7 @@ def _dimensions(info: RequestInfo) -> dict[str, Any]:
 def _request_attributes(info: RequestInfo) -> dict[str, Any]:
     options = info.request.options
     stop = [options.stop] if isinstance(options.stop, str) else options.stop
-    said = {
+    values = {
         "gen_ai.request.stream": True,
         "gen_ai.request.temperature": options.temperature,
         "gen_ai.request.top_p": options.top_p,
@@ -172,38 +172,38 @@ def _request_attributes(info: RequestInfo) -> dict[str, Any]:
         "gen_ai.request.stop_sequences": stop,
         "gen_ai.output.type": None if options.response_format is None else "json",
     }
-    return _dimensions(info) | {name: value for name, value in said.items() if value is not None}
+    return _dimensions(info) | {name: value for name, value in values.items() if value is not None}
 
 
 def _reply_attributes(reply: Reply) -> dict[str, Any]:
     usage = reply.usage
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "gen_ai.response.id": reply.id,
         "gen_ai.response.model": reply.model,
         "gen_ai.response.finish_reasons": [reply.finish_reason],
     }
     if usage is not None:
-        said |= {
+        values |= {
             "gen_ai.usage.input_tokens": usage.input_tokens,
             "gen_ai.usage.output_tokens": usage.output_tokens,
             "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
             "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
         }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-# --- Content, where it is wanted -------------------------------------------------------------------------------------
+# --- Content, on demand --------------------------------------------------------------------------------------------
 
 
 def _content(info: RequestInfo) -> dict[str, str]:
     request = info.request
-    said: dict[str, Any] = {"gen_ai.input.messages": [_message(message) for message in request.messages]}
+    values: dict[str, Any] = {"gen_ai.input.messages": [_message(message) for message in request.messages]}
     if request.tools:
-        said["gen_ai.tool.definitions"] = [
+        values["gen_ai.tool.definitions"] = [
             {"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters}
             for tool in request.tools
         ]
-    return {name: json.dumps(value, ensure_ascii=False, default=str) for name, value in said.items()}
+    return {name: json.dumps(value, ensure_ascii=False, default=str) for name, value in values.items()}
 
 
 def _message(message: Message) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _plain(content: Any) -> str:
-    """The text of a content. Of a picture, a file or a sound only that there was one."""
+    """The text of a content. An image, file or sound is named, and its data left out."""
     if isinstance(content, str) or content is None:
         return content or ""
     texts = []

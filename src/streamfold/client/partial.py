@@ -1,8 +1,8 @@
-"""The value so far of an answer that is JSON and not yet whole, read leniently into a pydantic model.
+"""Reads the beginning of a JSON answer leniently into a pydantic model.
 
-There is no parser that goes on where it stopped, so the whole text is parsed again, but not for each piece of it. Once
-it is long, it is parsed when it has grown by a fraction since the last time, which makes the cost of all the parsing
-together proportional to the length of the text, however often one asks (`benchmarks/bench_partial.py`).
+No parser continues where it stopped, so the whole text is parsed again, but not for each piece. A long text is parsed
+only when it has grown by a fraction since the last time. So the cost of all parsing together is proportional to the
+length of the text, however often the value is asked for (`benchmarks/bench_partial.py`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _OPEN_NUMBER = re.compile(r"(?<=[\s,:\[])-?[0-9][0-9.eE+-]*$")  # 1 may be the b
 
 
 class Partial(Generic[M]):
-    """What has come of an `M`: every field of it, each None until something of it has come.
+    """The part of an `M` that has arrived. It has every field of `M`; a field is None until a part of it has arrived.
 
-    Text fields grow; a number, a date or a choice comes when it is whole; a list has the items that have begun; a
-    field that is a model is a partial one in its turn. Validators and limits of `M` are not asked, and its methods are
-    not there: what has them is `reply.parse_as(M)`, in the end. `model_dump()` gives a dict.
+    Strings grow. Numbers, dates and choices appear when they are complete. A list has the items that have begun. A
+    field that is a model is partial too. Validators, constraints and methods of `M` are absent: at the end, use
+    `reply.parse_as(M)`. `model_dump()` returns a dict.
     """
 
     __slots__ = ("_value",)
@@ -52,7 +52,7 @@ class Partial(Generic[M]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Partial):
             return NotImplemented
-        return repr(self) == repr(other)  # each reader makes classes of its own, which say nothing
+        return repr(self) == repr(other)  # each reader makes its own classes, so types differ
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -61,7 +61,7 @@ class Partial(Generic[M]):
 
 
 class PartialReader(Generic[M]):
-    """Reads a growing text as a partial `M`. Raises ConfigError for a model that is no JSON object."""
+    """Reads a growing text as a partial `M`. Raises ConfigError for a model that is not a JSON object."""
 
     def __init__(self, model: type[M]) -> None:
         self._model = _Lenient().model(model)
@@ -70,12 +70,12 @@ class PartialReader(Generic[M]):
         self._value: Partial[M] | None = None
 
     def read(self, size: int, text: Callable[[], str], *, whole: bool = False) -> Partial[M] | None:
-        """The value so far; None if nothing of it has come.
+        """Returns the value so far; None before any part has arrived.
 
         Args:
             size: the length of the text; it only grows.
-            text: gives the text. Called if it is worth parsing.
-            whole: nothing more will come.
+            text: returns the text. Called only when parsing is worthwhile.
+            whole: the text is complete.
         """
         grown = size - self._size
         if (whole and not self._whole) or (grown and (size <= _ALWAYS or grown * _GROWTH >= size)):
@@ -85,7 +85,7 @@ class PartialReader(Generic[M]):
 
     def _parse(self, text: str, whole: bool) -> Partial[M] | None:
         text = text.strip()
-        if text.startswith("```"):  # a code fence, which models put where nothing holds them to a form
+        if text.startswith("```"):  # a code fence, which models add where the server enforces no format
             text = text.partition("\n")[2].rstrip("`").rstrip()
         if not whole:
             text = _OPEN_NUMBER.sub("", text)
@@ -97,7 +97,7 @@ class PartialReader(Generic[M]):
 
 
 class _Lenient:
-    """Makes models in which everything may be missing, unfinished or cut off."""
+    """Makes models whose fields may all be missing or cut off."""
 
     def __init__(self) -> None:
         self._made: dict[type[BaseModel], type[BaseModel] | None] = {}
@@ -106,7 +106,7 @@ class _Lenient:
         from pydantic import AliasChoices, ConfigDict, Field, RootModel, create_model
 
         if issubclass(model, RootModel):
-            raise ConfigError(f"{model.__name__} is a RootModel: there is a partial value of an object only")
+            raise ConfigError(f"{model.__name__} is a RootModel: only objects have a partial value")
         if made := self._made.get(model):
             return made
         self._made[model] = None
@@ -119,7 +119,7 @@ class _Lenient:
         extra = model.model_config.get("extra")
         config = ConfigDict(extra=extra, arbitrary_types_allowed=True, protected_namespaces=())
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # names that shadow those of BaseModel: `model` has them too, and said so
+            warnings.simplefilter("ignore")  # shadowed members of BaseModel: making `model` warned already
             made = create_model(f"Partial{model.__name__}", __config__=config, **fields)
         self._made[model] = made
         return made
@@ -138,7 +138,7 @@ class _Lenient:
         if isinstance(annotation, type) and origin is None and issubclass(annotation, BaseModel):
             if issubclass(annotation, RootModel):
                 return annotation
-            if self._made.get(annotation, annotation) is None:  # it is being made: it has a field of its own kind
+            if self._made.get(annotation, annotation) is None:  # being made: a recursive model
                 return Annotated[Any, PlainValidator(lambda value: self.model(annotation).model_validate(value))]
             return self.model(annotation)
         if origin in (Union, UnionType):
@@ -160,7 +160,7 @@ def _or_none(value: Any, handler: Callable[[Any], Any]) -> Any:
 
 
 def _without_last(value: Any, handler: Callable[[Any], Any]) -> Any:
-    """A list without its last item, if that one is not far enough to be one."""
+    """Drops the last item of a list if too little of it has arrived."""
     from pydantic import ValidationError
 
     try:
