@@ -217,8 +217,8 @@ async def test_options_of_one_wire_only() -> None:
 
 async def test_warnings_that_no_header_can_carry() -> None:
     """What is not printable is replaced, and a long list is cut."""
-    odd = "f\u4e2d\n\x00\x7f" + "x" * 3000
-    body = call(entry(0, None, odd, "{}")) + fin("stop") + DONE
+    odd = "f\u4e2d\n\x00\x7f" + "x" * 900
+    body = b"".join(call(entry(at, None, f"{odd}{at}", "{}")) for at in range(4)) + fin("stop") + DONE
     async with behind(body) as client:
         told = (await ask(client, "chat")).headers["x-streamfold-warnings"]
     assert told.startswith("missing_id: f? ??xxx")
