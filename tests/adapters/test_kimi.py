@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import corpus
 from folding import DONE, calls, chunk, entry, event, fold, text
 from streamfold import AllowedTools, ConfigError, NamedTool, Tool, ToolCall, assistant, tool_result, user
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
+from streamfold.config.file import read_profile
 from streamfold.engine import WireNames
 from streamfold.requests.request import Request
 from streamfold.requests.schema import moonshot_problems
@@ -31,13 +33,22 @@ def encode(
     **options: Any,
 ) -> tuple[dict[str, Any], list[str]]:
     """The body of a request without what is the same in each, and the codes of the warnings."""
-    adapter = KimiAdapter(quirks)
+    adapter = adapter_for(model, quirks)
     request, warnings = adapter.rewrite(Request.read(model, messages, tools, tool_choice, options))
     body = adapter.encode(request)
     assert (body.pop("model"), body.pop("stream"), body.pop("stream_options")) == (model, True, {"include_usage": True})
     if messages == "Hello":
         assert body.pop("messages") == [{"role": "user", "content": "Hello"}]
     return body, [warning.code for warning in warnings]
+
+
+def adapter_for(model: str, quirks: KimiQuirks | None = None) -> KimiAdapter:
+    """The adapter as a provider uses it for a model."""
+    own = asdict(quirks) if quirks else {}
+    changed = {name: value for name, value in own.items() if value != getattr(KimiQuirks(), name)}
+    adapter = read_profile({"adapter": "kimi", "base_url": "http://test/v1", "quirks": changed}).make_adapter(model)
+    assert isinstance(adapter, KimiAdapter)
+    return adapter
 
 
 def names(body: dict[str, Any]) -> list[str]:
@@ -158,11 +169,11 @@ def test_tools_that_would_be_refused(tools: list[Tool], message: str) -> None:
 )
 def test_h6_names_that_would_be_refused(name: str, sent: str) -> None:
     """They are sent under names that the hosted API takes, and the calls come back under their own."""
-    request, warnings = KimiAdapter().rewrite(
+    request, warnings = adapter_for("kimi-k2").rewrite(
         Request.read("kimi-k2", [user("x"), assistant(tool_calls=[ToolCall("i", name, {}, "")]), tool_result(
             ToolCall("i", name, {}, ""), "y")], [Tool(name), CLOCK], NamedTool(name), {})
     )  # fmt: skip
-    body = KimiAdapter().encode(request)
+    body = adapter_for("kimi-k2").encode(request)
     assert (names(body), body["tool_choice"]["function"]["name"]) == ([sent, "get_time"], sent)
     assert body["messages"][1]["tool_calls"][0]["function"]["name"] == sent
     assert body["messages"][1]["tool_calls"][0]["id"] == f"functions.{sent}:0"

@@ -36,8 +36,9 @@ from streamfold import (
     tool_result,
     user,
 )
-from streamfold.adapters import find_adapter
+from streamfold.adapters import Adapter
 from streamfold.adapters.chat.content import chat_part
+from streamfold.config import read_profile
 from streamfold.requests.request import Request
 
 WIRES = ("chat", "responses", "kimi")
@@ -632,16 +633,21 @@ ANSWERED = [
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
+def adapter_for(wire: str) -> Adapter:
+    """The adapter as a provider uses it for the model of these conversations."""
+    return read_profile({"adapter": wire, "base_url": "http://test/v1"}).make_adapter(MODELS[wire])
+
+
 def prepare(wire: str, row: Conversation, messages: list[Any] | None = None) -> tuple[Request, list[str]]:
     """A row's request as the wire's endpoint takes it, and the codes of what was changed for that."""
     asked = Request.read(MODELS[wire], messages or row.messages, list(row.tools), row.tool_choice, row.options)
-    request, changes = find_adapter(wire)().rewrite(asked)
+    request, changes = adapter_for(wire).rewrite(asked)
     return request, [change.code for change in changes]
 
 
 def encode(wire: str, row: Conversation, messages: list[Any] | None = None) -> dict[str, Any]:
     """A row's body, or that of other messages under the same conditions."""
-    return find_adapter(wire)().encode(prepare(wire, row, messages)[0])
+    return adapter_for(wire).encode(prepare(wire, row, messages)[0])
 
 
 def plain(value: Any) -> Any:
@@ -706,7 +712,7 @@ def test_dicts_and_messages_are_sent_alike(name: str, wire: str) -> None:
     def sent(messages: Any) -> Any:
         asked = Request.read(MODELS[wire], messages, list(row.tools), row.tool_choice, row.options)
         try:
-            ready = find_adapter(wire)().prepare(asked)
+            ready = adapter_for(wire).prepare(asked)
         except ConfigError as exc:
             return str(exc)
         return ready.body, ready.warnings

@@ -72,7 +72,7 @@ class Provider(AsyncContext):
         self.profile = profile
         self.hooks = read_hooks(hooks)
         self.fallbacks = tuple(fallbacks)
-        self._adapter = profile.make_adapter()
+        self._adapters: dict[str, Adapter] = {}  # by the quirks of models
         self._failover = Failover()
         self._client = http_client
         self._owns_client = http_client is None
@@ -195,7 +195,8 @@ class Provider(AsyncContext):
             ConfigError: the request can't be sent as it is.
         """
         arguments = Arguments.read(messages, tools, tool_choice, options)
-        ready = self._prepared(self._adapter, self._chosen(arguments), arguments)
+        request = self._chosen(arguments)
+        ready = self._prepared(self._adapter(request.model), request, arguments)
         hidden = [*self.profile.headers, *read_headers(arguments.extra_headers)]
         if self.profile.api_key is not None or self.profile.api_key_env:
             hidden.append(self.profile.key_header)
@@ -245,6 +246,16 @@ class Provider(AsyncContext):
         own = Candidate(self.name, partial(self._answer, arguments))
         return ChatStream(self._failover.answer([own, *candidates(self.fallbacks, arguments)]))
 
+    def _adapter(self, model: str | None) -> Adapter:
+        """Returns the adapter for a model. Models with the same quirks share one, and what it learned to leave out."""
+        quirks = self._quirks_of(model)
+        if quirks not in self._adapters:
+            self._adapters[quirks] = self.profile.make_adapter(model)
+        return self._adapters[quirks]
+
+    def _quirks_of(self, model: str | None) -> str:
+        return str(sorted(self.profile.facts_of(model).quirks.items()))
+
     def _chosen(self, arguments: Arguments) -> Request:
         """Returns the request with the configured model if it names none, and with the facts about this endpoint."""
         model = arguments.request.model or self.profile.sent_model()
@@ -260,7 +271,8 @@ class Provider(AsyncContext):
 
     def _answer(self, arguments: Arguments) -> NetworkAnswer:
         """Returns the answer of this provider alone. Raises ConfigError."""
-        request, adapter = self._chosen(arguments), self._adapter
+        request = self._chosen(arguments)
+        adapter = self._adapter(request.model)
         ready = self._prepared(adapter, request, arguments)
         info = RequestInfo(self.name, self.profile.adapter, self.profile.url_of(ready.path), request)
         return NetworkAnswer(
@@ -285,7 +297,7 @@ class Provider(AsyncContext):
         milder = adapter.retry_without(error)
         if milder is None:
             return None
-        self._adapter = milder
+        self._adapters[self._quirks_of(request.model)] = milder
         return self._plan(milder, self._prepared(milder, request, arguments), arguments)
 
     def _decoder(self, adapter: Adapter, request: Request) -> StreamDecoder:

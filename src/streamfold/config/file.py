@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, Field, ValidationError
 
 from ..values import ConfigError, nearest
-from .catalogue import catalogue_layers, provider_files
+from .catalogue import adapter_layers, catalogue_layers, provider_files
 from .checks import variable_is_set
 from .gateway import GatewaySettings
 from .layers import Layer, TomlFile, find_layer, merge, place_mistakes
@@ -273,10 +273,17 @@ def validated_layers(layers: Sequence[Layer]) -> Profile:
 
 
 def _with_start(layers: list[Layer]) -> list[Layer]:
-    """Puts the provider of the catalogue that settings start from below them. The validation reports an unknown one."""
+    """Returns settings with those of the catalogue that they start from below them.
+
+    These are the provider that the key `profile` names, if it is a known one (the validation reports others), and the
+    facts about models that hold for the adapter.
+    """
     found = None if layers[0].catalogue else find_layer(layers, ("profile",), {})
     start = found[0].values["profile"] if found else None
-    return [*(catalogue_layers(start) if isinstance(start, str) and start in provider_files() else []), *layers]
+    if isinstance(start, str) and start in provider_files():
+        layers = [*catalogue_layers(start), *layers]
+    adapter = find_layer(layers, ("adapter",), {})
+    return [*adapter_layers(adapter[0].values["adapter"] if adapter else None), *layers]
 
 
 def validate_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[int, str]]]:

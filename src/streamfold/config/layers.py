@@ -128,8 +128,8 @@ class Layer:
 def merge(layers: Iterable[Layer]) -> dict[str, Any]:
     """Merges settings, lowest layer first. Tables (quirks, headers, timeouts, ...) are merged key by key.
 
-    Tables of `models` come after those of lower layers. `capabilities` also win over the `models` of lower layers:
-    whoever writes them knows which model is used.
+    Tables of `models` come after those of lower layers. `capabilities` and `quirks` also win over the `models` of lower
+    layers: whoever writes them knows which model is used.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -161,13 +161,16 @@ def _without_quirks(table: Any) -> Any:
 
 
 def _models(base: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    below, own, everywhere = base.get("models", []), above.get("models", []), above.get("capabilities")
+    below, own = base.get("models", []), above.get("models", [])
     if not isinstance(below, list | tuple) or not isinstance(own, list | tuple):
         return {}  # nothing to join; a wrong type is reported by the validation
-    if isinstance(everywhere, Capabilities):
-        everywhere = asdict(everywhere)
-    for_all = [{"pattern": "*", **everywhere}] if below and isinstance(everywhere, Mapping) else []
-    return {"models": [*below, *for_all, *own]} if below or own else {}
+    everywhere, quirks = above.get("capabilities"), above.get("quirks")
+    table = asdict(everywhere) if isinstance(everywhere, Capabilities) else everywhere
+    for_all = dict(table) if isinstance(table, Mapping) else {}
+    if isinstance(quirks, Mapping):
+        for_all["quirks"] = quirks
+    tables = [*below, *([{"pattern": "*", **for_all}] if below and for_all else []), *own]
+    return {"models": tables} if tables else {}
 
 
 def find_layer(layers: Sequence[Layer], path: KeyPath, merged: Mapping[str, Any]) -> tuple[Layer, KeyPath] | None:
@@ -184,7 +187,7 @@ def find_layer(layers: Sequence[Layer], path: KeyPath, merged: Mapping[str, Any]
             for index, candidate in enumerate(own if isinstance(own, list | tuple) else ()):
                 if candidate is table or _without_quirks(candidate) == table:
                     return layer, ("models", index, *path[2:])
-        path = ("capabilities", *path[2:])  # it was made of these
+        path = path[2:] if path[2:3] == ("quirks",) else ("capabilities", *path[2:])  # it was made of these
     if path[:1] == ("api_key",) and not any(layer.has(path) for layer in layers):
         path = ("api_key_env",)
     return next(((layer, path) for layer in reversed(layers) if layer.has(path)), None)

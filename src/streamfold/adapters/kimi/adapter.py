@@ -34,40 +34,20 @@ class KimiQuirks(ChatQuirks):
         max_tokens_field: the hosted API calls the old name deprecated, the engines know only that one.
         reasoning_field: Kimi wants its reasoning back.
         result_images: Kimi takes the images of results in the results, as MoonshotAI/kimi-cli sends them.
+        thinking: whether the model thinks never, always, or as the request says.
+        fixed_sampling: the hosted API fixes the sampling of the model and refuses any other value.
+        reasoning_effort: the model accepts `reasoning_effort`; others have a switch at most.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
     reasoning_field: Literal["reasoning_content", "reasoning"] | None = "reasoning_content"
     result_images: bool = True
     hosted: bool = True
+    thinking: Literal["never", "switch", "always"] = "switch"
+    fixed_sampling: bool = True
+    reasoning_effort: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """What a model can be told.
-
-    Attributes:
-        thinking: whether it thinks never, always, or as the request says.
-        pinned: the hosted API fixes its sampling and refuses any other value.
-        effort: it takes `reasoning_effort`; the others have only a switch.
-    """
-
-    thinking: Literal["never", "switch", "always"]
-    pinned: bool = True
-    effort: bool = False
-
-
-# By the beginning of the model's name, the first that fits; https://platform.moonshot.ai/docs/models
-_MODELS: tuple[tuple[str, _Model], ...] = (
-    ("kimi-k3", _Model("always", effort=True)),
-    ("kimi-k2.7-code", _Model("always")),
-    ("kimi-k2-thinking", _Model("always", pinned=False)),
-    ("kimi-k2.", _Model("switch")),
-    ("kimi-k2", _Model("never", pinned=False)),
-    ("kimi-dev", _Model("never", pinned=False)),
-    ("moonshot-v1", _Model("never", pinned=False)),
-    ("", _Model("switch")),  # kimi-for-coding, kimi-latest and what comes: as the newest ones
-)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{2,63}")
 
 
@@ -78,9 +58,11 @@ class KimiAdapter(ChatAdapter):
     Quirks = KimiQuirks
     takes_partial = True
 
+    quirks: KimiQuirks
+
     def __init__(self, quirks: KimiQuirks | None = None) -> None:
         super().__init__(quirks or KimiQuirks())
-        self.hosted = True if quirks is None else quirks.hosted
+        self.hosted = self.quirks.hosted
 
     # --- what the request asks for, and what can be had --------------------------------------------------------------
 
@@ -130,10 +112,11 @@ class KimiAdapter(ChatAdapter):
         choice = request.tool_choice
         if choice in ("auto", "none") or not self.hosted or not self._thinks(request):
             return request, []
-        model = _model(request.model)
-        if model.effort:  # K3 takes `required`, and no named choice: required, with only that tool to choose
+        if (
+            self.quirks.reasoning_effort
+        ):  # K3 takes `required`, and no named choice: required, with only that tool to choose
             return only_these(request, (choice.name,), "required") if isinstance(choice, NamedTool) else (request, [])
-        if request.options.force_by_disabling_thinking and model.thinking == "switch":
+        if request.options.force_by_disabling_thinking and self.quirks.thinking == "switch":
             return without_thinking(request)
         warnings: list[ProtocolWarning] = []
         return drop_force(request, "thinks, and takes no forced tool choice meanwhile", warnings), warnings
@@ -142,7 +125,7 @@ class KimiAdapter(ChatAdapter):
         """K2.5 and later: the hosted API fixes temperature and top_p, and answers any other value with a 400."""
         options = request.options
         asked = [name for name in ("temperature", "top_p") if getattr(options, name) is not None]
-        if not asked or not self.hosted or not _model(request.model).pinned:
+        if not asked or not self.hosted or not self.quirks.fixed_sampling:
             return request, []
         detail = f"{request.model} has its sampling fixed by the server: {' and '.join(asked)} was not sent"
         options = replace(options, temperature=None, top_p=None)
@@ -150,14 +133,14 @@ class KimiAdapter(ChatAdapter):
 
     def _ungraded(self, request: Request) -> list[ProtocolWarning]:
         """Models before K3 think or do not, and know no grades of it."""
-        effort, model = request.options.reasoning_effort, _model(request.model)
-        if effort in (None, "none") or model.effort or model.thinking == "never":
+        effort = request.options.reasoning_effort
+        if effort in (None, "none") or self.quirks.reasoning_effort or self.quirks.thinking == "never":
             return []
         detail = f"{request.model} knows no grades of thinking: for reasoning_effort={effort!r}, it was switched on"
         return [ProtocolWarning("option_changed", detail)]
 
     def _thinks(self, request: Request) -> bool:
-        thinking = _model(request.model).thinking
+        thinking = self.quirks.thinking
         if thinking != "switch":
             return thinking == "always"
         body = request.options.extra_body
@@ -182,12 +165,11 @@ class KimiAdapter(ChatAdapter):
 
     def _thinking(self, name: str, effort: str) -> dict[str, Any]:
         """How hard to think: K3 has grades, the models before it a switch, the earliest neither."""
-        model = _model(name)
-        if model.thinking == "never":
+        if self.quirks.thinking == "never":
             raise ConfigError(f"{name} does not think: reasoning_effort can't be sent")
-        if model.effort and effort != "none":
+        if self.quirks.reasoning_effort and effort != "none":
             return {"reasoning_effort": effort}
-        if effort == "none" and model.thinking == "always":
+        if effort == "none" and self.quirks.thinking == "always":
             raise ConfigError(f"{name} always thinks: reasoning_effort can't be 'none'")
         if not self.hosted:  # the switch of the chat template, for vLLM, SGLang and KTransformers
             return {"chat_template_kwargs": {"thinking": effort != "none"}}
@@ -228,11 +210,6 @@ class KimiAdapter(ChatAdapter):
         if tool.kind == "builtin_function":  # `$web_search`: run by the server, declared by its name alone
             return {"type": tool.kind, "function": {"name": tool.name}}
         return super()._tool(tool)
-
-
-def _model(name: str) -> _Model:
-    base = name.lower().rpartition("/")[2]  # engines and resellers put the vendor before it
-    return next(model for begin, model in _MODELS if base.startswith(begin))
 
 
 def _renumbered(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -48,7 +48,7 @@ def check_swap(profile: Profile, conversation: Conversation) -> Outcome:
     model = conversation.options.get("model") or _model(profile)
     if not model:
         raise ConfigError(f'no model for "{profile.name}": write "{profile.name}:MODEL"')
-    adapter = profile.make_adapter()
+    adapter = profile.make_adapter(model)
     url = shown_url(profile.base_url) + adapter.path
     origin = f"{profile.adapter} {shown_url(profile.base_url)}"
     asked = replace(conversation.request(model), origin=origin, capabilities=profile.capabilities_of(model))
