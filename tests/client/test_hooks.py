@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
+import httpx
 import pytest
 
 from answered import CANARY, GOOD, USAGE, client, provider
@@ -161,3 +162,19 @@ async def test_the_log(caplog: pytest.LogCaptureFixture) -> None:
     assert lines[5][1].endswith("input_tokens=7 output_tokens=2 request_id=None")
     assert "secret" not in caplog.text
     assert "canary" not in caplog.text
+
+
+async def test_a_log_line_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Control characters of a model's name or a server's message are escaped, so that they can't forge lines."""
+    caplog.set_level(logging.DEBUG, "streamfold")
+    answer = httpx.Response(
+        503, json={"error": {"message": "busy\nmain: \x1b[31mforged"}}, headers={"retry-after": "0"}
+    )
+    transport = httpx.MockTransport(lambda _: answer)
+    async with httpx.AsyncClient(transport=transport) as http_client:
+        with pytest.raises(ServerError):
+            await provider(http_client, max_retries=1).chat("Hello", model="a\nforged\x1b")
+    lines = [record.getMessage() for record in caplog.records if record.name == "streamfold"]
+    assert len(lines) == 4
+    assert [line for line in lines if not line.isprintable()] == []
+    assert "busy\\nmain: \\x1b[31mforged" in lines[1]

@@ -654,11 +654,11 @@ async def test_providers_of_its_own_are_closed() -> None:
     given = Provider.from_config("ollama:qwen3")
     async with gateway({"given": given, "own": "ollama:qwen3"}) as app:
         for provider in app.models._providers.values():
-            provider._http_client()
+            provider._connections.client()
         own = app.models._providers["own"]
-        assert own._client is not None
-    assert own._client is None
-    assert given._client is not None
+        assert own._connections._client is not None
+    assert own._connections._client is None
+    assert given._connections._client is not None
     await given.aclose()
 
 

@@ -2,6 +2,7 @@
 
 from .answer import *
 from .arguments import *
+from .connections import *
 from .failover import *
 from .fallback import *
 from .hooks import *

@@ -19,12 +19,10 @@ class Arguments:
 
     Attributes:
         request: conversation, tools and options; its model is empty where the provider's own is meant.
-        options: the options of the request that were given. For the others a provider may have defaults.
         repair, timeouts, extra_headers: see `ChatOptions`.
     """
 
     request: Request
-    options: Mapping[str, Any]
     repair: bool = False
     timeouts: Timeouts | TimeoutOptions | None = None
     extra_headers: Mapping[str, str] | None = None
@@ -44,21 +42,15 @@ class Arguments:
         read_headers(headers)
         timeouts_over(Timeouts(), timeouts)
         request = Request.read(model or "", messages, tools, tool_choice, options)
-        return cls(request, options, bool(repair), timeouts, headers)
-
-    @classmethod
-    def of(cls, request: Request, **sending: Any) -> Self:
-        """The arguments that a request was read from."""
-        options = {each.name: getattr(request.options, each.name) for each in fields(Options)}
-        return cls(
-            request, {name: value for name, value in options.items() if value != getattr(_NONE, name)}, **sending
-        )
+        return cls(request, bool(repair), timeouts, headers)
 
     def given(self) -> ChatOptions:
-        """The options as they are given to another model."""
+        """The options as keywords for another model."""
+        values = {each.name: getattr(self.request.options, each.name) for each in fields(Options)}
+        options = {name: value for name, value in values.items() if value != getattr(_NONE, name)}
         sending = {"timeouts": self.timeouts, "extra_headers": self.extra_headers, "repair": self.repair}
         chosen = {"model": self.request.model, **sending}
-        return cast("ChatOptions", {**self.options, **{name: value for name, value in chosen.items() if value}})
+        return cast("ChatOptions", options | {name: value for name, value in chosen.items() if value})
 
 
 _NONE = Options()

@@ -79,7 +79,7 @@ class Fallback(AsyncContext):
 
     def stream_request(self, request: Request, *, repair: bool = False) -> ChatStream:
         """Returns a streamed answer to a request that was read already. See `Provider.stream_request`."""
-        return ChatStream(self._failover.answer(candidates(self.models, Arguments.of(request, repair=repair))))
+        return ChatStream(self._failover.answer(candidates(self.models, Arguments(request, repair=repair))))
 
     @hides_arguments
     async def chat(

@@ -121,14 +121,15 @@ class Notifier:
 
 
 # --- The log ---------------------------------------------------------------------------------------------------------
-# Names, numbers and the texts of errors, without secrets; never content.
+# Names, numbers and the texts of errors, without secrets; never content. A line stays one line, whatever a server or a
+# client of the gateway put into it.
 
 
 def _log_request(info: RequestInfo) -> None:
     tools = len(info.request.tools)
     _logger.debug(
         "%s: POST %s model=%s messages=%d tools=%d",
-        info.provider, info.url, info.model, len(info.request.messages), tools,
+        info.provider, info.url, _one_line(info.model), len(info.request.messages), tools,
     )  # fmt: skip
 
 
@@ -138,7 +139,7 @@ def _log_first_chunk(info: RequestInfo, seconds: float) -> None:
 
 def _log_retry(info: RequestInfo, attempt: Attempt) -> None:
     _logger.warning(
-        "%s: %s: %s; next try in %.3g s", info.provider, attempt.error, attempt.problem, attempt.pause or 0.0
+        "%s: %s: %s; next try in %.3g s", info.provider, attempt.error, _one_line(attempt.problem), attempt.pause or 0.0
     )
 
 
@@ -149,12 +150,17 @@ def _log_finish(info: RequestInfo, reply: Reply) -> None:
     _logger.debug(
         "%s: finished reason=%s calls=%d seconds=%.3f input_tokens=%s output_tokens=%s request_id=%s",
         info.provider, reply.finish_reason, len(reply.tool_calls), (timing and timing.total) or 0.0,
-        usage and usage.input_tokens, usage and usage.output_tokens, reply.request_id,
+        usage and usage.input_tokens, usage and usage.output_tokens, reply.request_id and _one_line(reply.request_id),
     )  # fmt: skip
 
 
 def _log_error(info: RequestInfo, error: APIError) -> None:
-    _logger.debug("%s: %s: %s", info.provider, type(error).__name__, error.message)
+    _logger.debug("%s: %s: %s", info.provider, type(error).__name__, _one_line(error.message))
 
 
 _LOG = Hooks(_log_request, _log_first_chunk, _log_retry, _log_finish, _log_error)
+
+
+def _one_line(text: str) -> str:
+    """A text with its control characters escaped."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

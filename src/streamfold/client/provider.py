@@ -11,19 +11,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import httpx
-from anyio.lowlevel import current_token
 
 from ..adapters import Adapter, Prepared
 from ..config import Profile, load_profiles, timeouts_over
 from ..engine import StreamDecoder, WireNames
-from ..net import HTTPRequest, Redactor, hides_arguments, make_client
+from ..net import HTTPRequest, Redactor, hides_arguments
 from ..requests import Capabilities, ChatOptions, Request, read_headers
 from ..values import (
     APIError,
     ConfigError,
     Messages,
     Reply,
-    StreamfoldError,
     Timeouts,
     ToolChoice,
     ToolLike,
@@ -31,6 +29,7 @@ from ..values import (
 )
 from .answer import NetworkAnswer, Plan
 from .arguments import Arguments
+from .connections import Connections
 from .failover import Candidate, Failover
 from .fallback import candidates
 from .hooks import Hooks, Notifier, RequestInfo, read_hooks
@@ -74,9 +73,7 @@ class Provider(AsyncContext):
         self.fallbacks = tuple(fallbacks)
         self._adapters: dict[str, Adapter] = {}  # by the quirks of models
         self._failover = Failover()
-        self._client = http_client
-        self._owns_client = http_client is None
-        self._loop: object = None  # the event loop that the connections belong to
+        self._connections = Connections(profile, http_client)
 
     @classmethod
     @hides_arguments
@@ -161,24 +158,17 @@ class Provider(AsyncContext):
         """
         return self._stream(Arguments.read(messages, tools, tool_choice, options))
 
-    def stream_request(
-        self,
-        request: Request,
-        *,
-        repair: bool = False,
-        timeouts: Timeouts | TimeoutOptions | None = None,
-        extra_headers: Mapping[str, str] | None = None,
-    ) -> ChatStream:
+    def stream_request(self, request: Request, *, repair: bool = False) -> ChatStream:
         """Returns a streamed answer to a request that was read already, as the gateway's are.
 
         Args:
             request: its model "" stands for the configured one.
-            repair, timeouts, extra_headers: see `ChatOptions`.
+            repair: see `ChatOptions`.
 
         Raises:
             ConfigError: the request can't be sent as it is.
         """
-        return self._stream(Arguments.of(request, repair=repair, timeouts=timeouts, extra_headers=extra_headers))
+        return self._stream(Arguments(request, repair=repair))
 
     @hides_arguments
     def preview(
@@ -225,7 +215,7 @@ class Provider(AsyncContext):
         async with AsyncExitStack() as stack:
             for model in self.fallbacks:
                 stack.push_async_callback(model.aclose)
-            await self._close_client()
+            await self._connections.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -278,7 +268,7 @@ class Provider(AsyncContext):
         return NetworkAnswer(
             self._plan(adapter, ready, arguments),
             Notifier(info, self.hooks),
-            self._http_client,
+            self._connections.client,
             max_retries=self.profile.max_retries,
             retry_without=partial(self._retry_without, request, arguments),
         )
@@ -328,37 +318,9 @@ class Provider(AsyncContext):
             timeouts=timeouts_over(self.profile.timeouts, timeouts),
             limits=self.profile.limits,
             shown_url=self.profile.shown_url(url),
-            hide_url=self._owns_client,
+            hide_url=self._connections.owned,
             redactor=Redactor(self.profile.secrets(extra_headers)),
         )
-
-    def _http_client(self) -> httpx.AsyncClient:
-        """Returns the client to send with, and makes it when it is first needed."""
-        if self._client is not None and not self._owns_client:
-            if self._client.is_closed:
-                raise StreamfoldError(f'provider "{self.name}": the http_client that it was given is closed')
-            return self._client  # it is the caller's to say which event loops it can be used on
-        here = current_token()
-        if self._loop is not None and self._loop != here:
-            raise StreamfoldError(
-                f'provider "{self.name}" belongs to another event loop, the first one that it was used on: its'
-                " connections can't change loops. Make one provider for each, or call aclose() on it first"
-            )
-        self._loop = here
-        if self._client is None:
-            self._client = make_client(self.profile.transport, http2=self.profile.http2)
-        return self._client
-
-    async def _close_client(self) -> None:
-        loop, self._loop = self._loop, None
-        if self._owns_client and self._client is not None:
-            client, self._client = self._client, None
-            try:
-                await client.aclose()
-            except RuntimeError:
-                if loop == current_token():
-                    raise
-                # The event loop of its connections is closed: nothing is left that could close them in order.
 
 
 _COMMON_HEADERS = {

@@ -40,7 +40,7 @@ class Served:
         request = replace(request, model=self.other or "")
         if isinstance(self.model, Provider | Fallback):
             return self.model.stream_request(request, repair=repair)
-        options = Arguments.of(request, repair=repair).given()
+        options = Arguments(request, repair=repair).given()
         return self.model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
 
 
