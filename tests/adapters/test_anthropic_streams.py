@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from corpus import folder
 from folding import bytewise, random_cut
 from streamfold import Reply, StreamDecoder, StreamError
 from streamfold.adapters.anthropic import EventReader
@@ -21,8 +22,19 @@ VECTORS = sorted(path.stem for path in Path(_FOLDER, "vectors", "anthropic-wire"
 _CUT_OFF = ("max_tokens", "model_context_window_exceeded", "refusal")
 
 
+class _Wire(EventReader):
+    """The reading half of the adapter, which comes as server-sent events."""
+
+    framing = None
+
+
+@pytest.fixture
+def corpus() -> Path:
+    return folder()
+
+
 def _read(pieces: list[bytes]) -> tuple[Reply | None, StreamError | None]:
-    decoder = StreamDecoder(EventReader())  # type: ignore[arg-type]
+    decoder = StreamDecoder(_Wire())  # type: ignore[arg-type]
     try:
         for piece in pieces:
             decoder.feed(piece)

@@ -12,11 +12,23 @@ from typing import Any
 
 import pytest
 
+from corpus import folder
 from folding import bytewise, random_cut
 from streamfold import Reply, StreamDecoder, StreamError
 from streamfold.adapters.gemini import EventReader
 
 _FOLDER = os.environ.get("STREAMFOLD_CORPUS", "")
+
+
+class _Wire(EventReader):
+    """The reading half of the adapter, which comes as server-sent events."""
+
+    framing = None
+
+
+@pytest.fixture
+def corpus() -> Path:
+    return folder()
 
 
 def _names(*parts: str) -> list[str]:
@@ -32,7 +44,7 @@ _EITHER = ("25-error-bare-after-events.sse", "vertex-unknown-streaming-failure-e
 
 
 def _read(pieces: list[bytes], tool_choice: str) -> tuple[Reply | None, StreamError | None]:
-    decoder = StreamDecoder(EventReader(), tool_choice=tool_choice)  # type: ignore[arg-type]
+    decoder = StreamDecoder(_Wire(), tool_choice=tool_choice)  # type: ignore[arg-type]
     try:
         for piece in pieces:
             decoder.feed(piece)

@@ -189,7 +189,7 @@ class StreamDecoder:
                 except ValueError as exc:
                     self._unreadable(event, exc)
                     continue
-                if any(map(_is_progress, deltas)):
+                if deltas and (_is_progress(deltas[-1]) or any(map(_is_progress, deltas))):
                     self.events += 1
                 take(deltas, event.data, chunks)
                 if fold.finished:

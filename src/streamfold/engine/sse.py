@@ -81,7 +81,12 @@ class SSEDecoder:
             lines[0] = b"".join((*self._tail, lines[0]))
             self._tail = []
         for line in lines:
-            if line:
+            if line.startswith(b"data: "):  # nearly every line
+                self._size += len(line) + 1
+                if self._size > self._limit:
+                    self._check_size()
+                self._data.append(line[6:])
+            elif line:
                 self._line(line)
             elif self._data:
                 yield self._made()
@@ -104,9 +109,6 @@ class SSEDecoder:
         self._size += len(line) + 1
         if self._size > self._limit:
             self._check_size()
-        if line.startswith(b"data: "):  # nearly every line
-            self._data.append(line[6:])
-            return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         match name:

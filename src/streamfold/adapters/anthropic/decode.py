@@ -196,8 +196,9 @@ def _end(said: dict[str, Any], out: list[Delta]) -> None:
         meaning = _STOP_REASONS.get(reason) or unlisted_reason(reason)
         if meaning == "error":
             out.append(Failure(ErrorInfo(f"the model ended with the stop reason {reason!r}", reason), said))
-        else:
-            out.append(Finish(meaning, reason, more=True))
+        else:  # an unlisted word for a filter does not say that the answer was cut by it
+            listed = reason in _STOP_REASONS or meaning == "length"
+            out.append(Finish(meaning if listed else "unknown", reason, more=True))
 
 
 def _message_stop(payload: dict[str, Any], out: list[Delta]) -> None:
