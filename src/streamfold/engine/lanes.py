@@ -45,12 +45,10 @@ class Lane:
         if self._half or not piece.isascii():
             piece = self._joined(self._half + piece)
         if piece:
-            self._pieces.append(piece)
             self.size += len(piece)
             if self.size > self._limit:
-                raise ProtocolError(
-                    f"the answer has more than {self._limit} characters of this kind (limits.{self._name})"
-                )
+                raise ProtocolError(f"the answer is longer than {self._limit} characters (limits.{self._name})")
+            self._pieces.append(piece)
         return piece
 
     def _joined(self, piece: str) -> str:
