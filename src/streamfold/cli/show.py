@@ -16,6 +16,7 @@ from .output import console, harmless, print_json
 
 __all__ = ["ERROR_LINE", "Json", "Plain", "Screen", "screen_for"]
 
+_MEMBERS = ("delta", "tool_calls", "finished", "reasoning", "finish_reason", "usage")
 ERROR_LINE = {"delta": "", "finished": False}  # the members that every line has, an error's too
 
 
@@ -39,7 +40,8 @@ class Json:
         self._last: dict[str, Any] = {}
 
     def chunk(self, chunk: StreamChunk) -> None:
-        line = {name: value for name, value in asdict(chunk).items() if name in ERROR_LINE or value not in ("", None)}
+        members = {name: value for name, value in asdict(chunk).items() if name in _MEMBERS}
+        line = {name: value for name, value in members.items() if name in ERROR_LINE or value not in ("", None)}
         for call in line.get("tool_calls", ()):
             call.pop("extra")
         if chunk.finished:

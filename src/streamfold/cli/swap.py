@@ -1,28 +1,50 @@
-"""`streamfold swap-check`: what would be sent to each of several providers, and what becomes of what is in it."""
+"""`streamfold swap-check`: shows what each of several providers would be sent for a conversation."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Column, Table
 from rich.text import Text
 
-from ..config import read_config
-from ..testing.swapcheck import Finding, Outcome, check_swap, read_conversation
-from ..values import ConfigError
+from ..client import Preview, Provider
+from ..config import Profile, read_config
+from ..requests import Request
+from ..values import ConfigError, Message, MessageLike, WarningCode, nearest, shown_url
 from . import config as config_commands
 from .errors import reported_errors
-from .output import console as output_console
+from .output import console, harmless, print_json
 
-__all__ = ["swap_check"]
+__all__ = ["read_conversation", "swap_check"]
 
 _LONGEST = 300  # characters of one text in a body that is shown
-_STYLES = {"kept": "green", "changed": "yellow", "lost": "red", "refused": "red", "not sent": "dim"}
+_KEYS = ("messages", "tools", "tool_choice", "options")
+_LOSSES: tuple[WarningCode, ...] = ("reasoning_dropped", "extras_dropped", "option_dropped")
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What one provider would be sent, or why it can't be sent."""
+
+    spec: str
+    url: str
+    preview: Preview | None = None
+    error: str | None = None
+
+    @property
+    def fine(self) -> bool:
+        return self.preview is not None and not any(one.code in _LOSSES for one in self.preview.warnings)
+
+    @property
+    def summary(self) -> str:
+        if self.preview is None:
+            return "refused"
+        count = len(self.preview.warnings)
+        return f"{count} warning{'s' * (count != 1)}" if count else "nothing is changed"
 
 
 def swap_check(
@@ -34,27 +56,82 @@ def swap_check(
             help="JSON: a list of messages, or an object with messages, tools, tool_choice and options.",
         ),
     ],
-    provider: Annotated[
-        list[str], typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL; give it once for each.")
-    ],
+    provider: Annotated[list[str], typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL. Repeatable.")],
     config: config_commands.File = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON for each provider.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON for each provider.")] = False,
 ) -> None:
     """Show what several providers would be sent.
 
-    Nothing is sent and no key is needed. Exits with 1 if something is lost or refused.
+    Nothing is sent and no key is needed. Everything that has to be changed or dropped for a provider is a warning. Exit
+    with 1 if a provider refuses the request or something is dropped.
     """
     with reported_errors(as_json):
-        asked = read_conversation(_read(conversation), str(conversation))
+        arguments = read_conversation(_read(conversation), str(conversation))
         read = read_config(config)
-        outcomes = [check_swap(read.profile(spec), asked) for spec in provider]
-    if as_json:
-        for spec, outcome in zip(provider, outcomes, strict=True):
-            typer.echo(json.dumps(_data(spec, outcome), ensure_ascii=False))
-    else:
-        _print(provider, outcomes)
+        outcomes = [_preview(spec, read.profile(spec), arguments) for spec in provider]
+    for outcome in outcomes:
+        if as_json:
+            print_json(_data(outcome))
+        else:
+            _print(outcome)
+    if not as_json:
+        for outcome in outcomes:
+            console().print(Text(f"{harmless(outcome.spec)}: {outcome.summary}"), soft_wrap=True)
     if not all(outcome.fine for outcome in outcomes):
         raise typer.Exit(1)
+
+
+def read_conversation(data: Any, where: str) -> dict[str, Any]:
+    """Returns the arguments for `Provider.preview`: `messages`, `tools`, `tool_choice` and the options.
+
+    A message is what `Message.to_dict` writes, or a dict of Chat Completions.
+
+    Raises:
+        ConfigError: the data has another form; the message begins with `where`.
+    """
+    if isinstance(data, list):
+        data = {"messages": data}
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{where} must be a list of messages, or an object with messages")
+    for key in data:
+        if key not in _KEYS:
+            raise ConfigError(f"{where}: unknown key {key!r}{nearest(str(key), _KEYS)}. Allowed: {', '.join(_KEYS)}")
+    for key, kind, allowed in (("messages", list, "a list"), ("tools", list, "a list"), ("options", dict, "an object")):
+        if not isinstance(data.get(key, kind()), kind):
+            raise ConfigError(f"{where}: {key} must be {allowed}")
+    messages = [_read_message(message, f"messages[{at}]") for at, message in enumerate(data.get("messages", []))]
+    tools, choice, options = data.get("tools", []), data.get("tool_choice", "auto"), data.get("options", {})
+    known = {name: value for name, value in options.items() if name not in ("model", "repair")}
+    Request.read("any", messages, tools, choice, known)  # an error in it is reported once, not for each provider
+    return {"messages": messages, "tools": tools, "tool_choice": choice, **options}
+
+
+def _read_message(data: Any, where: str) -> MessageLike:
+    try:
+        return Message.from_dict(data, where=where)
+    except ConfigError:
+        if isinstance(data, Mapping) and _written_by_us(data):
+            raise
+        return data  # type: ignore[no-any-return]  # a dict of Chat Completions; `Request.read` checks it
+
+
+def _written_by_us(data: Mapping[str, Any]) -> bool:
+    """Whether a message has members that only `Message.to_dict` writes."""
+    parts, calls = data.get("content"), data.get("tool_calls")
+    inner = [*(parts if isinstance(parts, list) else ()), *(calls if isinstance(calls, list) else ())]
+    own = {name for one in inner if isinstance(one, Mapping) for name in one} & {"part", "raw_arguments"}
+    return bool(own or {"extras", "origin", "error"} & data.keys())
+
+
+def _preview(spec: str, profile: Profile, arguments: Mapping[str, Any]) -> _Outcome:
+    if not (arguments.get("model") or profile.model):
+        raise ConfigError(f'no model for "{profile.name}": write "{profile.name}:MODEL"')
+    given = {"model": profile.model, **arguments}  # a ${NAME} in it is shown as it is written
+    try:
+        preview = Provider(profile).preview(**given)
+    except ConfigError as exc:
+        return _Outcome(spec, shown_url(profile.base_url), error=str(exc))
+    return _Outcome(spec, preview.url, preview)
 
 
 def _read(path: Path) -> Any:
@@ -64,53 +141,33 @@ def _read(path: Path) -> Any:
         raise ConfigError(f"{path}: not JSON: {exc}") from exc
 
 
-def _data(spec: str, outcome: Outcome) -> dict[str, Any]:
+def _data(outcome: _Outcome) -> dict[str, Any]:
+    preview = outcome.preview
     return {
-        "provider": spec,
-        "method": "POST",
+        "provider": outcome.spec,
+        "method": preview.method if preview else None,
         "url": outcome.url,
         "fine": outcome.fine,
         "error": outcome.error,
-        "warnings": [asdict(warning) for warning in outcome.warnings],
-        "facts": [
-            {"path": made.fact.path, "state": made.state, "how": made.how, "silent": made.silent}
-            for made in outcome.findings
-        ],
-        "body": outcome.body,
+        "warnings": [asdict(warning) for warning in preview.warnings] if preview else [],
+        "headers": dict(preview.headers) if preview else None,
+        "body": preview.json() if preview else None,
     }
 
 
-def _print(specs: list[str], outcomes: list[Outcome]) -> None:
-    console = output_console()
-    for spec, outcome in zip(specs, outcomes, strict=True):
-        console.rule(f"[bold]{spec}[/]", align="left")
-        console.print(Text(f"POST {outcome.url}"), soft_wrap=True)
-        if outcome.body is not None:
-            body = json.dumps(_shortened(outcome.body), ensure_ascii=False, indent=2)
-            console.print(Text(body), soft_wrap=True)
-        for warning in outcome.warnings:
-            console.print(Text.assemble(("warning ", "yellow"), f"{warning.code}: {warning.detail}"), soft_wrap=True)
-        if outcome.error is not None:
-            console.print(Text.assemble(("refused ", "red"), outcome.error), soft_wrap=True)
-        console.print()
-    table = Table("", "", *(Column(spec, overflow="fold") for spec in specs), title="what becomes of it")
-    table.columns[0].overflow = table.columns[1].overflow = "fold"
-    for row in zip(*(outcome.findings for outcome in outcomes), strict=True):
-        table.add_row(Text(row[0].fact.path), Text(row[0].fact.shown, "dim"), *(_cell(made) for made in row))
-    console.print(table)
-    for spec, outcome in zip(specs, outcomes, strict=True):
-        counts = Counter[str](made.state for made in outcome.findings)
-        silent = sum(made.silent for made in outcome.findings)
-        words = [f"{counts[state]} {state}" for state in _STYLES if counts[state]]
-        words += [f"{silent} LOST WITHOUT A WARNING: this is a mistake of streamfold"] if silent else []
-        console.print(Text.assemble(f"{spec}: ", ", ".join(words) or "nothing to compare"), soft_wrap=True)
-
-
-def _cell(made: Finding) -> Text:
-    if made.silent:
-        return Text("LOST WITHOUT A WARNING" + (f": {made.how}" if made.how else ""), "bold red")
-    how = made.how if made.state in ("kept", "changed", "lost") else ""  # why it is refused stands above
-    return Text(f"{made.state}: {how}" if how else made.state, _STYLES[made.state])
+def _print(outcome: _Outcome) -> None:
+    target = console()
+    target.print(Text(harmless(outcome.spec), "bold"), soft_wrap=True)
+    if preview := outcome.preview:
+        target.print(Text(harmless(f"{preview.method} {preview.url}")), soft_wrap=True)
+        body = json.dumps(_shortened(preview.json()), ensure_ascii=False, indent=2)
+        target.print(Text(harmless(body)), soft_wrap=True)
+        for warning in preview.warnings:
+            text = harmless(f"{warning.code}: {warning.detail}")
+            target.print(Text.assemble(("warning ", "yellow"), text), soft_wrap=True)
+    else:
+        target.print(Text.assemble(("refused ", "red"), harmless(outcome.error or "")), soft_wrap=True)
+    target.print()
 
 
 def _shortened(value: Any) -> Any:

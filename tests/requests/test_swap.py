@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conversing import conversation
-from streamfold import ConfigError, Message, ToolCall, assistant, image, tool_result, user
+from streamfold import Message, ToolCall, assistant, image, tool_result, user
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.kimi import KimiAdapter
 from streamfold.adapters.responses import ResponsesAdapter
@@ -21,7 +17,7 @@ from streamfold.config.catalogue import provider_files
 from streamfold.config.file import read_profile
 from streamfold.config.profile import Profile
 from streamfold.requests.request import Request
-from streamfold.testing.swapcheck import Conversation, Outcome, check_swap, read_conversation
+from swap_oracle import Conversation, Outcome, check_swap
 
 PNG = b"\x89PNG\r\n\x1a\n"
 # Models that the rules for requests know, and one for all who have no such rules.
@@ -305,154 +301,3 @@ def test_results_that_changed_places_are_seen(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ChatAdapter, "encode", crossed)
     wanted = ["messages[3].tool_call_id call_2 lost ", "messages[4].tool_call_id call_1 lost "]
     assert silent(check_swap(profile("vllm"), RICH)) == wanted
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def test_both_forms_of_a_conversation_are_read() -> None:
-    """What `to_dict` writes, and dicts of Chat Completions, in one file if need be."""
-    entry = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}, "index": 0}
-    chat = {"role": "assistant", "content": None, "tool_calls": [entry]}
-    read = read_conversation(
-        [user("Hi", image(PNG)).to_dict(), chat, {"role": "tool", "tool_call_id": "a", "content": "x"}]
-    )
-    assert read.messages == (user("Hi", image(PNG)), chat, Message("tool", "x", tool_call_id="a"))
-    whole = read_conversation({"messages": [{"role": "user", "content": "Hi"}], "options": {"seed": 1}})
-    assert whole == Conversation((user("Hi"),), options={"seed": 1})
-
-
-@pytest.mark.parametrize(
-    ("data", "wanted"),
-    [
-        ("Hi", "the conversation must be a list of messages, or an object with messages, not a string"),
-        ({"message": []},
-         ("the conversation has the key 'message' (did you mean 'messages'?): allowed are messages, tools, tool_choice,"
-          " options")),
-        ({"messages": {}}, "the conversation: messages must be a list, not an object"),
-        ({"messages": [], "options": []}, "the conversation: options must be an object, not a list"),
-        ([], "messages is empty: there is nothing to answer"),
-        ([{"role": "user", "content": [{"part": "text"}]}],
-         'messages[0].content[0].part is \'text\'; it is "text", "image", "file", "audio" or "dict"'),
-        ([{"role": "usr", "content": "Hi"}],
-         ("messages[0].role: unknown role 'usr' (did you mean 'user'?). Allowed: system, developer, user,"
-          " assistant, tool, function")),
-        ([5], "messages[0] must be a Message or a dict with a role, not a number: 5"),
-    ],
-)  # fmt: skip
-def test_files_that_hold_no_conversation(data: Any, wanted: str) -> None:
-    """What is wrong, where, and what is allowed."""
-    with pytest.raises(ConfigError) as caught:
-        read_conversation(data)
-    assert str(caught.value) == wanted
-
-
-# --- the command ------------------------------------------------------------------------------------------------------
-
-
-def run(tmp_path: Path, data: Any, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    file = tmp_path / "conversation.json"
-    file.write_text(json.dumps(data) if not isinstance(data, str) else data, "utf-8")
-    clean = {name: value for name, value in os.environ.items() if not name.endswith("API_KEY")}
-    return subprocess.run(
-        [sys.executable, "-c", "from streamfold.cli import main; main()", "swap-check", *words, str(file)],
-        capture_output=True, encoding="utf-8", check=False, timeout=60,
-        env={**clean, "COLUMNS": "150", "PYTHONIOENCODING": "utf-8", **environment},
-    )  # fmt: skip
-
-
-def test_the_command_without_keys(tmp_path: Path) -> None:
-    """It prints what would be sent, needs no key, and ends with 0 if nothing is lost."""
-    data = [
-        {"role": "user", "content": "Hi."},
-        {"role": "assistant", "content": "Yes?"},
-        {"role": "user", "content": "No."},
-    ]
-    done = run(tmp_path, data, "-p", "openai:gpt-5-mini", "-p", "kimi:kimi-k2.6")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "POST https://api.openai.com/v1/chat/completions\n" in done.stdout
-    assert '"model": "kimi-k2.6"' in done.stdout
-    assert done.stdout.splitlines()[-2:] == ["openai:gpt-5-mini: 3 kept", "kimi:kimi-k2.6: 3 kept"]
-
-
-def test_the_command_tells_losses(tmp_path: Path) -> None:
-    """Exit code 1, the warning, and a table that has the fact beside all providers."""
-    data = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Yes?", "reasoning": "Hm."}]
-    data.append({"role": "user", "content": "x" * 1000})
-    done = run(tmp_path, data, "-p", "openai:gpt-5-mini", "-p", "kimi:kimi-k2.6")
-    assert done.returncode == 1
-    assert (
-        "warning reasoning_dropped: messages[1]: the reasoning was not sent, this provider takes none back\n"
-        in done.stdout
-    )
-    (row,) = [line for line in done.stdout.splitlines() if "messages[1].reasoning" in line]
-    assert [cell.strip() for cell in row.strip("│").split("│")] == ["messages[1].reasoning", "Hm.", "lost", "kept"]
-    assert "x" * 301 not in done.stdout
-
-
-def test_the_command_as_json(tmp_path: Path) -> None:
-    """One line for each provider, with the whole body."""
-    done = run(tmp_path, {"messages": [{"role": "user", "content": "Hi."}], "options": {"seed": 3}}, "--json",
-               "-p", "ollama:m", "-p", "openai-responses:m")  # fmt: skip
-    first, second = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 1
-    assert first == {
-        "provider": "ollama:m",
-        "method": "POST",
-        "url": "http://127.0.0.1:11434/v1/chat/completions",
-        "fine": True,
-        "error": None,
-        "warnings": [],
-        "facts": [
-            {"path": "messages[0].content", "state": "kept", "how": "", "silent": False},
-            {"path": "seed", "state": "kept", "how": "", "silent": False},
-        ],
-        "body": {
-            "model": "m", "messages": [{"role": "user", "content": "Hi."}], "stream": True,
-            "stream_options": {"include_usage": True}, "seed": 3,
-        },
-    }  # fmt: skip
-    assert second["error"] == "the Responses API has no 'seed': leave the option out, or use the adapter 'chat'"
-    assert [fact["state"] for fact in second["facts"]] == ["not sent", "refused"]
-
-
-def test_no_secret_is_shown(tmp_path: Path) -> None:
-    """Neither a password in a URL, nor a key, nor what a variable stands for; unset variables stop nothing."""
-    (tmp_path / "own.toml").write_text(
-        '[providers.own]\nbase_url = "https://me:pa55word@x.test/v1?key=qu3ry"\napi_key = "sk-s3cret"\n'
-        'model = "${OWN_MODEL}"\nheaders = { X-Team = "${NOWHERE}" }\n'
-        '[providers.unset]\nbase_url = "https://${NOWHERE}/v1"\nmodel = "${NOWHERE}"\n',
-        "utf-8",
-    )
-    words = ("-p", "own", "-p", "unset", "--config", str(tmp_path / "own.toml"))
-    done = run(tmp_path, [{"role": "user", "content": "Hi."}], *words, OWN_MODEL="m0del-of-mine")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "POST https://***@x.test/v1?***/chat/completions\n" in done.stdout
-    assert "POST https://${NOWHERE}/v1/chat/completions\n" in done.stdout
-    assert '"model": "${OWN_MODEL}"' in done.stdout
-    assert not any(word in done.stdout for word in ("pa55word", "qu3ry", "s3cret", "m0del"))
-
-
-@pytest.mark.parametrize(
-    ("data", "words", "wanted"),
-    [
-        ("[Hi]", ["-p", "ollama:m"], "error: CONVERSATION: not JSON: Expecting value: line 1 column 2 (char 1)"),
-        ({"msgs": []}, ["-p", "ollama:m"],
-         "error: CONVERSATION has the key 'msgs': allowed are messages, tools, tool_choice, options"),
-        ([{"role": "user", "content": "Hi."}], ["-p", "openai"], 'error: no model for "openai": write "openai:MODEL"'),
-        ([{"role": "user", "content": "Hi."}], ["-p", "kimmi:m"],
-         "error: unknown provider 'kimmi' (did you mean 'kimi'?). The catalogue has: " + ", ".join(provider_files())),
-    ],
-)  # fmt: skip
-def test_bad_usage(tmp_path: Path, data: Any, words: list[str], wanted: str) -> None:
-    """Exit code 2 and one line."""
-    done = run(tmp_path, data, *words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.replace(str(tmp_path / "conversation.json"), "CONVERSATION").strip() == wanted
-
-
-def test_no_provider_is_bad_usage(tmp_path: Path) -> None:
-    """There must be something to compare."""
-    done = run(tmp_path, [{"role": "user", "content": "Hi."}])
-    assert done.returncode == 2
-    assert "Missing option" in done.stderr

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
-from ...requests import Options, Request, ResponseFormat, read_response_format
-from ...values import MediaPart, Message, TextPart, Tool, ToolCall, join_surrogates
+from streamfold.requests import Options, Request, ResponseFormat, read_response_format
+from streamfold.values import MediaPart, Message, TextPart, Tool, ToolCall, join_surrogates
 
 __all__ = ["Fact", "FactKind", "facts_of"]
 

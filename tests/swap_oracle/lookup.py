@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from ...adapters import Prepared
-from ...requests import Request
-from ...values import AllowedTools, NamedTool, Tool, audio_format, join_surrogates, read_tool_choice
+from streamfold.adapters import Prepared
+from streamfold.requests import Request
+from streamfold.values import AllowedTools, NamedTool, Tool, audio_format, join_surrogates, read_tool_choice
+
 from .announced import announced, overruled
 from .facts import Fact
 from .options import option_state

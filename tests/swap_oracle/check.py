@@ -1,4 +1,4 @@
-"""What becomes of each fact of a conversation at one provider."""
+"""Checks what becomes of each fact of a conversation at one provider."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...config import Profile, variable_is_set
-from ...values import ConfigError, ProtocolWarning, referenced, shown_url
+from streamfold.config import Profile
+from streamfold.values import ConfigError, ProtocolWarning, shown_url
+
 from .announced import speaks_of
 from .conversation import Conversation
 from .facts import Fact, facts_of
@@ -22,12 +23,10 @@ class Outcome:
     """What one provider would get.
 
     Attributes:
-        url: where to, without secrets.
-        body: what would be sent; None if the request is refused, and `error` says why.
+        body: what would be sent; None if the request is refused, for the reason in `error`.
+        findings: one for each fact of the conversation.
     """
 
-    provider: str
-    url: str
     body: Mapping[str, Any] | None
     warnings: tuple[ProtocolWarning, ...] = ()
     error: str | None = None
@@ -35,40 +34,23 @@ class Outcome:
 
     @property
     def fine(self) -> bool:
-        """Whether everything arrives, if in another form."""
+        """Whether everything arrives, perhaps in another form."""
         return self.error is None and not any(made.silent or made.state == "lost" for made in self.findings)
 
 
 def check_swap(profile: Profile, conversation: Conversation) -> Outcome:
-    """What this provider would get of a conversation. Nothing is sent; the key is not needed.
-
-    Raises:
-        ConfigError: no model is named, neither by the profile nor by the conversation's options.
-    """
-    model = conversation.options.get("model") or _model(profile)
-    if not model:
-        raise ConfigError(f'no model for "{profile.name}": write "{profile.name}:MODEL"')
+    """Returns what becomes of every fact of a conversation at this provider. Sends nothing."""
+    model = conversation.options.get("model") or profile.model or ""
     adapter = profile.make_adapter(model)
-    url = shown_url(profile.base_url) + adapter.path
     origin = f"{profile.adapter} {shown_url(profile.base_url)}"
     asked = replace(conversation.request(model), origin=origin, capabilities=profile.capabilities_of(model))
     facts = facts_of(asked)
     try:
         ready = adapter.prepare(asked, repair=bool(conversation.options.get("repair")), endpoint=profile)
     except ConfigError as exc:
-        return Outcome(profile.name, url, None, error=str(exc), findings=tuple(_refused(facts, str(exc))))
-    body = json.loads(ready.body)
-    if profile.model and referenced(profile.model):  # what a variable stands for is not shown
-        body["model"] = profile.model
+        return Outcome(None, error=str(exc), findings=tuple(_refused(facts, str(exc))))
     findings = Search(asked, ready).run(facts)
-    return Outcome(profile.name, url, body, tuple(ready.warnings), findings=tuple(findings))
-
-
-def _model(profile: Profile) -> str | None:
-    """The model, with a reference as it is written where the variable is not set."""
-    if profile.model is None or not all(variable_is_set(name) for name in referenced(profile.model)):
-        return profile.model
-    return profile.sent_model()
+    return Outcome(json.loads(ready.body), tuple(ready.warnings), findings=tuple(findings))
 
 
 def _refused(facts: list[Fact], error: str) -> list[Finding]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from ...adapters import Prepared
-from ...requests import Request
-from ...values import WarningCode
+from streamfold.adapters import Prepared
+from streamfold.requests import Request
+from streamfold.values import WarningCode
+
 from .facts import Fact, FactKind
 from .options import places_of
 
