@@ -18,7 +18,6 @@ from servers import STREAM, Connection, framed, serving
 from streamfold import (
     ConfigError,
     ImagePart,
-    Message,
     NamedTool,
     Provider,
     StreamfoldError,
@@ -97,7 +96,7 @@ async def test_two_turns() -> None:
     assert [reply.finish_reason for reply in run.replies] == ["tool_calls", "stop"]
     assert [body["temperature"] for body in script.bodies] == [0.5, 0.5]
     assert script.bodies[1]["messages"][2] == {"role": "tool", "tool_call_id": "call_0", "content": "3"}
-    assert [message.role for message in run.messages if isinstance(message, Message)] == [
+    assert [message.role for message in run.messages] == [
         "user", "assistant", "tool", "assistant",
     ]  # fmt: skip
 
@@ -139,7 +138,7 @@ async def test_whatever_fails_is_told_to_the_model() -> None:
     assert unfit.startswith("Error: invalid arguments for add: a: Input should be a valid integer")
     assert broken.startswith("Error: invalid arguments for add: arguments: Invalid JSON")
     assert failed == "Error: the tool fail failed: ValueError"
-    flags = [message.error for message in run.messages if isinstance(message, Message) and message.role == "tool"]
+    flags = [message.error for message in run.messages if message.role == "tool"]
     assert flags == [False, True, True, True, True]
 
 
@@ -207,7 +206,7 @@ async def test_on_tool_error_may_raise() -> None:
     run = run_tools(script.provider(), "x", [slow, fail], on_tool_error=reraise)
     with pytest.raises(LookupError, match="mine"):
         await run
-    contents = [message.content for message in run.messages if isinstance(message, Message) and message.role == "tool"]
+    contents = [message.content for message in run.messages if message.role == "tool"]
     assert contents == ["not finished: the run was stopped before the tool had answered"] * 2
     assert [chunk async for chunk in run] == []
 
@@ -363,7 +362,7 @@ async def test_cancelled_while_tools_run() -> None:
         await started.wait()
         group.cancel_scope.cancel()
     assert cancelled == ["slow"]
-    contents = [message.content for message in run.messages if isinstance(message, Message) and message.role == "tool"]
+    contents = [message.content for message in run.messages if message.role == "tool"]
     assert contents == ["2", "not finished: the run was stopped before the tool had answered"]
     assert [chunk async for chunk in run] == []
 

@@ -153,6 +153,10 @@ async def use_tools(provider: Provider, call: ToolCall, mcp: object) -> None:
     assert_type(run.reply, Reply)
     assert_type(run.replies, list[Reply])
     assert_type(run.usage, Usage | None)
+    Path("history.jsonl").write_text("\n".join(message.to_json() for message in run.messages))
+    history = [Message.from_json(line) for line in Path("history.jsonl").read_text().splitlines()]
+    assert_type(history, list[Message])
+    assert_type(run_tools(provider, history, [made]).messages, list[Message])
     assert_type(await run_tools(provider, "Hello", [made], on_tool_error=lambda call, error: str(error)), Reply)
 
 

@@ -22,7 +22,6 @@ from ..values import (
     ImagePart,
     InvalidToolArgumentsError,
     Message,
-    MessageLike,
     Messages,
     Reply,
     StreamChunk,
@@ -141,7 +140,7 @@ class ToolRun(AsyncIteration):
             raise ConfigError(f"max_turns must be at least 1, not {max_turns}")
         if on_tool_error is not None and not callable(on_tool_error):
             raise ConfigError(f"on_tool_error must be a function, not {type(on_tool_error).__name__}")
-        self.messages: list[MessageLike] = list(read_messages(messages))
+        self.messages: list[Message] = list(read_messages(messages))
         self.replies: list[Reply] = []
         self._model = model
         self._tools = _by_name(tools)
