@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import json
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -272,53 +272,6 @@ def nested(depth: int) -> dict[str, Any]:
     return schema
 
 
-def long(size: int) -> dict[str, Any]:
-    """A schema of so many bytes as the server counts them: six for a <, three for a ’."""
-    short = of(a={"type": "string", "description": "<’"})
-    left = size - len(json.dumps(short, ensure_ascii=False, separators=(",", ":")).encode()) - 5
-    return of(a={"type": "string", "description": "<’" + left * "x"})
-
-
-def flags(count: int) -> dict[str, Any]:
-    return {str(number): True for number in range(count)}
-
-
-def values(count: int, length: int = 1) -> dict[str, Any]:
-    return of(a={"type": "string", "enum": [f"{number:0{length}}" for number in range(count)]})
-
-
-DEEP = {"$defs": {"D": nested(9), "L": of(next={"$ref": "#/$defs/L"})}}
-
-
-@pytest.mark.parametrize(
-    ("fits", "too_much", "problem"),
-    [
-        (long(15_000), long(15_001), "parameters: is 15001 bytes long as JSON, and may be 15000: shorten"),
-        (nested(10), nested(11), "parameters: has objects inside objects 11 deep, and may have 10"),
-        (
-            {**of(a={"$ref": "#/$defs/D"}, l={"$ref": "#/$defs/L"}), **DEEP},
-            {**of(a={"type": "array", "items": of(b={"$ref": "#/$defs/D"})}), **DEEP},
-            "parameters: has objects inside objects 11 deep, and may have 10",
-        ),
-        (
-            of(**flags(500), all=of(**flags(499))),
-            of(**flags(500), all=of(**flags(500))),
-            "parameters: has 1001 properties in all its objects together, and may have 1000",
-        ),
-        (values(500), values(501), "parameters.properties.a: enum has 501 values, and may have 500"),
-        (values(250, 40), values(251, 30), "parameters.properties.a: enum has 251 values of 7530 bytes, and may have"),
-        (of(a={"anyOf": 100 * [B]}), of(a={"anyOf": 101 * [B]}), "parameters.properties.a: anyOf has 101 alternatives"),
-        (of(a={"anyOf": [B]}), of(a={"anyOf": []}), "parameters.properties.a: anyOf has 0 alternatives"),
-    ],
-    ids=["bytes", "depth", "depth by reference", "properties", "values", "length of values", "alternatives", "none"],
-)  # fmt: skip
-def test_moonshot_limits(fits: dict[str, Any], too_much: dict[str, Any], problem: str) -> None:
-    """What is larger than the server takes is told before it is sent, with the limit."""
-    assert moonshot_problems(fits) == []
-    (said,) = moonshot_problems(too_much)
-    assert said.startswith(problem)
-
-
 def test_moonshot_on_the_hosted_wire() -> None:
     """Tools and the form of the answer go through the pass, and the reply says what was changed."""
     wanted = {"$schema": "x", "type": "object", "properties": {"a": {"minimum": 1}}}
@@ -491,3 +444,21 @@ def test_any_schema(properties: Any, definition: Any) -> None:
         assert changes or made == schema
         if one is not inline_refs:  # what is recursive is unrolled once more
             assert len(problems(one(made)[0])) <= len(problems(made))  # type: ignore[operator]
+
+
+# --- schemas that are too deep ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adapter", [ChatAdapter, ResponsesAdapter, KimiAdapter])
+@pytest.mark.parametrize("levels", [100, 260, 520, 5000])
+def test_a_schema_that_is_nested_too_deeply_is_a_config_error(adapter: Any, levels: int) -> None:
+    """A schema of an MCP server may be of any depth: it is sent, or refused with a ConfigError, never a crash."""
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    for strict in (None, True):
+        request = Request.read("m", "x", [Tool("deep", parameters=schema, strict=strict)], "auto", {})
+        with suppress(ConfigError):
+            adapter().prepare(request)
+    with suppress(ConfigError):
+        adapter().prepare(Request.read("m", "x", None, "auto", {"response_format": schema}))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -26,7 +27,7 @@ from ..values import (
 from .options import ResponseFormat, read_response_format
 from .request import Request
 from .requirements import is_forced
-from .schema import Passed, check_shapes, drop_keywords, inline_refs, openai_strict, strict_problems
+from .schema import ROUTINE, Passed, check_shapes, drop_keywords, inline_refs, openai_strict, strict_problems
 
 if TYPE_CHECKING:
     from ..values import WarningCode
@@ -72,11 +73,15 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ProtocolW
     """The request as the endpoint takes it, and what was changed. Raises ConfigError for what it would refuse."""
     form = _form(request, rules)
     request, warnings = _named(request, rules.tool_name)
-    tools = tuple(_tool(tool, rules, warnings) for tool in request.tools)
+    tools: list[Tool] = []
+    for tool in request.tools:
+        with _not_too_deep(f"the tool {tool.name!r}"):
+            tools.append(_tool(tool, rules, warnings))
     wanted = read_response_format(request.options.response_format)
     if wanted is not None and wanted.schema is not None:
-        wanted = _format(wanted, replace(rules, response_format=form), warnings)
-    request = replace(request, tools=tools, options=replace(request.options, response_format=wanted))
+        with _not_too_deep("response_format"):
+            wanted = _format(wanted, replace(rules, response_format=form), warnings)
+    request = replace(request, tools=tuple(tools), options=replace(request.options, response_format=wanted))
     if wanted is not None and wanted.schema is not None and form != "json_schema":
         step = _by_instruction if form == "json_object" else _by_tool
         request = step(request, wanted, warnings)
@@ -140,7 +145,7 @@ def _tool(tool: Tool, rules: Rules, warnings: list[ProtocolWarning]) -> Tool:
     problems = problems or (rules.problems(schema) if rules.problems else [])
     if problems:
         raise ConfigError(f"the schema of the tool {tool.name!r} would be refused: {'; '.join(problems)}")
-    _report(warnings, "schema_changed", f"the tool {tool.name}", changes)
+    _report(warnings, "schema_changed", f"the tool {tool.name}", _surprising(changes) if tool.model else changes)
     return replace(tool, parameters=schema) if changes else tool
 
 
@@ -155,11 +160,25 @@ def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ProtocolWarning
         problems = strict_problems(closed, at=at)
         strict = not problems
         if strict:
-            schema, changes = closed, changes + more
+            schema, changes = closed, changes + _surprising(more)
         else:  # the answer will most likely fit even so, and will be validated
             changes = [*changes, f"{at}: strict mode is not asked for ({'; '.join(problems)})"]
     _report(warnings, "schema_changed", wanted.name, changes)
     return replace(wanted, schema=schema, strict=strict)
+
+
+def _surprising(changes: list[str]) -> list[str]:
+    """Returns the changes of a pydantic model's schema without those that every such schema needs."""
+    return [change for change in changes if not any(words in change for words in ROUTINE)]
+
+
+@contextmanager
+def _not_too_deep(what: str) -> Iterator[None]:
+    """Raises ConfigError if a schema is nested so deeply that no pass can walk through it."""
+    try:
+        yield
+    except RecursionError:
+        raise ConfigError(f"the schema of {what} is nested too deeply") from None
 
 
 def _passed(schema: Mapping[str, Any], passes: tuple[Pass, ...], at: str) -> Passed:

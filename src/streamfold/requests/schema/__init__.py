@@ -18,9 +18,10 @@ from __future__ import annotations
 from .moonshot import moonshot, moonshot_problems
 from .passes import Passed, drop_keywords, inline_refs
 from .shapes import check_shapes
-from .strict import openai_strict, strict_problems
+from .strict import ROUTINE, openai_strict, strict_problems
 
 __all__ = [
+    "ROUTINE",
     "Passed",
     "check_shapes",
     "drop_keywords",

@@ -12,8 +12,12 @@ from typing import Any
 
 from .passes import ANNOTATIONS, Passed, inline_refs, inner, rebuilt
 
-__all__ = ["openai_strict", "strict_problems"]
+__all__ = ["ROUTINE", "openai_strict", "strict_problems"]
 
+# Words in the reports of changes that every pydantic model needs, and that nobody notices: an instance has no other
+# fields, and a null is read as the default (`read_as`).
+_CLOSED, _NULL, _NO_DEFAULT = "additionalProperties set to false", "may be null and must be there", ": default removed"
+ROUTINE = (_CLOSED, _NULL, _NO_DEFAULT)
 _TAKEN = frozenset(
     (
         "type",
@@ -106,12 +110,12 @@ def _closed(node: dict[str, Any], path: str, changes: list[str]) -> dict[str, An
     required = [name for name in node.get("required") or () if name in properties]
     optional = [name for name in properties if name not in required]
     if optional:
-        changes.append(f"{path}: {', '.join(optional)} may be null and must be there (strict mode has no optional)")
+        changes.append(f"{path}: {', '.join(optional)} {_NULL} (strict mode has no optional)")
     out = {**node, "properties": dict(properties), "required": list(properties)}
     for name in optional:
         out["properties"][name] = _or_null(properties[name])
     if "additionalProperties" not in node:
-        changes.append(f"{path}: additionalProperties set to false (strict mode has closed objects only)")
+        changes.append(f"{path}: {_CLOSED} (strict mode has closed objects only)")
         out["additionalProperties"] = False
     elif node["additionalProperties"] is True and properties:
         changes.append(f"{path}: additionalProperties became false (strict mode has closed objects only)")
