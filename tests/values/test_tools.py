@@ -197,6 +197,30 @@ class Forecast(BaseModel):
     city: str
 
 
+@pytest.mark.anyio
+async def test_a_decorator_with_arguments_and_the_function_itself() -> None:
+    """`@tool(name=...)` takes the arguments of `tool`; the decorated function can be called as it was written."""
+
+    @tool(name="weather", strict=True)
+    async def get_weather(city: str, *, days: int = 1) -> str:
+        return f"{city} {days}"
+
+    assert (get_weather.name, get_weather.strict) == ("weather", True)
+    assert await get_weather("Oslo") == "Oslo 1"
+    assert await get_weather(city="Oslo", days=2) == "Oslo 2"
+    assert await get_weather.call(call({"city": "Lagos"})) == "Lagos 1"
+
+    @tool()
+    def double(x: int) -> int:
+        return 2 * x
+
+    assert (double.name, double(4)) == ("double", 8)
+    with pytest.raises(ConfigError, match="has no function"):
+        Tool("declared")()
+    with pytest.raises(ConfigError, match=r"did you mean tool\(name='weather'\)\?"):
+        tool("weather")  # type: ignore[call-overload]
+
+
 def test_everything_that_is_a_tool() -> None:
     """A request takes functions and models beside tools and dicts, and reads them as `tool` and `from_model` do."""
     plain = {"type": "function", "function": {"name": "ping"}}

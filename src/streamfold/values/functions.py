@@ -1,11 +1,11 @@
-"""Tools from what is typed already: a function's signature is the schema, its docstring the descriptions."""
+"""Tools from typed functions: the signature gives the schema, the docstring the descriptions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from inspect import Parameter, getdoc, isroutine, signature
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints, overload
 
 from .errors import ConfigError
 from .tools import Tool, ToolLike, read_tool
@@ -16,24 +16,55 @@ if TYPE_CHECKING:
 __all__ = ["as_tool", "as_tools", "tool"]
 
 
+@overload
 def tool(
     function: Callable[..., Any],
     *,
     name: str | None = None,
     description: str | None = None,
     strict: bool | None = None,
-) -> Tool:
-    """A tool from a typed function, plain or async; also as a decorator.
+) -> Tool: ...
 
-    A parameter without a default is required; a parameter without a type takes anything. The docstring gives the
-    descriptions of the tool and of its parameters, in Google's, NumPy's or Sphinx's style, if the package
-    `docstring-parser` is there (the extra `tools`); without it, all of the docstring describes the tool.
+
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, strict: bool | None = None
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool | None = None,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Makes a tool from a typed function, plain or async. Also a decorator, with or without arguments.
+
+        @tool(name="weather")
+        async def get_weather(city: str) -> str: ...
+
+        await get_weather(city="Oslo")  # the function itself, as in a unit test
+
+    A parameter without a default is required; a parameter without a type accepts anything. Descriptions of the tool and
+    its parameters come from the docstring in Google's, NumPy's or Sphinx's style, if the package `docstring-parser` is
+    installed (the extra `tools`); without it, the whole docstring describes the tool.
     `Annotated[int, Field(ge=1, description="...")]` says more, and wins over the docstring.
 
+    Args:
+        name: the name of the tool, if it is not the function's.
+        description: instead of the docstring's.
+        strict: whether the provider must hold the model to the schema, where it can.
+
     Raises:
-        ConfigError: a parameter can't be told by name (`*args`, `**kwargs`, positional only), or has a type for which
-            there is no JSON schema.
+        ConfigError: a parameter can't be passed by name (`*args`, `**kwargs`, positional only), or its type has no JSON
+            schema.
     """
+    if function is None:
+        return partial(tool, name=name, description=description, strict=strict)
+    if not callable(function):
+        hint = f"; did you mean tool(name={function!r})?" if isinstance(function, str) else ""
+        raise ConfigError(f"tool() makes a tool from a function, not from {type(function).__name__}{hint}")
     from pydantic import PydanticUserError
 
     chosen = name or getattr(function, "__name__", None)
@@ -44,7 +75,7 @@ def tool(
         model = _arguments(function, chosen)
         made = Tool.from_model(model, name=chosen, strict=strict, function=function)
     except (TypeError, NameError, PydanticUserError) as exc:
-        why = str(exc).partition(". Set ")[0]  # what pydantic advises next is not in the caller's hands
+        why = str(exc).partition(". Set ")[0]  # pydantic's advice is not for the caller
         raise ConfigError(f"{chosen}: there is no JSON schema for its parameters: {why}") from exc
     for parameter, text in of_parameters.items():
         if parameter in made.parameters["properties"]:
@@ -54,18 +85,20 @@ def tool(
 
 
 def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
-    """A list of tools, each in any accepted spelling. Raises ConfigError for what is no tool, or no list of them."""
+    """Returns a list of tools, each given in any accepted spelling. Raises ConfigError for anything else."""
     if isinstance(given, str | Tool | Mapping) or callable(given):
         raise ConfigError("tools is a list of tools: this is a single one")
     return tuple(as_tool(tool) for tool in given or ())
 
 
 def as_tool(given: ToolLike) -> Tool:
-    """A tool in any accepted spelling: a `Tool`, a typed function, a pydantic model, or the dict of either OpenAI wire.
+    """Returns a tool from a `Tool`, a typed function, a pydantic model, or a dict in the shape of either OpenAI wire.
 
     Raises:
-        ConfigError: it is none of them, or there is no JSON schema for it.
+        ConfigError: it is something else, or there is no JSON schema for it.
     """
+    if isinstance(given, Tool):
+        return given
     if isinstance(given, type):
         if not hasattr(given, "model_json_schema"):
             raise ConfigError(f"the class {given.__name__} is no tool: a pydantic model is one, and a typed function")

@@ -101,6 +101,19 @@ class Tool:
             raise ConfigError(f"the MCP tool {name!r}: inputSchema is the JSON schema of an object, not {schema!r}")
         return cls(name, about or "", dict(schema), function=function)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function with the arguments as they are, so that a decorated function stays callable.
+
+        Raises:
+            ConfigError: the tool has no function.
+        """
+        return self._callable()(*args, **kwargs)
+
+    def _callable(self) -> Callable[..., Any]:
+        if self.function is None:
+            raise ConfigError(f"the tool {self.name!r} has no function that could run a call: pass function=")
+        return self.function
+
     def bind(self, call: ToolCall) -> Callable[[], Any]:
         """The function with the validated arguments of a call, ready to be called; nothing has run yet.
 
@@ -108,21 +121,20 @@ class Tool:
             InvalidToolArgumentsError: they are not JSON or do not fit; the message is fit to be sent back to the model.
             ConfigError: the tool has no function.
         """
-        if self.function is None:
-            raise ConfigError(f"the tool {self.name!r} has no function that could run a call: pass function=")
+        function = self._callable()
         if self.model is not None:
             read = call.parse_as(self.model)
             if not self.spread:
-                return partial(self.function, read)
+                return partial(function, read)
             by_name = {info.alias or name: getattr(read, name) for name, info in self.model.model_fields.items()}
-            return partial(self.function, **by_name)
+            return partial(function, **by_name)
         if call.error:
             raise InvalidToolArgumentsError(f"invalid arguments for {call.name}: not a JSON object", call)
         try:
-            signature(self.function).bind(**call.arguments)
+            signature(function).bind(**call.arguments)
         except TypeError as exc:
             raise InvalidToolArgumentsError(f"invalid arguments for {call.name}: {exc}", call) from exc
-        return partial(self.function, **call.arguments)
+        return partial(function, **call.arguments)
 
     async def call(self, call: ToolCall) -> Any:
         """Runs a call with validated arguments, and returns what the function returns.
