@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +13,7 @@ import respx
 
 from folding import DONE, fin, text
 from streamfold import ConfigError, Message, Provider, ToolCall, assistant, system, tool_result, user
-from streamfold.adapters.chat import ChatAdapter
+from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.requests.history import HistoryRules, check_history
@@ -265,6 +267,62 @@ def test_empty_turns() -> None:
     assert refused("kimi", [user("A limerick."), assistant("", partial=True)]) is None
     assert refused("chat", [user("Hi"), Message("assistant", refusal="No.")]) is None
     assert refused("chat", [user("Hi"), {"role": "assistant", "content": None, "audio": {"id": "a"}}]) is None
+
+
+NOTHING: list[Any] = [
+    user(""), Message("user", None), Message("user", []), user("", ""), Message("system", ""), Message("developer"),
+    {"role": "user", "content": None}, {"role": "user", "content": []}, {"role": "user"},
+    {"role": "user", "content": [{"type": "text", "text": ""}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("nothing", NOTHING, ids=repr)
+def test_a_turn_without_content_is_refused(wire: str, nothing: Any) -> None:
+    """A user or a system that says nothing is a mistake of the application on every wire; a repair leaves it out."""
+    found = refused(wire, [user("Hi"), nothing])
+    assert found is not None
+    assert "has no content" in found or "does not know" in found
+    if getattr(nothing, "role", "user") != "developer":
+        assert mended(wire, [user("Hi"), nothing])[0] == [user("Hi")]
+        with pytest.raises(ConfigError, match="nothing is left of the conversation"):
+            mended(wire, [nothing])
+
+
+def test_empty_turns_by_quirk() -> None:
+    """A server that accepts turns without content can be configured so; results of tools may always be empty."""
+    request = Request.read("m", [system(""), user("")], None, "auto", {})
+    body = ChatAdapter(ChatQuirks(empty_turns=True)).prepare(request).body
+    assert b'"messages":[{"role":"system","content":""},{"role":"user","content":""}]' in body
+    assert refused("engine", [user("Hi"), assistant(tool_calls=[A]), tool_result(A, "")]) is None
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_check_is_linear(wire: str) -> None:
+    """A turn with thousands of calls, and thousands of results without a call, are checked in linear time."""
+
+    def steps(count: int) -> int:
+        made = [ToolCall(f"c{number}", "get_weather", {}, "{}") for number in range(count)]
+        turn = [user("x"), assistant(tool_calls=made), *(tool_result(call, "x") for call in made)]
+        orphans = [user("x"), *(tool_result(call, "x") for call in made)]
+        seen = 0
+
+        def count_line(*_: Any) -> Any:
+            nonlocal seen
+            seen += 1
+            return count_line
+
+        before = sys.gettrace()
+        sys.settrace(count_line)
+        try:
+            WIRES[wire].prepare(Request.read("kimi-k2", turn, None, "auto", {}))
+            with suppress(ConfigError):
+                WIRES[wire].prepare(Request.read("kimi-k2", orphans, None, "auto", {}))
+        finally:
+            sys.settrace(before)
+        return seen
+
+    assert steps(400) < 2.5 * steps(200)
 
 
 def test_roles() -> None:

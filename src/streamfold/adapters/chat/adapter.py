@@ -48,7 +48,8 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
     def history_rules(self, request: Request) -> HistoryRules:
         """Returns what this wire format demands of a conversation."""
         roles = HistoryRules().roles - (set() if self.quirks.developer_role else {"developer"})
-        return HistoryRules(roles, wants_reasoning=self.quirks.reasoning_required and thinks(request))
+        wants = self.quirks.reasoning_required and thinks(request)
+        return HistoryRules(roles, empty_others=self.quirks.empty_turns, wants_reasoning=wants)
 
     def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""

@@ -48,6 +48,7 @@ class ChatQuirks:
             sent in a user's message after the results.
         developer_role: whether the role "developer" is known. OpenAI's reasoning models call the system so.
         message_names: whether a message may have a `name`.
+        empty_turns: whether turns of users and systems may be without content. Without it they are an error.
         seed_field: what the seed is called.
         call_ids: the ids of calls that the history may have. Mistral takes nine letters and digits, so that ids of any
             other form are replaced, the same ones always by the same.
@@ -70,5 +71,6 @@ class ChatQuirks:
     result_images: bool = False
     developer_role: bool = True
     message_names: bool = True
+    empty_turns: bool = False
     seed_field: Literal["seed", "random_seed"] = "seed"
     call_ids: Literal["any", "nine_alphanumeric"] = "any"

@@ -71,7 +71,8 @@ class KimiAdapter(ChatAdapter):
         # "role 'developer' is not allowed" (earendil-works/pi#8109)
         roles = HistoryRules().roles - {"developer", "function"} if self.hosted else HistoryRules().roles
         thinks = self.hosted and self._thinks(request)
-        return HistoryRules(roles, unique_ids=None, empty_turn="refused", wants_reasoning=thinks)
+        others = self.quirks.empty_turns
+        return HistoryRules(roles, unique_ids=None, empty_turn="refused", empty_others=others, wants_reasoning=thinks)
 
     def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
