@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from gateways import CHAT, PATHS, RESPONSES, asking, behind
 from mirror import WIRES, payloads, read
 
 pytestmark = pytest.mark.anyio
+USER = {"role": "user", "content": "?"}
 BOTH = pytest.mark.parametrize("wire", WIRES)
 
 ASIDE = (
@@ -81,13 +83,19 @@ async def test_text_behind_a_call_of_an_answer_that_breaks_off(wire: str) -> Non
     assert b'"error":{' in answer.content
 
 
-async def test_gemini_signatures_on_the_responses_api() -> None:
-    """What this API has no place for is named in a warning; Chat Completions carries it."""
+@BOTH
+async def test_gemini_signatures_come_back(wire: str) -> None:
+    """A client that returns the items of an answer returns `extra_content` too, and the provider gets it back."""
     signed = {**entry(0, "a", "f", "{}"), "extra_content": {"google": {"thought_signature": "s"}}}
-    body = call(signed) + fin("tool_calls") + DONE
-    async with behind(body, body) as client:
-        told: Any = await client.post(RESPONSES, json=asking(RESPONSES))
-        kept = await client.post(CHAT, json=asking(CHAT))
-    assert told.headers["x-streamfold-warnings"].startswith("extras_dropped: extra_content of f: the Responses API")
-    (made,) = kept.json()["choices"][0]["message"]["tool_calls"]
-    assert made["extra_content"] == signed["extra_content"]
+    done = text("Done.") + fin("stop") + DONE
+    async with behind(call(signed) + fin("tool_calls") + DONE, done) as client:
+        first = (await client.post(PATHS[wire], json=asking(PATHS[wire]))).json()
+        if wire == "chat":
+            answer = [{"role": "tool", "tool_call_id": "a", "content": "1"}]
+            turn: dict[str, Any] = {"messages": [USER, first["choices"][0]["message"], *answer]}
+        else:
+            turn = {"input": [USER, *first["output"], {"type": "function_call_output", "call_id": "a", "output": "1"}]}
+        second = await client.post(PATHS[wire], json={"model": "main", **turn})
+        sent = json.loads(client.upstream.requests[1].content)  # type: ignore[attr-defined]
+    assert second.status_code == 200
+    assert sent["messages"][1]["tool_calls"][0]["extra_content"] == signed["extra_content"]

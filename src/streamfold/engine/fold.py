@@ -27,6 +27,7 @@ from ..values import (
     Failure,
     Finish,
     IncompleteStreamError,
+    LateChunk,
     Limits,
     Meta,
     ProtocolError,
@@ -129,7 +130,7 @@ class Fold:
             self._begun = True
             shown = self._text.add(delta.text)
             if self._calls_begun and shown:
-                return StreamChunk(shown, calls_before=self._calls_begun)
+                return LateChunk(self._calls_begun, shown)
             return StreamChunk(shown) if shown else None
         if type(delta) is Meta:
             self._identify(delta)
@@ -137,7 +138,9 @@ class Fold:
         if type(delta) is Reasoning:
             self._begun = self._reasoned = True
             shown = self._reasoning.add(delta.text)
-            return StreamChunk(reasoning=shown, calls_before=self._calls_begun) if shown else None
+            if self._calls_begun and shown:
+                return LateChunk(self._calls_begun, reasoning=shown)
+            return StreamChunk(reasoning=shown) if shown else None
         if type(delta) is Call:
             self._begun = True
             placed = self._calls.feed(delta)
@@ -302,4 +305,5 @@ class Fold:
             reply.extras["blocks"] = self.blocks.content(dict(zip(numbers, calls, strict=True)))
         reply.answer, reply.tool_calls, reply.finish_reason = answer, calls, reason
         self._reply, self.finished = reply, True
-        return StreamChunk(text, calls or None, True, reasoning, reason, self._usage, self._calls_begun)
+        last = (text, calls or None, True, reasoning, reason, self._usage)
+        return LateChunk(self._calls_begun, *last) if self._calls_begun else StreamChunk(*last)

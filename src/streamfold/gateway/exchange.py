@@ -113,8 +113,7 @@ class Exchange:
                         waiting += deltas
                     elif events := emitter.feed_all(deltas):
                         await sink.write(events)
-                reply = jsonable(stream.reply)
-                return _with_warnings(reply, [*dropped, *self.wire.dropped(reply)])
+                return _with_warnings(jsonable(stream.reply), dropped)
         except NotConfiguredError as error:
             raise refused(500, "the server is misconfigured for this model; see its log") from error
         except ConfigError as error:

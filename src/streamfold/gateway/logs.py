@@ -41,8 +41,9 @@ class RequestLog:
     def completed(self, reply: Reply) -> None:
         """The client got a whole answer."""
         self._attempts(reply.attempts)
-        for warning in reply.warnings:
-            self._line(logging.WARNING, f"warning {warning.code}: {warning.detail}")
+        if codes := dict.fromkeys(warning.code for warning in reply.warnings):
+            # Their details may quote the answer; the client has them.
+            self._line(logging.WARNING, f"warnings: {', '.join(codes)}")
         usage, tokens = reply.usage, "usage unknown"
         if usage is not None:
             tokens = f"{_count(usage.input_tokens)} input and {_count(usage.output_tokens)} output tokens"

@@ -96,10 +96,6 @@ class Wire(ABC):
         """Returns the body of an error response."""
         return error_body(replace(info, status=None))
 
-    def dropped(self, reply: Reply) -> list[ProtocolWarning]:
-        """Returns warnings about parts of an answer that this API has no place for."""
-        return []
-
     def for_provider(self, request: Request, adapters: Collection[str]) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request for providers that may speak other APIs, and warnings about what they can't be asked."""
         return request, []
@@ -171,14 +167,6 @@ class ResponsesWire(Wire):
         emitter.feed_all(deltas)
         emitter.finish()
         return emitter.response
-
-    def dropped(self, reply: Reply) -> list[ProtocolWarning]:
-        lost = [call.name for call in reply.tool_calls if "extra_content" in (call.extra or {})]
-        detail = (
-            f"extra_content of {', '.join(lost)}: the Responses API has no place for it. A provider that wants it back"
-            " (Gemini: thought signatures) may refuse the next request; /v1/chat/completions carries it"
-        )
-        return [ProtocolWarning("extras_dropped", detail)] if lost else []
 
     def for_provider(self, request: Request, adapters: Collection[str]) -> tuple[Request, list[ProtocolWarning]]:
         if set(adapters) == {self.adapter}:

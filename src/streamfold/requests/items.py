@@ -15,9 +15,11 @@ from ..values import ConfigError, Message, TextPart, ToolCall, nearest, read_arg
 from .fields import Fields, kind_of
 from .parts import ReadPart, read_content
 
-__all__ = ["CALL_EXTRAS", "ITEM_EXTRAS", "is_item", "read_items"]
+__all__ = ["CALL_EXTRAS", "CARRIED_CALL_EXTRAS", "ITEM_EXTRAS", "is_item", "read_items"]
 
 CALL_EXTRAS = ("namespace", "caller")  # members of a call that its provider wants back
+# Members of calls of other wires (Gemini's thought signatures), which clients of this API carry for their provider.
+CARRIED_CALL_EXTRAS = ("extra_content",)
 ITEM_EXTRAS = ("id", "status", "phase")  # members of messages and results
 _ROLES = ("user", "system", "developer", "assistant")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
@@ -89,7 +91,8 @@ def _add(turn: _Turn, item: dict[str, Any], where: str) -> None:
     fields = Fields({name: value for name, value in item.items() if name != "type"}, where)
     match item["type"]:
         case "function_call":
-            extra = {key: fields.any(key) for key in CALL_EXTRAS if item.get(key) is not None}
+            known = (*CALL_EXTRAS, *CARRIED_CALL_EXTRAS)
+            extra = {key: fields.any(key) for key in known if item.get(key) is not None}
             call_id, name, raw = fields.need("call_id"), fields.need("name"), fields.text("arguments") or ""
             turn.calls.append(ToolCall(call_id, name, read_arguments([raw], repair=False).value, raw, extra or None))
         case "custom_tool_call":

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Attempt",
     "FinishReason",
+    "LateChunk",
     "ProtocolWarning",
     "Reply",
     "StreamChunk",
@@ -175,7 +176,6 @@ class StreamChunk:
         reasoning: the reasoning text of this step.
         finish_reason: why the model stopped, on the finished chunk only.
         usage: token counts, on the finished chunk only; None if the server sent none.
-        calls_before: tool calls that had begun before the text of this step; they are handed out at the end.
     """
 
     delta: str = ""
@@ -184,7 +184,35 @@ class StreamChunk:
     reasoning: str = ""
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
-    calls_before: int = field(default=0, compare=False, repr=False)
+
+    @property
+    def calls_before(self) -> int:
+        """How many tool calls had begun before the text of this step; they are handed out at the end."""
+        return 0
+
+
+class LateChunk(StreamChunk):
+    """A chunk whose text came after the beginning of a tool call. Equal to a `StreamChunk` that says the same."""
+
+    __slots__ = ("_calls_before",)
+
+    def __init__(self, calls_before: int = 0, *said: Any, **named: Any) -> None:
+        super().__init__(*said, **named)
+        self._calls_before = calls_before
+
+    @property
+    def calls_before(self) -> int:
+        return self._calls_before
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StreamChunk):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in StreamChunk.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("LateChunk", "StreamChunk", 1)
 
 
 @dataclass(frozen=True, slots=True)

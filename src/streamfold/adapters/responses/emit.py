@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...requests import CALL_EXTRAS
+from ...requests import CALL_EXTRAS, CARRIED_CALL_EXTRAS
 from ...values import Failure, Part, Reasoning, Refusal, Text
 from ..emitting.emitter import Emitter, WrittenCall, event
 from .skeleton import response_skeleton
 from .wording import REFUSAL, SUMMARY, TEXT, PartKind, flat_annotation, response_error, written_usage
 
 __all__ = ["ResponsesEmitter"]
+
+_EXTRAS = (*CALL_EXTRAS, *CARRIED_CALL_EXTRAS)
 
 
 @dataclass(slots=True, eq=False)
@@ -152,7 +154,7 @@ class ResponsesEmitter(Emitter):
                 "call_id": call.id,
                 "name": call.name,
                 "arguments": "",
-                **{name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS},
+                **{name: value for name, value in (call.extra or {}).items() if name in _EXTRAS},
             }
             self._call_items[call.number] = self._add(item), item
         index, item = self._call_items[call.number]
