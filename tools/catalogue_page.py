@@ -1,4 +1,4 @@
-"""Writes `providers/README.md` from the provider files and from the docstrings of what they may say.
+"""Writes `providers/README.md` from the provider files and from the docstrings of their settings.
 
 `nox -s catalogue` runs it; `tests/config/test_catalogue.py` fails when the page is older than what it is made from.
 """
@@ -91,7 +91,7 @@ def _profile_rows() -> Iterator[list[str]]:
     texts, hints = described(Profile), get_type_hints(Profile)
     yield ["key", "type", "default", "meaning"]
     for name, field in Profile.model_fields.items():
-        default = "must be written" if field.is_required() else _default(field.get_default(call_default_factory=True))
+        default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
         yield [f"`{name}`", _type(hints[name]), default, texts[name]]
 
 
@@ -116,11 +116,11 @@ def _type(hint: Any) -> str:
     if origin in (Union, type(int | None)):
         return " or ".join(_type(arg) for arg in args if arg is not type(None))
     if hint in (str, SecretStr):
-        return "text"
+        return "string"
     if hint in _WORDS:
         return _WORDS[hint]
     if origin in (list, tuple):
-        return "list of texts" if args[0] is str else "list of tables"
+        return "list of strings" if args[0] is str else "list of tables"
     if origin is not None and not isinstance(origin, type):  # Annotated
         return _type(args[0])
     return "table"

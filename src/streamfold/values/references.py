@@ -1,6 +1,6 @@
-"""References to the environment inside configured texts, as in `"https://${GATEWAY}/v1"`, and texts fit to be shown.
+"""References to environment variables in settings, as in `"https://${GATEWAY}/v1"`, and URLs without secrets.
 
-They are looked up when a request is made and not before, so that no value sits in a profile that somebody prints.
+Variables are read when a request is made and not before, so that a profile that is printed holds none of their values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # "$${NAME}" is
 
 
 def referenced(text: str) -> list[str]:
-    """The variables that a text refers to.
+    """Returns the names of the variables that a text refers to.
 
     >>> referenced("https://${HOST}:${PORT}/$${v1}")
     ['HOST', 'PORT']
@@ -23,7 +23,7 @@ def referenced(text: str) -> list[str]:
 
 
 def filled(text: str, value_of: Callable[[str], str]) -> str:
-    """The text with its references replaced.
+    """Returns a text with its references replaced.
 
     >>> filled("https://${HOST}/$${v1}", {"HOST": "example.com"}.__getitem__)
     'https://example.com/${v1}'
@@ -32,13 +32,13 @@ def filled(text: str, value_of: Callable[[str], str]) -> str:
 
 
 def check_references(text: str) -> None:
-    """Raises ValueError for what begins like a reference and is none. The text is not quoted: it may be a secret."""
+    """Raises ValueError for a malformed reference. The error does not quote the text, which may be a secret."""
     if "${" in _REFERENCE.sub("", text):
         raise ValueError('a reference is written "${NAME}", with letters, digits and _')
 
 
 def shown_url(url: str) -> str:
-    """A URL fit to be shown: without a password, and without a query, which may hold a key.
+    """Returns a URL without its password and its query, which may hold a key.
 
     >>> shown_url("https://me:password@example.com/v1?key=secret")
     'https://***@example.com/v1?***'
