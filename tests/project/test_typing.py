@@ -6,48 +6,47 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from mypy import api
 
 FOLDER = Path(__file__).parents[1] / "typing"
+FILES = [FOLDER / "api.py", FOLDER / "mistakes.py"]
+Errors = dict[str, dict[int, str]]  # by file and line
 
 
-def mypy(file: Path) -> dict[int, str]:
-    """The errors that mypy finds, by line."""
-    out, err, _ = api.run(["--strict", "--no-incremental", "--config-file", "", "--show-absolute-path", str(file)])
+def mypy() -> Errors:
+    """The errors that mypy finds."""
+    options = ["--strict", "--no-incremental", "--config-file", "", "--show-absolute-path"]
+    out, err, _ = api.run([*options, *map(str, FILES)])
     assert err == ""
-    found = re.finditer(rf"^{re.escape(str(file))}:(\d+): error: (.*)$", out, re.MULTILINE)
-    return {int(match[1]): match[2] for match in found}
+    found: Errors = {}
+    for file, line, message in re.findall(r"^(.*?):(\d+): error: (.*)$", out, re.MULTILINE):
+        found.setdefault(Path(file).name, {})[int(line)] = message
+    return found
 
 
-def pyright(file: Path) -> dict[int, str]:
-    """The errors that pyright finds, by line."""
-    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(file)]
+def pyright() -> Errors:
+    """The errors that pyright finds."""
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, *map(str, FILES)]
     out = subprocess.run(command, capture_output=True, text=True, check=False, cwd=FOLDER)
-    report = json.loads(out.stdout)
-    errors = [each for each in report["generalDiagnostics"] if each["severity"] == "error"]
-    return {each["range"]["start"]["line"] + 1: each["message"] for each in errors}
+    found: Errors = {}
+    for each in json.loads(out.stdout)["generalDiagnostics"]:
+        if each["severity"] == "error":
+            found.setdefault(Path(each["file"]).name, {})[each["range"]["start"]["line"] + 1] = each["message"]
+    return found
 
 
-CHECKERS = pytest.mark.parametrize("errors_in", [mypy, pyright])
-
-
-@CHECKERS
-def test_users_code_checks(errors_in, monkeypatch) -> None:
-    """`typing/api.py` is such code."""
+@pytest.mark.parametrize("find_errors", [mypy, pytest.param(pyright, marks=pytest.mark.thorough)])
+def test_users_code_checks_and_mistakes_are_found(find_errors: Callable[[], Errors], monkeypatch) -> None:
+    """`typing/api.py` has no error; in `typing/mistakes.py` each line that is marked has one, and no other."""
     monkeypatch.delenv("MYPYPATH", raising=False)
-    assert errors_in(FOLDER / "api.py") == {}
-
-
-@CHECKERS
-def test_mistakes_are_found(errors_in, monkeypatch) -> None:
-    """Each line of `typing/mistakes.py` that is marked, and no other."""
-    monkeypatch.delenv("MYPYPATH", raising=False)
-    file = FOLDER / "mistakes.py"
-    lines = file.read_text("utf-8").splitlines()
+    found = find_errors()
+    assert found.get("api.py", {}) == {}
+    lines = (FOLDER / "mistakes.py").read_text("utf-8").splitlines()
     marked = {number for number, line in enumerate(lines, 1) if line.endswith("# mistake")}
-    found = errors_in(file)
-    assert {number: lines[number - 1].strip() for number in marked - set(found)} == {}
-    assert {number: found[number] for number in set(found) - marked} == {}
+    errors = found["mistakes.py"]
+    assert {number: lines[number - 1].strip() for number in marked - set(errors)} == {}
+    assert {number: errors[number] for number in set(errors) - marked} == {}
