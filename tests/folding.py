@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import scale
 from streamfold import Reply, StreamChunk, StreamDecoder, StreamError, testing
 
 DONE = b"data: [DONE]\n\n"
@@ -136,19 +137,24 @@ def every_split(body: bytes) -> Iterator[list[bytes]]:
         yield [body[:at], body[at:]]
 
 
+def _cuts() -> dict[str, int]:
+    """How many cuts are tried: in two pieces, and in random ones; byte by byte always."""
+    return {"splits": scale.pick(300, 30), "random_cuts": scale.pick(25, 3)}
+
+
 def assert_any_cut(body: bytes, expected: Reply | None = None, **decoder: Any) -> Reply:
-    """Folds the body whole, byte by byte, in every two pieces and in random cuts: always to the same reply."""
+    """Folds the body whole, byte by byte, in two pieces and in random cuts: always to the same reply."""
     whole = fold(body, **decoder)
-    assert testing.assert_any_cut(body, **decoder) == whole
+    assert testing.assert_any_cut(body, **_cuts(), **decoder) == whole
     if expected is not None:
         assert whole == expected
     return whole
 
 
 def assert_any_cut_error(body: bytes, **decoder: Any) -> StreamError:
-    """Folds the body whole, byte by byte, in every two pieces and in random cuts: always into the same error."""
+    """Folds the body whole, byte by byte, in two pieces and in random cuts: always into the same error."""
     whole = fold_error(body, **decoder)
     with pytest.raises(StreamError) as caught:
-        testing.assert_any_cut(body, **decoder)
+        testing.assert_any_cut(body, **_cuts(), **decoder)
     assert (type(caught.value), str(caught.value)) == (type(whole), str(whole))
     return whole

@@ -21,6 +21,8 @@ import pytest
 from streamfold import Provider, StreamDecoder
 
 EVENTS = 100
+pytestmark = pytest.mark.thorough  # ratios are measured: nothing for a machine that is busy
+
 ROUNDS = 40
 TRIES = 4
 BULK = 16 * 1024  # bytes

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import corpus
+import scale
 from scale import examples
 from streamfold import ConfigError, NamedTool, Reply, Tool
 from streamfold.engine.dialects import Dialect, DialectContext, find_dialect, leaked_markup
@@ -95,9 +96,9 @@ def cuts(text: str) -> Iterator[list[str]]:
     rng = random.Random(text)
     yield list(text)
     places = range(1, len(text)) if len(text) < 400 else sorted(rng.sample(range(1, len(text)), 60))
-    for at in places:
+    for at in scale.some(places, 12):
         yield [text[:at], text[at:]]
-    for _ in range(3):
+    for _ in range(scale.pick(3, 1)):
         at = sorted(rng.randrange(len(text) + 1) for _ in range(12))
         yield [text[start:end] for start, end in zip([0, *at], [*at, len(text)], strict=True)]
 

@@ -12,6 +12,7 @@ import pytest
 from folding import DONE, fin, text
 from servers import STREAM, Connection, answer, framed, serving
 from streamfold import APITimeoutError, Attempt, Provider, RateLimitError, ServerError, StreamfoldError
+from streamfold.net import retries
 from streamfold.net.clocks import Clocks
 from streamfold.net.retries import retry_delay
 from streamfold.values import APIConnectionError, QuotaExceededError, error_info, status_error
@@ -126,8 +127,9 @@ async def test_attempts_are_on_the_reply() -> None:
         assert (reply.text, reply.provider) == ("Hi", "main")
 
 
-async def test_l9_one_budget_for_every_kind_of_failure() -> None:
+async def test_l9_one_budget_for_every_kind_of_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused connections, statuses and errors inside a 200 are counted together, and are all in the error."""
+    monkeypatch.setattr(retries, "_FIRST", 0.001)
     inside = answer("200 OK", b'data: {"error":{"message":"full","code":503}}\n\n')
 
     async def script(peer: Connection) -> None:

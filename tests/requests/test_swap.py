@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import scale
 from conversing import conversation
 from streamfold import Message, ToolCall, assistant, image, tool_result, user
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
@@ -72,7 +73,7 @@ def silent(outcome: Outcome) -> list[str]:
 def test_nothing_is_lost_without_a_warning(name: str) -> None:
     """Conversations made by chance, in our own form and as dicts, at every provider of the catalogue."""
     sent = 0
-    for number in range(60):
+    for number in range(numbers := scale.pick(60, 12)):
         made = conversation(number, plain=number % 2 == 0)
         messages = made["messages"]
         if number % 3 == 0:  # as somebody has them who has always used Chat Completions
@@ -82,7 +83,7 @@ def test_nothing_is_lost_without_a_warning(name: str) -> None:
         outcome = check_swap(profile(name), asked)
         assert silent(outcome) == [], (number, outcome.warnings)
         sent += outcome.error is None
-    assert sent >= 25  # the others are refused, which is no loss
+    assert sent >= numbers * 5 // 12  # the others are refused, which is no loss
 
 
 @pytest.mark.parametrize("name", provider_files())

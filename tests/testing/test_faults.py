@@ -26,6 +26,7 @@ from streamfold import (
     Timeouts,
 )
 from streamfold.engine.sse import SSEDecoder
+from streamfold.net import retries
 from streamfold.recording import FaultTransport, Recording, ReplayTransport
 from streamfold.testing.faults import (
     Fault,
@@ -386,8 +387,11 @@ async def test_refusals(answering: Answering) -> None:
     ],
     ids=repr,
 )
-async def test_retries_get_the_recording_in_the_end(answering: Answering, faults: list[Fault]) -> None:
+async def test_retries_get_the_recording_in_the_end(
+    answering: Answering, faults: list[Fault], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A request that is sent again is answered by the recording that the fault kept back."""
+    monkeypatch.setattr(retries, "_FIRST", 0.001)
     clocks = Timeouts(first_event=0.3) if stall(times=1) in faults else Timeouts()
     async with answering(HELLO, *faults, max_retries=2, timeouts=clocks) as provider:
         reply = await outcome(provider)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import scale
 from folding import DONE, call, chunk, entry, event, fin, text
 from streamfold import ConfigError, Limits, StreamDecoder, StreamError, ToolCall
 from streamfold.recording import Recording
@@ -88,7 +89,7 @@ def test_the_answer_is_the_decoders(name: str):
 def test_damaged_streams_are_explained_too(name: str):
     """Cut off anywhere, or with bytes that were changed: the outcome is the decoder's, and nothing is raised."""
     recording, rng = Recording.load(FOLDER / name), random.Random(name)
-    for _ in range(12):
+    for _ in range(scale.pick(12, 2)):
         body = bytearray(recording.body[: rng.randrange(len(recording.body) + 1)])
         for _ in range(rng.randrange(4) if body else 0):
             body[rng.randrange(len(body))] = rng.choice(b'\n\r{}":,x\xff ')
