@@ -26,8 +26,8 @@ def folder() -> Path:
     return path
 
 
-def names(pattern: str) -> list[Any]:
-    """Returns the paths that fit a pattern, without their suffix, as parameters of a test.
+def names(*patterns: str) -> list[Any]:
+    """Returns the paths of recordings that fit one of these patterns, as parameters of a test.
 
     Without a corpus there is one parameter, of a test that is skipped.
     """
@@ -35,16 +35,16 @@ def names(pattern: str) -> list[Any]:
     if not named:
         return [pytest.param("", marks=pytest.mark.skip(ABSENT), id="no-corpus")]
     root = Path(named).resolve()
-    found = sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.glob(pattern))
-    if not found:
-        raise FileNotFoundError(f"STREAMFOLD_CORPUS names {root}, where nothing fits {pattern}")
-    return found
+    files = [path for pattern in patterns for path in root.glob(pattern) if not path.match("*.expected.json")]
+    if not files:
+        raise FileNotFoundError(f"STREAMFOLD_CORPUS names {root}, where nothing fits {' or '.join(patterns)}")
+    return [path.relative_to(root).as_posix() for path in sorted(files, key=lambda path: path.with_suffix(""))]
 
 
 def cases(*files: str) -> list[Any]:
     """Returns the cases in these JSON files, each with the `file` it stands in, as parameters of a test."""
     if not os.environ.get("STREAMFOLD_CORPUS"):
-        return names("")
+        return names()
     return [{"file": Path(file).stem, **case} for file in files for case in read_json(file)]
 
 
@@ -55,13 +55,13 @@ def read_json(path: str) -> Any:
 
 def expected(name: str) -> dict[str, Any]:
     """Returns what the recording of this name must fold to."""
-    found: dict[str, Any] = read_json(f"{name}.expected.json")
+    found: dict[str, Any] = read_json(Path(name).with_suffix(".expected.json").as_posix())
     return found
 
 
 def body(name: str) -> bytes:
     """Returns the bytes of the recording of this name."""
-    return (folder() / f"{name}.sse").read_bytes()
+    return (folder() / name).read_bytes()
 
 
 def label(case: Any) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -11,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from corpus import folder
+import corpus
+import scale
 from folding import bytewise, random_cut
 from streamfold import Reply, StreamDecoder, StreamError
 from streamfold.adapters.anthropic import EventReader
 
-_FOLDER = os.environ.get("STREAMFOLD_CORPUS", "")
-RECORDED = sorted(path.stem for path in Path(_FOLDER, "corpus", "anthropic").glob("*.sse")) if _FOLDER else []
-VECTORS = sorted(path.stem for path in Path(_FOLDER, "vectors", "anthropic-wire").glob("*.sse")) if _FOLDER else []
+RECORDED = corpus.names("corpus/anthropic/*.sse")
+VECTORS = corpus.names("vectors/anthropic-wire/*.sse")
 _CUT_OFF = ("max_tokens", "model_context_window_exceeded", "refusal")
 
 
@@ -26,11 +24,6 @@ class _Wire(EventReader):
     """The reading half of the adapter, which comes as server-sent events."""
 
     framing = None
-
-
-@pytest.fixture
-def corpus() -> Path:
-    return folder()
 
 
 def _read(pieces: list[bytes]) -> tuple[Reply | None, StreamError | None]:
@@ -71,48 +64,42 @@ def _check(pieces: list[bytes], expected: dict[str, Any]) -> None:
         assert all(name in told[0] for name in dropped)
 
 
-def _load(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
-    expected: dict[str, Any] = json.loads((folder / f"{name}.expected.json").read_text("utf-8"))
-    return (folder / f"{name}.sse").read_bytes(), expected
-
-
-def test_corpus_is_complete(corpus: Path) -> None:
+def test_corpus_is_complete() -> None:
     """A corpus that is named must have every stream that its manifest lists."""
-    manifest = json.loads((corpus / "corpus" / "manifest-anthropic.json").read_text("utf-8"))
-    assert RECORDED == sorted(Path(entry["output"]).stem for entry in manifest)
+    manifest = corpus.read_json("corpus/manifest-anthropic.json")
+    assert [Path(name).stem for name in RECORDED] == sorted(Path(entry["output"]).stem for entry in manifest)
     assert len(RECORDED) >= 131
     assert len(VECTORS) >= 56
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_recorded_stream(name: str, corpus: Path, folded: Counter[str]) -> None:
-    """Whole, byte by byte if it is small, and under twenty random cuts: always what was derived from the recording."""
-    body, expected = _load(corpus / "corpus" / "anthropic", name)
+def test_recorded_stream(name: str, folded: Counter[str]) -> None:
+    """Whole, byte by byte if it is small, and under random cuts: always what was derived from the recording."""
+    body, expected = corpus.body(name), corpus.expected(name)
     _check([body], expected)
     folded["anthropic streams, each folded whole"] += 1
     if len(body) < 20_000:
         _check(bytewise(body), expected)
         folded["of these byte by byte"] += 1
     rng = random.Random(name)
-    for _ in range(20):
+    for _ in range(scale.pick(20, 4)):
         _check(random_cut(body, rng), expected)
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_vector(name: str, corpus: Path) -> None:
-    """Errors, cuts, overlapping blocks, odd frames, usage: whole, in two pieces cut everywhere, byte by byte."""
-    body, expected = _load(corpus / "vectors" / "anthropic-wire", name)
+def test_vector(name: str) -> None:
+    """Errors, cuts, overlapping blocks, odd frames, usage: whole, in two pieces, byte by byte."""
+    body, expected = corpus.body(name), corpus.expected(name)
     _check([body], expected)
     _check(bytewise(body), expected)
-    for at in range(1, len(body)):
+    for at in scale.some(range(1, len(body)), 20):
         _check([body[:at], body[at:]], expected)
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_no_false_warnings(name: str, corpus: Path) -> None:
+def test_no_false_warnings(name: str) -> None:
     """A stream that is right is read without a warning."""
-    body, _ = _load(corpus / "corpus" / "anthropic", name)
-    reply, error = _read([body])
+    reply, error = _read([corpus.body(name)])
     assert error is None
     assert reply is not None
     cut = {"calls_dropped"} if reply.finish_reason in ("length", "content_filter") else set()

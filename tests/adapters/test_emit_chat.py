@@ -26,6 +26,7 @@ from streamfold import (
 )
 from streamfold.adapters.chat.emit import ChatEmitter, completion
 from streamfold.adapters.emitting.answers import error_delta
+from streamfold.values import ErrorInfo
 from streamfold.values.deltas import (
     Call,
     Delta,
@@ -39,7 +40,6 @@ from streamfold.values.deltas import (
     Text,
     Warn,
 )
-from streamfold.values.errors import ErrorInfo
 
 
 def deltas(body: bytes) -> list[Any]:

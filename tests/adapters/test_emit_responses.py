@@ -20,8 +20,8 @@ from mirror import (
 )
 from streamfold import Reply, ToolCall, Usage
 from streamfold.adapters.responses.emit import ResponsesEmitter
+from streamfold.values import ErrorInfo
 from streamfold.values.deltas import Call, Delta, Extra, Failure, Finish, Meta, Part, Reasoning, Refusal, Text
-from streamfold.values.errors import ErrorInfo
 
 STOP = Finish("stop", "stop")
 CALLED = Finish("tool_calls", "tool_calls")

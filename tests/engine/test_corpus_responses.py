@@ -70,7 +70,7 @@ def test_corpus_is_complete() -> None:
     """A corpus that is named must have every stream that its manifest lists."""
     manifest = corpus.read_json("corpus/manifest.json")
     listed = sorted(Path(entry["output"]).stem for entry in manifest if entry["wire"] == "responses")
-    assert [Path(name).name for name in RESPONSES] == listed
+    assert [Path(name).stem for name in RESPONSES] == listed
     assert len(RESPONSES) >= 67
 
 

@@ -169,3 +169,16 @@ def test_exports() -> None:
 def test_every_module_says_why_it_exists(module: str) -> None:
     """Each module opens with a docstring."""
     assert ast.get_docstring(_tree(module))
+
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("file", sorted(path.relative_to(TESTS).as_posix() for path in TESTS.rglob("*.py")))
+def test_what_tests_share_is_in_no_test(file: str) -> None:
+    """No module imports from a `test_*.py`, and the corpus is found in one place."""
+    text = (TESTS / file).read_text("utf-8")
+    tree = ast.parse(text)
+    imported = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert [name for name in imported if name.split(".")[-1].startswith("test_")] == []
+    assert "STREAMFOLD_CORPUS" not in text or file in ("corpus.py", "project/test_structure.py")
