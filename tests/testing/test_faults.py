@@ -283,7 +283,7 @@ ANSWERS: list[tuple[Fault, str, str, list[str]]] = [
     (slow(0.001, head=0.001), "Hello", "stop", []),
     (keepalive(comments=3), "Hello", "stop", []),
     (keepalive(after_events=1), "Hello", "stop", []),
-    (garbage(after_events=1), "Hello", "stop", []),
+    (garbage(after_events=1), "Hello", "stop", ["malformed_event"]),
     (drop(2), "Hel", "stop", []),
     (drop(3), "Hello", "unknown", ["missing_finish_reason"]),
     (duplicate(1), "HelHello", "stop", []),

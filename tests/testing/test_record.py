@@ -589,3 +589,100 @@ def test_saving_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(OSError, match="No space left"):
         HELLO.save(tmp_path / "x")
     assert files(tmp_path) == before
+
+
+# --- several recorders -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_recorders_without_a_name_take_different_names(tmp_path: Path) -> None:
+    """Two recorders in one folder at the same time: each answer is kept, under a name of its own."""
+    began, go_on = anyio.Semaphore(0), anyio.Event()
+
+    async def wait() -> None:
+        began.release()
+        await go_on.wait()
+
+    bodies = [text(word) + fin("stop") + DONE for word in ("ONE", "TWO")]
+    transports = [RecordTransport(Scripted(made[:20], wait, made[20:]), tmp_path) for made in bodies]
+    async with anyio.create_task_group() as tasks:
+        for transport in transports:
+            tasks.start_soon(post, transport)
+        for _ in transports:
+            await began.acquire()
+        go_on.set()
+    assert sorted(path.name for transport in transports for path in transport.written) == ["m", "m-2"]
+    assert {Recording.load(tmp_path / name).body for name in ("m", "m-2")} == set(bodies)
+
+
+SAVING = """
+import random, sys
+from streamfold.testing.recording import Cut, Recording
+
+number, times, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+for turn in range(times):
+    body = b"data: w%d\\n\\n" % number * random.Random(f"{number} {turn}").randint(1, 3000)
+    Recording("x", body, cuts=(Cut(len(body), 0.1),), notes=f"w{number}").save(path)
+"""
+
+
+def test_savers_and_readers_of_one_name(tmp_path: Path) -> None:
+    """While processes save under one name, every load finds a whole recording or one that says that it is not."""
+    if os.name != "posix":
+        pytest.skip("folders can't be locked here")
+    path = tmp_path / "x"
+    Recording("x", b"data: w0\n\n", notes="w0").save(path)
+    savers = [subprocess.Popen([sys.executable, "-c", SAVING, str(each), "60", str(path)]) for each in (1, 2)]
+    while any(saver.poll() is None for saver in savers):
+        recording = Recording.load(path)
+        assert not recording.complete or recording.notes.encode() in recording.body
+    assert [saver.returncode for saver in savers] == [0, 0]
+    recording = Recording.load(path)
+    assert recording.complete
+    assert recording.notes.encode() in recording.body
+    assert sorted(files(tmp_path)) == ["x.sse", "x.toml"]
+
+
+@pytest.mark.anyio
+async def test_long_names(tmp_path: Path) -> None:
+    """A long model name gives a shorter file name; a long name of one's own is refused before anything is sent."""
+    transport = RecordTransport(Scripted(BODY), tmp_path)
+    assert await post(transport, json={"model": "m" * 300}) == BODY
+    assert [path.name for path in transport.written] == ["m" * 100]
+    with pytest.raises(ConfigError, match="may have 180 characters"):
+        RecordTransport(Scripted(BODY), tmp_path, name="n" * 200)
+
+
+@pytest.mark.anyio
+async def test_without_the_package_that_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recorder says which extra it needs before anything is sent; replaying needs none."""
+    Recording("case/x", BODY).save(tmp_path / "x")
+    monkeypatch.setattr("streamfold.testing.recording.description.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'streamfold\[testing\]'"):
+        RecordTransport(Scripted(BODY), tmp_path)
+    assert await post(ReplayTransport(tmp_path / "x")) == BODY
+
+
+@pytest.mark.anyio
+async def test_a_recorder_under_a_provider_knows_its_secrets(tmp_path: Path) -> None:
+    """The values of headers, key and variables that a provider knows are in no file, in no spelling."""
+    secret = "zq9Xw7Lp+Kd3/Rt5=Mn8&Vb2"
+    escaped = "".join(f"\\u{ord(char):04x}" for char in secret)
+    arguments = json.dumps({"plain": secret}), '{"k":"' + secret.replace("+", "\\u002B") + '"}', f'{{"k":"{escaped}"}}'
+    for place in ({"api_key": secret}, {"headers": {"X-Team": secret}}, {"base_url": f"https://a.test/{secret}/v1"}):
+        for written in arguments:
+            made = call(entry(0, "c", "f", written)) + text(secret[:9]) + text(secret[9:]) + fin("tool_calls") + DONE
+            transport = RecordTransport(Scripted(made), tmp_path / "out", name="x")
+            spec = {"base_url": "https://a.test/v1", "model": "m", **place}
+            if "base_url" in place:
+                os.environ["RECORDED_SECRET"] = secret
+                spec["base_url"] = "https://a.test/${RECORDED_SECRET}/v1"
+            async with httpx.AsyncClient(transport=transport) as client:
+                await Provider.from_config(spec, http_client=client).chat("Hello")
+            os.environ.pop("RECORDED_SECRET", None)
+            reply = fold(Recording.load(tmp_path / "out/x").body)
+            assert secret not in reply.text
+            assert secret not in reply.tool_calls[0].arguments.values()
+            everything = b"".join(files(tmp_path / "out").values()).decode()
+            for spelling in (secret, secret[9:], escaped, secret.replace("/", "%2F")):
+                assert spelling not in everything

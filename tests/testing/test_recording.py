@@ -109,11 +109,11 @@ def test_load_a_bare_body(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("toml", "says"),
     [
-        ('orgin = "x"', "unknown key 'orgin' (did you mean 'origin'?): there are adapter, status, headers,"),
+        ('orgin = "x"', "unknown key 'orgin' (did you mean 'origin'?). Allowed: adapter, status, headers,"),
         ('[expect]\nfinish_resaon = "stop"', "unknown key 'expect.finish_resaon' (did you mean 'finish_reason'?)"),
         ('[[expect.calls]]\nname = "f"\nargs = "{}"', "unknown key 'expect.calls.0.args' (did you mean 'arguments'?)"),
         ("[expect.usage]\ninput_token = 1", "unknown key 'expect.usage.input_token' (did you mean 'input_tokens'?)"),
-        ('source = "recoded"', "source can't be 'recoded' (did you mean 'recorded'?): there are recorded, documented"),
+        ('source = "recoded"', "source can't be 'recoded' (did you mean 'recorded'?). Allowed: recorded, documented"),
         (
             '[expect]\nwarnings = ["extra_choise"]',
             "expect.warnings.0 can't be 'extra_choise' (did you mean 'extra_choice'?)",
@@ -145,7 +145,7 @@ def test_no_such_recording(tmp_path: Path) -> None:
     """The message has the path, and the nearest name in that folder."""
     path = write(tmp_path, "")
     with pytest.raises(
-        ConfigError, match=r"there is no recording .*/caze\.sse \(did you mean 'case'\?\): there are case"
+        ConfigError, match=r"there is no recording .*/caze\.sse \(did you mean 'case'\?\). Available: case"
     ):
         Recording.load(path.with_name("caze"))
 
@@ -169,7 +169,7 @@ def test_bundled_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "streamfold.testing.recording.files.__file__", str(tmp_path / "streamfold/testing/recording/files.py")
     )
     assert find_recording("demo/case").origin == "wheel"
-    with pytest.raises(ConfigError, match=r"there are demo/case$"):
+    with pytest.raises(ConfigError, match=r"Available: demo/case$"):
         find_recording("other/case")
 
 

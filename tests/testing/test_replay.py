@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ from streamfold.recording import (
     load_source,
 )
 from streamfold.testing.faults import cut_after, reset, status
+from streamfold.testing.recording.requests import Request, difference
 from streamfold.testing.replay_server import serve_replay
 
 URL = "http://test/v1/chat/completions"
@@ -73,13 +75,39 @@ async def test_in_order() -> None:
 
 
 @pytest.mark.anyio
+async def test_differences_that_are_ignored() -> None:
+    """Text that matches a pattern of `ignore` may differ: a date in the prompt, the result of a clock tool."""
+    recorded = answer("a", asked("m", "Today is 2026-01-31, 10:30. What is a?"))
+    today = body(asked("m", "Today is 2026-02-01, 09:05. What is a?"))
+    patterns = [r"\d{4}-\d\d-\d\d", re.compile(r"\d\d:\d\d")]
+    for match in ("order", "request"):
+        assert await post(ReplayTransport([recorded], match=match, ignore=patterns), today) == [recorded.body]
+        with pytest.raises(ReplayMismatch):
+            await post(ReplayTransport([recorded], match=match, ignore=patterns[:1]), today)
+    other = body(asked("m", "Today is 2026-02-01, 09:05. What is b?"))
+    with pytest.raises(ReplayMismatch, match="What is b"):
+        await post(ReplayTransport([recorded], ignore=patterns), other)
+    with pytest.raises(ConfigError, match="ignore: not a regular expression"):
+        ReplayTransport([recorded], ignore=["("])
+
+
+def test_the_difference_to_a_text_with_many_hidden_keys_is_found_at_once() -> None:
+    """However many `***` a recorded text has, comparing takes time in proportion to its length."""
+    recorded = Sent("POST", "/v1/chat/completions", json.dumps({"a": ", ".join(["***"] * 2000) + " end"}))
+    for end, same in ((" END", False), (" end", True)):
+        sent = json.dumps({"a": ", ".join(["word"] * 20_000) + end}).encode()
+        assert (difference(recorded, Request("POST", "/v1/chat/completions", sent)) == "") is same
+
+
+@pytest.mark.anyio
 async def test_another_request_than_recorded() -> None:
     """The error shows what is different, and the recording still waits for its request."""
     transport = ReplayTransport([B])
     with pytest.raises(ReplayMismatch) as caught:
         await post(transport, {**body(B.sent), "temperature": 0.7, "tools": []})
     assert str(caught.value) == (
-        'this request is not the one that case/b answers (match="any" would answer it anyway):\n' + caught.value.diff
+        'this request is not the one that case/b answers (match="any" would answer it anyway, ignore=[...] allows'
+        " differences):\n" + caught.value.diff
     )
     assert caught.value.diff.splitlines() == [
         "--- recorded",
@@ -127,7 +155,7 @@ async def test_by_request() -> None:
 async def test_whatever_is_asked() -> None:
     """With "any" nothing is compared; there is no other way than these three."""
     assert await post(ReplayTransport([A, B], match="any"), {}, {}) == [A.body, B.body]
-    with pytest.raises(ConfigError, match=r"unknown match 'all'.*: there are order, request, any"):
+    with pytest.raises(ConfigError, match=r"unknown match 'all'.*Allowed: order, request, any"):
         ReplayTransport(A, match="all")  # type: ignore[arg-type]
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, TypeAlias
 
 from ..values import Reply, StreamChunk, StreamError, ToolCall, UpstreamError, Usage
-from .recording.expected import in_words
+from .recording.outcome import in_words
 
 __all__ = ["Outcome", "broken_promises", "differences", "expected_differences", "facts"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -22,8 +23,8 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from .faults import Fault
 from .recording import ReplayMismatch, Speed
 from .recording.requests import Request
-from .recording.shelf import Answer, Match, Shelf, Source
 from .recording.sockets import Connection, serving
+from .recording.store import Answer, Match, RecordingStore, Source
 
 __all__ = ["serve_replay"]
 
@@ -46,6 +47,7 @@ async def serve_replay(
     cuts: str = "recorded",
     faults: Iterable[Fault] = (),
     match: Match = "order",
+    ignore: Iterable[str | re.Pattern[str]] = (),
 ) -> AsyncIterator[str]:
     """Serves recordings as long as the context lasts, and says at which base URL.
 
@@ -53,7 +55,7 @@ async def serve_replay(
     requests get the recordings as `match` says; one that does not match is refused with 400 and the difference.
 
     Args:
-        source, match: as in `ReplayTransport`.
+        source, match, ignore: as in `ReplayTransport`.
         host: a loopback address; port: 0 takes a free one.
         speed, cuts: as in `paced`. Each piece is one HTTP chunk.
         faults: what goes wrong, of `testing.faults`. A request that is sent again because a fault broke its answer
@@ -63,8 +65,8 @@ async def serve_replay(
         ConfigError: an argument can't be used.
         OSError: the port is taken.
     """
-    shelf = _Server(Shelf(source, speed=speed, cuts=cuts, faults=faults, match=match))
-    async with serving(shelf.answer, host, port) as (_, taken):
+    server = _Server(RecordingStore(source, speed=speed, cuts=cuts, faults=faults, match=match, ignore=ignore))
+    async with serving(server.answer, host, port) as (_, taken):
         yield f"http://{f'[{host}]' if ':' in host else host}:{taken}/v1"
 
 
@@ -79,8 +81,8 @@ class _BadRequest(Exception):
 class _Server:
     """Reads requests and plays answers."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, store: RecordingStore) -> None:
+        self._store = store
 
     async def answer(self, connection: Connection) -> None:
         """Reads one request and answers it."""
@@ -100,11 +102,11 @@ class _Server:
                 connection, HTTPStatus.NOT_FOUND, f"{request.method} {request.path} is not served here, {paths} is"
             )
         try:
-            answer = self._shelf.named(request.model) or self._shelf.answer(request)
+            answer = self._store.named(request.model) or self._store.answer(request)
         except ReplayMismatch as exc:
             return await _send_error(connection, HTTPStatus.BAD_REQUEST, str(exc), "replay_mismatch")
         if answer is None:
-            names = shorten(", ".join(recording.name for recording in self._shelf.recordings), 400, placeholder=" ...")
+            names = shorten(", ".join(recording.name for recording in self._store.recordings), 400, placeholder=" ...")
             message = f"every recording was sent once; one that is named as the model is sent again: {names}"
             return await _send_error(connection, HTTPStatus.NOT_FOUND, message)
         return await _play(connection, answer)

@@ -5,17 +5,14 @@ They work on bytes as they come, hold back no more than the event that is change
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+from ...engine import EventScanner
 
 __all__ = ["Chain", "Edit", "Ending", "Filter", "Insert", "Late", "Step"]
 
 Ending: TypeAlias = Literal["end", "cut", "reset"]
-
-_LINE_END = re.compile(rb"\r\n|\r|\n")
-_BOM = b"\xef\xbb\xbf"
-_ENOUGH = len(_BOM + b"data:")  # of a line, to say whether it is data
 
 
 class Step(NamedTuple):
@@ -71,7 +68,7 @@ class Insert:
         self._steps = list(steps)
         self._bytes = after_bytes
         self._events = 0 if after_events is None else after_events
-        self._scanner = _EventScanner()
+        self._scanner = EventScanner()
         self._met = False
 
     def feed(self, step: Step) -> Iterator[Step]:
@@ -115,7 +112,7 @@ class Edit:
     def __init__(self, events: Iterable[int], edit: Callable[[int, bytes], bytes]) -> None:
         self._numbers = frozenset(events)
         self._edit = edit
-        self._scanner = _EventScanner()
+        self._scanner = EventScanner()
         self._number = 1
         self._held: list[Step] = []
 
@@ -151,42 +148,3 @@ class Late:
 
     def feed(self, step: Step) -> Iterator[Step]:
         yield step._replace(delay=step.delay + self._seconds) if step.data else step
-
-
-class _EventScanner:
-    """Finds where events end in bytes that come in pieces. An event has data: comments alone are none.
-
-    Attributes:
-        in_event: whether data of an event has come whose end has not.
-    """
-
-    def __init__(self) -> None:
-        self._line = b""  # the beginning of the line that is coming
-        self._after_cr = False  # an LF that follows belongs to it
-        self._has_data = False
-
-    @property
-    def in_event(self) -> bool:
-        return self._has_data or _is_data(self._line)
-
-    def feed(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
-        """The bytes in parts, none empty, each with whether it ends an event."""
-        start, at = 0, int(self._after_cr and data[:1] == b"\n")
-        for end in _LINE_END.finditer(data, at):
-            line = self._line + data[at : end.start()]
-            self._line, at = b"", end.end()
-            if line:
-                self._has_data = self._has_data or _is_data(line)
-            elif self._has_data:
-                self._has_data = False
-                yield data[start:at], True
-                start = at
-        self._line = (self._line + data[at:])[:_ENOUGH]
-        self._after_cr = data.endswith(b"\r") if data else self._after_cr
-        if start < len(data):
-            yield data[start:], False
-
-
-def _is_data(line: bytes) -> bool:
-    line = line.removeprefix(_BOM)
-    return line == b"data" or line.startswith(b"data:")

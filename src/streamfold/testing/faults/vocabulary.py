@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from random import Random
 
+from ...engine import event_ranges
 from ...values import ConfigError
 from .checks import check_number, check_place, check_text
 from .steps import Edit, Filter, Insert, Late, Step
@@ -34,7 +34,6 @@ __all__ = [
     "truncate_json",
 ]
 
-_PAYLOAD = re.compile(rb"(?<![^\r\n])data:[ ]?([^\r\n]+)")
 _WEB_PAGE = "<html><head><title>502 Bad Gateway</title></head><body>The proxy lost its server.</body></html>\n\n"
 
 
@@ -266,7 +265,7 @@ class corrupt(_Edited):
         return self._edit(self._spoiled)
 
     def _spoiled(self, number: int, event: bytes) -> bytes:
-        places = [place for found in _PAYLOAD.finditer(event) for place in range(*found.span(1))]
+        places = [place for each in event_ranges(event) for payload in each.payloads for place in range(*payload)]
         if not places:
             return event
         place = Random(f"{self.seed}/{number}").choice(places)  # noqa: S311 - which byte is no secret
@@ -328,12 +327,12 @@ class status(Fault):
 
 
 def _ended(event: bytes) -> bytes:
-    return event if event.endswith((b"\n\n", b"\r\r", b"\r\n\r\n")) else event + b"\n\n"
+    return event if all(each.ended for each in event_ranges(event)) else event + b"\n\n"
 
 
 def _half(number: int, event: bytes) -> bytes:
-    first = _PAYLOAD.search(event)
-    if first is None:
-        return event
-    start, end = first.span(1)
-    return event[: start + (end - start) // 2] + event[end:]
+    for each in event_ranges(event):
+        for start, end in each.payloads:
+            if start < end:
+                return event[: start + (end - start) // 2] + event[end:]
+    return event

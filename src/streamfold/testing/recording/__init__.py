@@ -6,14 +6,14 @@ httpx; `replay.py` plays it as an httpx transport, `replay_server.py` over a soc
 
 from __future__ import annotations
 
-from .draft import Draft, failure_in
-from .expected import expected
 from .fault_transport import FaultTransport
 from .files import Cut, Recording, Sent, Speed, find_recording, open_recording, paced, pieces
+from .outcome import expected
 from .record import RecordTransport, recording_client
 from .replay import ReplayTransport
 from .requests import ReplayMismatch
-from .shelf import Match, answer_headers, load_source
+from .staging import Draft, failure_in
+from .store import Match, answer_headers, load_source
 
 __all__ = [
     "Cut",

@@ -7,10 +7,10 @@ otherwise be one that always holds.
 from __future__ import annotations
 
 import datetime
-import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -18,9 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from ...values import ConfigError, FinishReason, WarningCode, nearest
 
-__all__ = ["Description", "allowed", "as_toml", "read_description"]
+__all__ = ["Description", "allowed", "as_toml", "check_writer", "read_description"]
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _CUTS_PER_LINE = 8
 
 
@@ -103,10 +102,10 @@ _PARTS: dict[str, type[BaseModel]] = {
 }
 
 
-def read_description(path: Path) -> Description:
-    """The description in a file. Raises ConfigError with the file, the key and what is allowed."""
+def read_description(path: Path, content: bytes) -> Description:
+    """Reads a description. Raises ConfigError with the file, the key and what is allowed."""
     try:
-        return Description.model_validate(tomllib.loads(path.read_text("utf-8")))
+        return Description.model_validate(tomllib.loads(content.decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{path} is not TOML: {exc}") from exc
     except ValidationError as exc:
@@ -128,73 +127,44 @@ def _problem(error: ValidationError) -> str:
     return f"{key}: {first['msg']}"
 
 
-def allowed(word: str, words: list[str]) -> str:
-    """The end of a message about a word that is not one of these."""
-    return f"{nearest(word, words)}: there are {', '.join(words) or 'none'}"
+def allowed(word: str, words: list[str], label: str = "Allowed") -> str:
+    """Returns the end of a message about a word that is not one of these."""
+    return f"{nearest(word, words)}. {label}: {', '.join(words) or 'none'}"
 
 
 # --- Writing ---------------------------------------------------------------------------------------------------------
 
 
+def check_writer() -> None:
+    """Raises ConfigError if the package that writes TOML is not installed."""
+    if find_spec("tomli_w") is None:
+        raise ConfigError("saving recordings needs the extra: pip install 'streamfold[testing]'")
+
+
 def as_toml(values: Mapping[str, Any]) -> str:
-    """These values as TOML: scalars and cuts first, then tables, then lists of tables.
+    """Returns a description as TOML: scalars, then cuts with several to a line, then tables.
 
     >>> print(as_toml({"source": "recorded", "expect": {"text": "Hi", "calls": [{"name": "f"}]}}), end="")
     source = "recorded"
     <BLANKLINE>
     [expect]
     text = "Hi"
-    <BLANKLINE>
-    [[expect.calls]]
-    name = "f"
+    calls = [
+        { name = "f" },
+    ]
+
+    Raises:
+        ConfigError: the package that writes TOML is not installed.
     """
-    return "\n".join(_lines(values, ())).strip("\n") + "\n"
+    check_writer()
+    import tomli_w
 
-
-def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterable[str]:
-    inner: list[tuple[str, Any]] = []
-    for key, value in table.items():
-        if isinstance(value, Mapping) or (isinstance(value, list) and value and isinstance(value[0], Mapping)):
-            inner.append((key, value))
-        else:
-            yield f"{_key(key)} = {_value(value)}"
-    for key, value in inner:
-        here = (*path, key)
-        several = not isinstance(value, Mapping)
-        for one in value if several else [value]:
-            name = ".".join(map(_key, here))
-            yield ""
-            yield f"[[{name}]]" if several else f"[{name}]"
-            yield from _lines(one, here)
-
-
-def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _quoted(key)
-
-
-def _value(value: Any) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return repr(value)
-        case str():
-            return _text(value)
-        case [[_, _], *_]:
-            cuts = [f"[{size}, {delay!r}]" for size, delay in value]
-            rows = [cuts[start : start + _CUTS_PER_LINE] for start in range(0, len(cuts), _CUTS_PER_LINE)]
-            return "\n".join(["[ # bytes, seconds", *(f"    {', '.join(row)}," for row in rows), "]"])
-        case _:
-            return f"[{', '.join(map(_value, value))}]"
-
-
-def _text(text: str) -> str:
-    """Lines as lines where TOML can hold them so, for people to read."""
-    odd = re.search(r"[^\n\t\x20-\x7e\x80-\uffff\U00010000-\U0010ffff]", text)
-    if "\n" in text and not odd and "'''" not in text and not text.endswith("'"):
-        return f"'''\n{text}'''"
-    return _quoted(text)
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    lines = "\\r" not in repr(values)  # it would normalise line ends inside of several lines
+    tables = {key: value for key, value in values.items() if isinstance(value, Mapping)}
+    scalars = {key: value for key, value in values.items() if key not in tables and key != "cuts"}
+    text = tomli_w.dumps(scalars, multiline_strings=lines)
+    if values.get("cuts"):
+        cuts = [f"[{size}, {delay!r}]" for size, delay in values["cuts"]]
+        rows = [", ".join(cuts[start : start + _CUTS_PER_LINE]) for start in range(0, len(cuts), _CUTS_PER_LINE)]
+        text += "\n".join(["cuts = [ # bytes, seconds", *(f"    {row}," for row in rows), "]\n"])
+    return f"{text}\n{tomli_w.dumps(tables, multiline_strings=lines)}" if tables else text

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import random
-import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -17,15 +16,14 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from ...engine import event_ranges
 from ...values import ConfigError, NamedTool, Tool
 from .description import Description, allowed, as_toml, read_description
-from .temporary import clear_leftovers, temporary_path
+from .leftovers import clear_leftovers, locked, temporary_path
 
 __all__ = ["Cut", "Recording", "Sent", "Speed", "find_recording", "open_recording", "paced", "pieces"]
 
 Speed: TypeAlias = Literal["instant", "recorded"] | float
-
-_EVENT = re.compile(rb"(?:(?>\r\n|\n|\r)){2,}")  # atomic, or the CR and the LF of one CRLF would pass for two line ends
 
 
 class Cut(NamedTuple):
@@ -58,7 +56,7 @@ class Recording:
         body: the bytes as they came.
         adapter: the wire format that reads them.
         status, headers: of the HTTP answer; headers that nobody needs are left out.
-        cuts: the pieces in which the network delivered the body; empty if nobody noted them.
+        cuts: the pieces in which the network delivered the body; empty if they were not recorded.
         broken: the connection broke off after the body, and playing it breaks off too.
         complete: the answer was recorded to its end.
         ended: how the recording ended, if not in order.
@@ -134,26 +132,32 @@ class Recording:
             inside = base.is_dir()
             near = [file.stem for file in sorted((base if inside else base.parent).glob("*.sse"))]
             what = f"{base} is a folder and no recording" if inside else f"there is no recording {body}"
-            raise ConfigError(f"{what}{allowed(base.name, near) if near else ''}")
-        told = read_description(described) if described.is_file() else Description()
+            raise ConfigError(f"{what}{allowed(base.name, near, 'Available') if near else ''}")
+        told, content = _read_pair(body, described)
         same = ("name", "body", "cuts", "sent", "expect")
         return cls(
             name=f"{base.parent.name}/{base.name}",
-            body=body.read_bytes(),
+            body=content,
             cuts=tuple(Cut(*cut) for cut in told.cuts),
             sent=Sent(told.sent.method, told.sent.path, told.sent.body) if told.sent else None,
             expect=told.expect.model_dump(exclude_unset=True) if told.expect else {},
             **{part.name: getattr(told, part.name) for part in fields(cls) if part.name not in same},
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes `<path>.sse` and `<path>.toml`, in place of what is there. Loading them gives an equal recording.
+    def save(self, path: str | os.PathLike[str], *, replace_older: bool = True) -> None:
+        """Writes `<path>.sse` and `<path>.toml`. Loading them gives an equal recording.
 
-        Whoever reads them at any moment, also after the process was killed in the middle, finds the old recording, the
-        new one, or one of the two that says that it is not complete.
+        A reader at any moment, also after the process was killed in the middle, finds the old recording, the new one,
+        or one of the two that says that it is not complete. Processes that save at the same time wait for each other.
+
+        Args:
+            replace_older: replace a recording of the same name. Else the name is taken atomically.
 
         Raises:
-            OSError: they can't be written; then nothing was changed, or the recording says that it is not complete.
+            FileExistsError: there is a recording of this name, and it is not to be replaced.
+            OSError: the files can't be written; then nothing was changed, or the recording says that it is not
+                complete.
+            ConfigError: the package that writes TOML is not installed.
         """
         base = Path(path).absolute()
         body, described = base.with_name(f"{base.name}.sse"), base.with_name(f"{base.name}.toml")
@@ -161,17 +165,21 @@ class Recording:
         between = replace(
             self, cuts=(), expect={}, complete=False, ended="the process ended while this recording was being written"
         )
+        steps = ((described, _encoded(between)), (body, self.body), (described, _encoded(self)))
         clear_leftovers(base.parent)
         written: list[tuple[Path, Path]] = []
-        try:
-            for target, content in ((described, _encoded(between)), (body, self.body), (described, _encoded(self))):
-                written.append((temporary_path(target), target))
-                written[-1][0].write_bytes(content)
-            for source, target in written:
-                source.replace(target)
-        finally:
-            for source, _ in written:
-                source.unlink(missing_ok=True)
+        with locked(base.parent):
+            if not replace_older and (body.exists() or described.exists()):
+                raise FileExistsError(f"there is a recording {base}")
+            try:
+                for target, content in steps:
+                    written.append((temporary_path(target), target))
+                    written[-1][0].write_bytes(content)
+                for source, target in written:
+                    source.replace(target)
+            finally:
+                for source, _ in written:
+                    source.unlink(missing_ok=True)
 
     def description(self) -> str:
         """The text of `<path>.toml`: what is not as it is by default."""
@@ -185,6 +193,16 @@ class Recording:
                 value = {key: text for key in ("method", "path", "body") if (text := getattr(value, key))}
             (tables if isinstance(value, Mapping) else values)[part.name] = value
         return as_toml({**values, **tables})
+
+
+def _read_pair(body: Path, described: Path) -> tuple[Description, bytes]:
+    """Reads description and body that belong together: again while another process is replacing them."""
+    while True:
+        before = described.read_bytes() if described.is_file() else None
+        content = body.read_bytes()
+        after = described.read_bytes() if described.is_file() else None
+        if before == after:
+            return read_description(described, before) if before is not None else Description(), content
 
 
 def _encoded(recording: Recording) -> bytes:
@@ -206,7 +224,7 @@ def find_recording(name: str) -> Recording:
         for file in sorted(folder.glob("*/*.sse")):
             known.setdefault(f"{file.parent.name}/{file.stem}", file)
     if name not in known:
-        raise ConfigError(f"there is no recording {name!r}{allowed(name, list(known))}")
+        raise ConfigError(f"there is no recording {name!r}{allowed(name, list(known), 'Available')}")
     return Recording.load(known[name])
 
 
@@ -232,7 +250,7 @@ def pieces(recording: Recording, cuts: str = "recorded") -> list[bytes]:
     """The body in pieces, none of them empty.
 
     Args:
-        cuts: "recorded" (as the network cut it; event by event if nobody noted that), "whole", "events", "bytes:N", or
+        cuts: "recorded" (as the network cut it; else by events), "whole", "events", "bytes:N", or
             "random:SEED", which gives the same pieces for the same seed.
 
     Raises:
@@ -243,7 +261,7 @@ def pieces(recording: Recording, cuts: str = "recorded") -> list[bytes]:
     if cuts == "recorded" and recording.cuts:
         ends = list(accumulate(cut.size for cut in recording.cuts))
     elif cuts in ("recorded", "events"):
-        ends = [match.end() for match in _EVENT.finditer(body)]
+        ends = [event.end for event in event_ranges(body)]
     elif cuts == "whole":
         ends = []
     elif kind == "bytes" and value.isdecimal() and int(value) > 0:
@@ -263,7 +281,7 @@ def paced(recording: Recording, cuts: str = "recorded", speed: Speed = "instant"
         speed: "instant", "recorded" (each byte comes when it came then, however it is cut now), or pieces per second.
 
     Raises:
-        ConfigError: `cuts` or `speed` is something else, or nobody noted the times.
+        ConfigError: `cuts` or `speed` is something else, or the times were not recorded.
     """
     made = pieces(recording, cuts)
     if speed == "instant":

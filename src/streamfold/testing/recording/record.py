@@ -1,6 +1,6 @@
 """Live answers, recorded on their way through httpx.
 
-What passes is noted and handed on at once. The files are written when the answer has ended, however it did, because a
+Bytes are captured and passed on at once. The files are written when the answer has ended, however it did, because a
 key that the network cut in two can be taken out only where the whole body is known: nothing with a secret in it is on
 the disk at any time, not even for a moment.
 """
@@ -19,12 +19,15 @@ import httpx
 
 from ...adapters import find_adapter
 from ...values import ConfigError
-from .noting import Noted, own_name, recorded
+from .capture import Capture, own_name, recorded
+from .description import check_writer
+from .files import Recording
 from .requests import Request
 
 __all__ = ["RecordTransport", "recording_client"]
 
 _SHORTEST = 4  # characters of a secret
+_LONGEST_PART = 180  # characters; with suffixes it must be a file name
 _NAME = re.compile(r"[A-Za-z0-9_][\w.+@-]*(/[A-Za-z0-9_][\w.+@-]*)*", re.ASCII)
 
 
@@ -64,6 +67,8 @@ class RecordTransport(httpx.AsyncBaseTransport):
             raise ConfigError(
                 f"a recording can't be called {name!r}: a name has letters, digits and _.-+@, and folders with a /"
             )
+        if name is not None and max(map(len, name.split("/"))) > _LONGEST_PART:
+            raise ConfigError(f"the name of a recording may have {_LONGEST_PART} characters, not {len(name)}")
         self._transport = transport
         self._directory = Path(directory)
         self._name = name
@@ -77,6 +82,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
             raise ConfigError(f"a secret of less than {_SHORTEST} characters stands in too many other texts")
         if adapter is not None:
             find_adapter(adapter)
+        check_writer()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends the request; the answer is recorded while it is read."""
@@ -87,8 +93,8 @@ class RecordTransport(httpx.AsyncBaseTransport):
             raise ConfigError(f"{self._transport!r} gave an answer that can't be read asynchronously")
         asked, address = Request.of(request), f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
         self._conversation = self._conversation or datetime.now(UTC).isoformat()
-        noted = Noted(asked, address, response.status_code, response.headers, self._conversation)
-        exchange = _Exchange(self, self._next_path(asked), noted)
+        capture = Capture(asked, address, response.status_code, response.headers, self._conversation)
+        exchange = _Exchange(self, self._next_path(asked), capture)
         self._open.add(exchange)
         # A new one, because the content of one that was read already would never pass here.
         return httpx.Response(
@@ -119,13 +125,20 @@ class RecordTransport(httpx.AsyncBaseTransport):
     def write(self, exchange: _Exchange) -> None:
         """Writes the files of an exchange that has ended. Raises ConfigError if they can't be written."""
         self._open.discard(exchange)
-        recording = recorded(exchange.noted, self._secrets, self._adapter)
+        recording = recorded(exchange.capture, self._secrets, self._adapter)
         self._make_folder(exchange.path.parent)
         try:  # without waiting, so that a reader who is being cancelled leaves a whole recording behind
-            recording.save(exchange.path)
+            self._save(recording, exchange)
         except OSError as exc:
             raise ConfigError(f"the recording {exchange.path} can't be written: {exc.strerror or exc}") from exc
         self.written.append(exchange.path)
+
+    def _save(self, recording: Recording, exchange: _Exchange) -> None:
+        while True:
+            try:
+                return recording.save(exchange.path, replace_older=self._name is not None)
+            except FileExistsError:  # another recorder has taken the name
+                exchange.path = self._next_path(exchange.capture.request)
 
     def _make_folder(self, folder: Path) -> None:
         try:
@@ -137,24 +150,24 @@ class RecordTransport(httpx.AsyncBaseTransport):
 class _Exchange:
     """A request, and its answer as far as it came."""
 
-    def __init__(self, owner: RecordTransport, path: Path, noted: Noted) -> None:
+    def __init__(self, owner: RecordTransport, path: Path, capture: Capture) -> None:
         self._owner = owner
         self._last = anyio.current_time()
         self._ended = False
         self.path = path
-        self.noted = noted
+        self.capture = capture
 
     def came(self, piece: bytes) -> None:
         """Notes a piece of the body."""
         now = anyio.current_time()
-        self.noted.pieces.append((now - self._last, piece))
+        self.capture.pieces.append((now - self._last, piece))
         self._last = now
 
     def end(self, how: str = "", *, broken: bool = False) -> None:
         """The body has come to its end, or else `how` it ended. Writes the files, the first time that it is called."""
         if not self._ended:
             self._ended = True
-            self.noted.ended, self.noted.broken = how, broken
+            self.capture.ended, self.capture.broken = how, broken
             self._owner.write(self)
 
 

@@ -7,6 +7,7 @@ needs neither a network nor a key.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import AsyncIterator, Iterable
 
 import anyio
@@ -16,7 +17,7 @@ from ...values import ConfigError
 from ..faults import Ending, Fault
 from .files import Speed
 from .requests import Request
-from .shelf import Answer, Match, Shelf, Source
+from .store import Answer, Match, RecordingStore, Source
 
 __all__ = ["ReplayTransport", "broken_off", "hung_up", "pause"]
 
@@ -32,6 +33,8 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         match: "order": each recording once, in their order, for the request that was recorded with it, or for any
             request if none was. "request": each for its request, whenever and as often as that comes. "any": in their
             order, whatever is asked.
+        ignore: regular expressions. Text in a request that matches one may differ from the recorded request, as
+            `r"\\d{4}-\\d\\d-\\d\\d"` for a date in the prompt.
 
     Attributes:
         requests: the requests that came, bodies read.
@@ -49,8 +52,9 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         cuts: str = "recorded",
         faults: Iterable[Fault] = (),
         match: Match = "order",
+        ignore: Iterable[str | re.Pattern[str]] = (),
     ) -> None:
-        self._shelf = Shelf(source, speed=speed, cuts=cuts, faults=faults, match=match)
+        self._store = RecordingStore(source, speed=speed, cuts=cuts, faults=faults, match=match, ignore=ignore)
         self._bodies: list[_Body] = []
         self.requests: list[httpx.Request] = []
 
@@ -63,9 +67,9 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         """The recording for this request. Raises ConfigError when there is none left, ReplayMismatch if none fits."""
         await request.aread()
         self.requests.append(request)
-        answer = self._shelf.answer(Request.of(request))
+        answer = self._store.answer(Request.of(request))
         if answer is None:
-            given = ", ".join(recording.name for recording in self._shelf.recordings)
+            given = ", ".join(recording.name for recording in self._store.recordings)
             number = len(self.requests)
             raise ConfigError(f"request {number} ({request.method} {request.url}) has no recording: given were {given}")
         if answer.delay:

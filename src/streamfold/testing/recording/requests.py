@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -20,7 +20,7 @@ from ...net import HIDDEN, Redactor, is_placeholder, secrets_in_headers, secrets
 from ...values import ConfigError
 from .files import Sent
 
-__all__ = ["ReplayMismatch", "Request", "difference"]
+__all__ = ["ReplayMismatch", "Request", "difference", "read_patterns"]
 
 # Headers that a client library sends by itself.
 _HARMLESS = {"user-agent", "traceparent", "tracestate", "anthropic-version", "anthropic-beta", "openai-beta"}
@@ -100,12 +100,18 @@ class Request:
             return ""
 
 
-def difference(recorded: Sent, request: Request) -> str:
-    """What a request asks for otherwise than the recorded one; empty if it is the same.
+def difference(recorded: Sent, request: Request, ignore: Sequence[re.Pattern[str]] = ()) -> str:
+    """Returns how a request differs from the recorded one; empty if it asks for the same.
 
-    The addresses of two servers may differ, so that of the path only the last part counts.
+    The addresses of two servers may differ, so only the last part of the path counts.
+
+    Args:
+        ignore: text that matches one of these, such as a date, may differ.
     """
     sent = request.sent(Redactor(request.secrets(), guess=True))
+    for pattern in ignore:
+        recorded = replace(recorded, body=pattern.sub(HIDDEN, recorded.body))
+        sent = replace(sent, body=pattern.sub(HIDDEN, sent.body))
     before, after = (f"{each.method} .../{_last_part(each.path)}" for each in (recorded, sent))
     if before != after:
         return f"recorded was {before}, sent was {after}"
@@ -117,18 +123,39 @@ def difference(recorded: Sent, request: Request) -> str:
     return "\n".join(map(_narrow, unified_diff(*lines, "recorded", "sent", lineterm="", n=2)))
 
 
+def read_patterns(patterns: Iterable[str | re.Pattern[str]]) -> list[re.Pattern[str]]:
+    """Compiles regular expressions. Raises ConfigError for a text that is not one."""
+    try:
+        return [re.compile(pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns)]
+    except (re.error, TypeError) as exc:
+        raise ConfigError(f"ignore: not a regular expression: {exc}") from exc
+
+
 def _tolerant(recorded: Any, sent: Any) -> Any:
     """What was sent, with the recorded text in place of one that its `***` may stand for."""
     match recorded, sent:
         case str(), str() if HIDDEN in recorded:
-            pattern = ".*".join(re.escape(part) for part in recorded.split(HIDDEN))
-            return recorded if re.fullmatch(pattern, sent, re.DOTALL) else sent
+            return recorded if _fits(recorded.split(HIDDEN), sent) else sent
         case dict(), dict():
             return {key: _tolerant(recorded.get(key), value) for key, value in sent.items()}
         case list(), list():
             return [_tolerant(was, value) for was, value in zip(_padded(recorded, len(sent)), sent, strict=False)]
         case _:
             return sent
+
+
+def _fits(parts: list[str], text: str) -> bool:
+    """Whether a text consists of these parts in their order, with anything between them."""
+    first, *middle, last = parts
+    if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
+        return False
+    at, end = len(first), len(text) - len(last)
+    for part in middle:
+        found = text.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 def _padded(items: list[Any], size: int) -> Iterable[Any]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ...values import ConfigError
 from .files import Recording
-from .shelf import load_source
-from .temporary import clear_leftovers, temporary_path
+from .leftovers import clear_leftovers, temporary_path
+from .store import load_source
 
 __all__ = ["Draft", "failure_in"]
 

@@ -1,4 +1,4 @@
-"""What was noted of an exchange, made into a recording: decoded, without secrets, with what it folds to."""
+"""Turns a captured exchange into a recording: decoded, without secrets, and with the reply that it folds to."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ...adapters import find_adapter
 from ...engine import StreamDecoder
 from ...net import secrets_in_headers
 from .cleaning import cleaned_body
-from .expected import expected
 from .files import Cut, Recording
+from .outcome import expected
 from .requests import Request
 
-__all__ = ["Noted", "own_name", "recorded"]
+__all__ = ["Capture", "own_name", "recorded"]
 
 # What a reader of the answer may need. Anything else may say who asked.
 _KEPT = re.compile(
@@ -27,10 +27,11 @@ _KEPT = re.compile(
 )
 _WIRES = ("chat", "responses")  # told apart by the end of their path
 _NO_WIRE = "none"
+_LONGEST_NAME = 100  # characters; file systems allow 255 bytes with all suffixes
 
 
 @dataclass(slots=True)
-class Noted:
+class Capture:
     """An exchange as it passed.
 
     Attributes:
@@ -53,15 +54,15 @@ class Noted:
 def own_name(request: Request) -> str:
     """A name for a recording that was given none: the model's, else the last part of the path."""
     text = request.model or request.path.partition("?")[0].rpartition("/")[2]
-    return re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-._") or "answer"
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", text)[:_LONGEST_NAME].strip("-._") or "answer"
 
 
-def recorded(noted: Noted, secrets: Sequence[str], adapter: str | None) -> Recording:
+def recorded(capture: Capture, secrets: Sequence[str], adapter: str | None) -> Recording:
     """The recording of an exchange, for `adapter` where the path is that one's."""
-    request = noted.request
-    cookies = [("set-cookie", value) for value in noted.headers.get_list("set-cookie")]
+    request = capture.request
+    cookies = [("set-cookie", value) for value in capture.headers.get_list("set-cookie")]
     redactor = request.redactor.with_secrets([*secrets, *request.secrets(), *secrets_in_headers(cookies)], guess=True)
-    pieces, encoding, problem = _decoded(noted)
+    pieces, encoding, problem = _decoded(capture)
     body, cuts = cleaned_body(b"".join(piece for _, piece in pieces), _cuts(pieces), redactor)
     sent = request.sent(redactor)
     model = f" for the model {request.model!r}" if request.model else ""
@@ -70,17 +71,17 @@ def recorded(noted: Noted, secrets: Sequence[str], adapter: str | None) -> Recor
             name="",
             body=body,
             adapter=_adapter_of(request.path.partition("?")[0], adapter),
-            status=noted.status,
-            headers={name: redactor.text(text) for name, text in noted.headers.items() if _KEPT.fullmatch(name)},
+            status=capture.status,
+            headers={name: redactor.text(text) for name, text in capture.headers.items() if _KEPT.fullmatch(name)},
             cuts=tuple(Cut(size, round(wait, 6)) for size, wait in cuts),
-            broken=noted.broken,
+            broken=capture.broken,
             source="recorded",
-            origin=redactor.text(f"{noted.address}, recorded on its way through httpx"),
+            origin=redactor.text(f"{capture.address}, recorded on its way through httpx"),
             date=datetime.now(UTC).date().isoformat(),
             request=redactor.text(f"{request.method} {request.path}{model}"),
-            ended=redactor.text(problem or noted.ended),
+            ended=redactor.text(problem or capture.ended),
             encoding=encoding,
-            conversation=noted.conversation,
+            conversation=capture.conversation,
             sent=sent,
         )
     )
@@ -120,19 +121,19 @@ def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:
 # --- Compressed bodies -----------------------------------------------------------------------------------------------
 
 
-def _decoded(noted: Noted) -> tuple[list[tuple[float, bytes]], str, str]:
+def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
     """The pieces without compression, the compression, and what was wrong with it.
 
     Each piece is what could be read once the network's piece was there, so that the times still hold.
     """
-    encoding = noted.headers.get("content-encoding", "").lower().strip()
+    encoding = capture.headers.get("content-encoding", "").lower().strip()
     if encoding in ("", "identity"):
-        return noted.pieces, "", ""
+        return capture.pieces, "", ""
     known = _codings()
     if not all(coding.strip() in known for coding in encoding.split(",")):
         return [], encoding, f"the body is compressed ({encoding}) and can't be read: install what httpx needs for it"
-    feed = _Feed([piece for _, piece in noted.pieces])
-    out: list[tuple[float, bytes]] = [(wait, b"") for wait, _ in noted.pieces]
+    feed = _Feed([piece for _, piece in capture.pieces])
+    out: list[tuple[float, bytes]] = [(wait, b"") for wait, _ in capture.pieces]
     response = httpx.Response(200, headers={"content-encoding": encoding}, stream=feed)
     try:
         for data in response.iter_bytes():

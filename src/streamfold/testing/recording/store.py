@@ -1,4 +1,4 @@
-"""Which recording answers which request, and what happens to it on the way: for the transport and for the server."""
+"""Decides which recording answers which request, for the replay transport and the replay server."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ...values import ConfigError
 from ..faults import Fault, Injection, Injector, Step, status
 from .description import allowed
 from .files import Recording, Speed, open_recording, paced
-from .requests import ReplayMismatch, Request, difference
+from .requests import ReplayMismatch, Request, difference, read_patterns
 
-__all__ = ["Answer", "Match", "Shelf", "Source", "answer_headers", "load_source"]
+__all__ = ["Answer", "Match", "RecordingStore", "Source", "answer_headers", "load_source"]
 
 Source: TypeAlias = Recording | str | os.PathLike[str] | Sequence[Recording | str | os.PathLike[str]]
 Match: TypeAlias = Literal["order", "request", "any"]
@@ -91,7 +91,7 @@ class Answer:
     broken: bool = False
 
 
-class Shelf:
+class RecordingStore:
     """The recordings, which of them answers what, and the faults.
 
     Args:
@@ -99,11 +99,22 @@ class Shelf:
             "request": each for its request, whenever and as often as that comes. "any": one after the other, whatever
             is asked.
 
+        ignore: regular expressions of text in requests that may differ.
+
     Raises:
         ConfigError: an argument can't be used.
     """
 
-    def __init__(self, source: Source, *, speed: Speed, cuts: str, faults: Iterable[Fault], match: Match) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        speed: Speed,
+        cuts: str,
+        faults: Iterable[Fault],
+        match: Match,
+        ignore: Iterable[str | re.Pattern[str]] = (),
+    ) -> None:
         if match not in ("order", "request", "any"):
             raise ConfigError(f"unknown match {match!r}{allowed(str(match), ['order', 'request', 'any'])}")
         self.recordings = load_source(source)
@@ -113,6 +124,7 @@ class Shelf:
         self._paced = [paced(recording, cuts, speed) for recording in self.recordings]
         self._injector = Injector(faults)
         self._match = match
+        self._ignore = read_patterns(ignore)
         self._served = [False] * len(self.recordings)
         self._spoiled: list[tuple[Request, int, Answer]] = []
 
@@ -153,16 +165,17 @@ class Shelf:
         number = next((number for number, served in enumerate(self._served) if not served), None)
         if number is not None and self._match == "order":
             recording = self.recordings[number]
-            if recording.sent and (found := difference(recording.sent, request)):
+            if recording.sent and (found := difference(recording.sent, request, self._ignore)):
                 raise ReplayMismatch(
                     f"this request is not the one that {recording.name} answers"
-                    f' (match="any" would answer it anyway):\n{found}',
+                    f' (match="any" would answer it anyway, ignore=[...] allows differences):\n{found}',
                     found,
                 )
         return number
 
     def _by_request(self, request: Request) -> int:
-        found = {number: difference(each.sent, request) for number, each in enumerate(self.recordings) if each.sent}
+        sent = {number: each.sent for number, each in enumerate(self.recordings) if each.sent}
+        found = {number: difference(each, request, self._ignore) for number, each in sent.items()}
         same = [number for number, text in found.items() if not text]
         if same:
             return next((number for number in same if not self._served[number]), same[-1])

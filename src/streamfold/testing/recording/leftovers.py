@@ -1,0 +1,63 @@
+"""Temporary files beside their target, and locks on folders.
+
+A temporary name is hidden and contains the id of its process. A process that is killed can't clean up, so the next one
+that writes into the same folder does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+__all__ = ["clear_leftovers", "locked", "temporary_path"]
+
+_NAME = re.compile(r"\..+\.(?P<process>\d+)-[0-9a-f]{8}\.tmp", re.DOTALL)
+
+
+def temporary_path(target: Path) -> Path:
+    """Returns an unused name beside `target` that no recording can have."""
+    return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keeps other processes from saving into a folder. Does nothing where folders can't be locked (Windows)."""
+    try:
+        from fcntl import LOCK_EX, flock
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems have no locks
+            flock(handle, LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Removes temporary files of processes that are not running. Where that can't be known, they stay."""
+    for path in folder.glob(".*.tmp"):
+        found = _NAME.fullmatch(path.name)
+        if found is None or _may_run(int(found["process"])):
+            continue
+        with suppress(OSError):  # another process clears it too, or it is another user's: it is in nobody's way
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _may_run(process: int) -> bool:
+    if os.name != "posix":
+        return True  # where asking is no question: on Windows this signal is Ctrl-C
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
