@@ -145,7 +145,7 @@ def test_path(folder: Path) -> None:
 def test_chat_uses_the_default(folder: Path) -> None:
     """Without -p the default counts, and STREAMFOLD_PROVIDER before it."""
     done = run(folder, "chat", "Hello")
-    assert (done.returncode, done.stderr) == (2, 'error: no API key for "main": set MY_KEY, or pass api_key=\n')
+    assert (done.returncode, done.stderr) == (2, 'error: no API key for "main": set MY_KEY\n')
     done = run(folder, "chat", "Hello", STREAMFOLD_PROVIDER="kimi:kimi-k2.6")
     assert 'no API key for "kimi"' in done.stderr
     done = run(folder, "chat", "Hello", "-p", "local", STREAMFOLD_PROVIDER="kimi:kimi-k2.6")

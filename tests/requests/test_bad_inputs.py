@@ -384,7 +384,7 @@ PROFILES: list[Row] = [
     ),
     (
         lambda: Provider.from_config("openai:gpt-5-mini").chat_stream("Hi"),
-        'no API key for "openai": set OPENAI_API_KEY, or pass api_key=',
+        'no API key for "openai": set OPENAI_API_KEY',
     ),
     (
         lambda: configured(base_url="https://${NOWHERE}/v1").chat_stream("Hi"),

@@ -6,13 +6,14 @@ import json
 import random
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import scale
 from folding import DONE, call, chunk, entry, event, fin, text
 from streamfold import ConfigError, Limits, StreamDecoder, StreamError, ToolCall
+from streamfold.engine import OpenCall, Placement, Rule
 from streamfold.recording import Recording
 from streamfold.testing.inspection import (
     Caused,
@@ -27,7 +28,8 @@ from streamfold.testing.inspection import (
     to_dict,
 )
 from streamfold.testing.inspection.compare import FirstDifference, compare
-from streamfold.values.deltas import Call, Done, Finish, Meta, Text
+from streamfold.testing.inspection.words import _KINDS, placement_words
+from streamfold.values.deltas import Call, Delta, Done, Finish, Meta, Text
 
 FOLDER = Path(__file__).parents[2] / "fixtures"
 NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
@@ -215,6 +217,15 @@ def test_why_on_the_responses_wire():
         "the server's list of calls: item 'fc_1' is that of call 0 (f)",
         "the server's list of calls: it was not streamed: opens call 1 (late)",
     ]
+
+
+def test_every_rule_and_delta_has_words() -> None:
+    """A rule of the engine or a kind of delta that is new can't be explained by an error."""
+    opened = OpenCall(0, 0)
+    words = [placement_words(Placement(opened, rule, Call(0, "a", "f"), rival=opened)) for rule in get_args(Rule)]
+    assert all(words)
+    assert len(set(words)) == len(words)
+    assert set(_KINDS) == set(get_args(Delta))
 
 
 def test_long_ids_are_shortened_and_odd_names_are_quoted():

@@ -232,9 +232,7 @@ class Profile(Table):
             if variable_is_set(variable):
                 return self._sendable(variable, os.environ[variable].strip())
         if self.api_key_env:
-            raise NotConfiguredError(
-                f'no API key for "{self.name}": set {" or ".join(self.api_key_env)}, or pass api_key='
-            )
+            raise NotConfiguredError(f'no API key for "{self.name}": set {" or ".join(self.api_key_env)}')
         return None
 
     def key_headers(self) -> dict[str, str]:

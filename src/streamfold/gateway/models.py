@@ -154,5 +154,5 @@ def _missing(profile: Profile) -> str | None:
         profile.sent_url()
         profile.sent_model()
     except ConfigError as exc:
-        return str(exc).replace(", or pass api_key=", "")  # nobody can, who runs a server
+        return str(exc)
     return None
