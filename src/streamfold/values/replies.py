@@ -299,7 +299,7 @@ class Reply:
             return f"the model refused to answer as {model.__name__}: {self.refusal}"
         if self.finish_reason in ("length", "content_filter"):
             why = f"it was cut off (finish reason {self.finish_reason!r}); {why}"
-        return f"the answer is no {model.__name__}: {why}. It was: {_shortened(self.text)!r}"
+        return f"the answer does not match {model.__name__}: {why}. It was: {_shortened(self.text)!r}"
 
     @property
     def message(self) -> Message:
