@@ -1,4 +1,4 @@
-"""What both request formats have in common when they are read: tools, the choice among them, and shared options."""
+"""Parts that the request formats share when a server parses them: tools, tool choice, options."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refuse_several(fields: Fields) -> None:
 
 
 def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
-    """The tools of a request. Raises ConfigError for one that is no function, with its position.
+    """Returns the tools of a request. Raises ConfigError, with the position, for one that is not a function.
 
     Args:
         nested: what a tool is stands under `function`, as in Chat Completions.
@@ -57,7 +57,7 @@ def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
 
 
 def read_choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
-    """The tool choice. Raises ConfigError also if a call is demanded and there is nothing to call."""
+    """Returns the tool choice. Raises ConfigError if it forces a call and there are no tools."""
     read = read_tool_choice(choice, tools)
     if not tools and (isinstance(read, NamedTool) or read == "required"):
         raise ConfigError("tool_choice demands a call, and there are no tools")
@@ -65,7 +65,7 @@ def read_choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
 
 
 def read_format(fields: Fields) -> ResponseFormat | None:
-    """The form of the answer; its schema stands where the other members do. Raises ConfigError."""
+    """Returns the response format. Raises ConfigError if it can't be read."""
     kind = fields.need("type")
     if kind == "text":
         return None
@@ -84,7 +84,7 @@ def read_format(fields: Fields) -> ResponseFormat | None:
 
 
 def read_stop(value: Any) -> str | list[str] | None:
-    """Where to stop. Raises ConfigError."""
+    """Returns the stop texts. Raises ConfigError if they can't be read."""
     if isinstance(value, str | None) or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
         return value or None
     raise ConfigError(f"stop must be a string or a list of strings, not {kind_of(value)}")

@@ -1,4 +1,4 @@
-"""What a model behind an endpoint can do, as somebody has written it down: for all of an endpoint, or by model.
+"""What a model can do at its endpoint: written down for a whole endpoint, or for some of its models.
 
 A quirk says how a thing is written for an endpoint; a capability says whether it is to be had there at all. What nobody
 has written down is "unknown", and that is neither: it is sent, and the server decides.
@@ -51,7 +51,7 @@ class Capabilities:
     audio: Support = "unknown"
 
     def of(self, name: str) -> Support:
-        """One of them by its name."""
+        """Returns one capability by its name."""
         value: Support = getattr(self, name)
         return value
 
@@ -61,7 +61,7 @@ CAPABILITIES = tuple(field.name for field in fields(Capabilities))
 
 @dataclass(frozen=True, slots=True)
 class ModelCapabilities:
-    """What is said of the models that a pattern fits. None: nothing, so that what was said before it stands.
+    """Capabilities of the models whose names match a pattern. None leaves what earlier tables say.
 
     Attributes:
         pattern: of the model's name, with `*`, `?` and `[...]`, in capitals or not. A pattern with a slash is of the
@@ -96,7 +96,7 @@ class ModelCapabilities:
         return fnmatchcase(name.lower(), self.pattern.lower())
 
     def said(self) -> dict[str, Support]:
-        """What is said, without what is not."""
+        """Returns the capabilities that the table sets."""
         values = {name: getattr(self, name) for name in CAPABILITIES}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -135,7 +135,7 @@ def find_facts(models: Iterable[ModelCapabilities], model: str) -> ModelFacts:
 
 
 def find_capabilities(endpoint: Capabilities, models: Iterable[ModelCapabilities], model: str) -> Capabilities:
-    """What is known of a model: what the endpoint says, and on top of it all that fits, the later before the earlier.
+    """Returns what is known about a model: the endpoint's table, overridden by each table that matches, in order.
 
     >>> models = [ModelCapabilities("gpt-4*", images="no"), ModelCapabilities("gpt-4o*", images="yes")]
     >>> find_capabilities(Capabilities(tools="yes"), models, "gpt-4o-mini").images

@@ -1,4 +1,4 @@
-"""What a request needs of a model, and what to say when it is known that the model can't.
+"""The capabilities that a request requires, and the error for a model that lacks one.
 
 Asked before anything is sent. What an adapter can do without (a forced choice is dropped, a schema is asked for in
 words) is its own business, in `adapters/prepare.py`; what is left is refused here.
@@ -56,23 +56,23 @@ _MOST_MODELS = 4
 
 
 def requirements_of(request: Request) -> tuple[Requirement, ...]:
-    """What the request needs, each with its place: `tools`, `tool_choice`, `messages[2].content[1]`, an option."""
+    """Returns the required capabilities, each with its place: `tools`, `messages[2].content[1]`, an option."""
     return tuple(_needs(request))
 
 
 def missing(capabilities: Capabilities, request: Request) -> tuple[Requirement, ...]:
-    """What the request needs and the model can't. What is unknown is not among it."""
+    """Returns the required capabilities that the model is known to lack. Unknown ones are not among them."""
     return tuple(need for need in requirements_of(request) if capabilities.of(need.capability) == "no")
 
 
 def is_forced(request: Request) -> bool:
-    """Whether the model is to be made to call a tool."""
+    """Returns whether the request forces a tool call."""
     choice = request.tool_choice
     return choice == "required" or isinstance(choice, NamedTool) or _mode(choice) == "required"
 
 
 def describe_missing(needs: Sequence[Requirement], model: str, others: Mapping[str, Iterable[str]]) -> str:
-    """What the model can't, where the request needs it, and what to do.
+    """Returns an error text: what the model can't do, where the request requires it, and what to do.
 
     Args:
         others: for a capability, some models of the same provider that have it.

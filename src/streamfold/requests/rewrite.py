@@ -1,4 +1,4 @@
-"""What a request needs before any wire can write it: names and schemas as the endpoint takes them, each change said.
+"""Rewrites a request for its endpoint: tool names, schemas and response formats. Every change is a warning.
 
 An adapter gives its `Rules`, the request has the capabilities of its model; the steps are the same for all of them.
 """
@@ -44,7 +44,7 @@ _LONGEST_REPORT = 20  # changes of one schema
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What an endpoint takes.
+    """What an endpoint accepts.
 
     Attributes:
         tool_name: the whole of a name that it takes.
@@ -64,13 +64,13 @@ class Rules:
 
 
 def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[Pass, ...]:
-    """The passes that a server's quirks call for."""
+    """Returns the schema passes for a server's quirks."""
     passes: list[Pass] = [partial(inline_refs, why="the provider takes no $ref")] if inline else []
     return (*passes, partial(drop_keywords, keywords=unsupported)) if unsupported else tuple(passes)
 
 
 def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ProtocolWarning]]:
-    """The request as the endpoint takes it, and what was changed. Raises ConfigError for what it would refuse."""
+    """Returns the request as the endpoint accepts it, and the changes. Raises ConfigError for what it would refuse."""
     form = _form(request, rules)
     request, warnings = _named(request, rules.tool_name)
     tools: list[Tool] = []
@@ -94,14 +94,14 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ProtocolW
 
 
 def emulated(request: Request, rules: Rules) -> frozenset[str]:
-    """The capabilities for which `apply_rules` has something in their place, if the model lacks them, and says so."""
+    """Returns the capabilities that `apply_rules` can emulate, with a warning, if the model lacks them."""
     form = _form(request, rules)
     by_other_means = form == "json_object" or (form == "tool" and request.capabilities.tools != "no")
     return frozenset({"forced_choice", "parallel_calls", *(["structured_output"] if by_other_means else [])})
 
 
 def drop_force(request: Request, why: str, warnings: list[ProtocolWarning]) -> Request:
-    """The request with the choice left to the model; `why` is said of the model."""
+    """Returns the request with the tool choice left to the model. The warning says `why`."""
     if not is_forced(request):
         return request
     choice = request.tool_choice
@@ -111,7 +111,7 @@ def drop_force(request: Request, why: str, warnings: list[ProtocolWarning]) -> R
 
 
 def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object", "tool"]:
-    """How an answer that fits a schema is asked for: as the quirk says, unless this model knows no schemas."""
+    """Returns how a schema for the answer is requested: as configured, unless this model supports no schemas."""
     can = request.capabilities
     if rules.response_format == "json_schema" and can.structured_output == "no":
         # JSON mode may be refused as well; a call that can be forced is known to work.
@@ -120,7 +120,7 @@ def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object
 
 
 def _without_moot_options(request: Request, warnings: list[ProtocolWarning]) -> Request:
-    """Without options that ask for what this model does in any case: it may refuse to be told."""
+    """Drops options that request the model's only behaviour: it may refuse them."""
     can, options = request.capabilities, request.options
     if can.parallel_calls == "no" and options.parallel_tool_calls is not None:
         detail = f"{request.model} makes one call at a time: parallel_tool_calls was not sent"
@@ -201,7 +201,7 @@ def _report(warnings: list[ProtocolWarning], code: WarningCode, what: str, chang
 
 
 def _by_instruction(request: Request, wanted: ResponseFormat, warnings: list[ProtocolWarning]) -> Request:
-    """JSON mode, and the schema in words: for servers that know no more."""
+    """Requests JSON mode and puts the schema into an instruction, for servers without schemas."""
     schema = json.dumps(wanted.schema, ensure_ascii=False)
     text = f"Answer with one JSON object that fits this JSON schema, and with nothing else:\n{schema}"
     messages = list(request.messages)
@@ -216,7 +216,7 @@ def _by_instruction(request: Request, wanted: ResponseFormat, warnings: list[Pro
 
 
 def _by_tool(request: Request, wanted: ResponseFormat, warnings: list[ProtocolWarning]) -> Request:
-    """A tool that the model must call, whose arguments are the answer; beside other tools it must call one of them."""
+    """Adds a tool whose arguments are the answer. The model must call it, or one of the other tools."""
     names = {tool.name for tool in request.tools}
     name = next(name for name in (wanted.name, "final_answer", "final_answer_2") if name not in names)
     answer = Tool(name, "Gives the final answer, in this form.", wanted.schema or {})
@@ -236,7 +236,7 @@ def _by_tool(request: Request, wanted: ResponseFormat, warnings: list[ProtocolWa
 
 
 def _named(request: Request, rule: re.Pattern[str]) -> tuple[Request, list[ProtocolWarning]]:
-    """Tools under names that the endpoint takes, everywhere in the request; `names` leads back."""
+    """Renames tools to names that the endpoint accepts, everywhere in the request."""
     taken = {tool.name for tool in request.tools}
     wire: dict[str, str] = {}
     for tool in request.tools:

@@ -1,4 +1,4 @@
-"""What a message may hold beside text: images, files and sound, each as a value that every wire spells in its own way.
+"""Content parts: text, images, files and audio, as values that each wire format writes in its own way.
 
 A part remembers its bytes, or the URL or id under which the provider finds them, and never both: what is sent is what
 was given. Nothing is fetched.
@@ -36,14 +36,14 @@ Source: TypeAlias = str | bytes | Path
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Some text among other parts."""
+    """Text among other parts."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Media:
-    """Bytes with their media type, or where the provider finds them: exactly one of `data`, `url` and `file_id`.
+    """Bytes with their media type, or a reference: exactly one of `data`, `url` and `file_id`.
 
     Attributes:
         file_id: the id under which the provider keeps an uploaded file.
@@ -69,7 +69,7 @@ class _Media:
 
     @property
     def data_url(self) -> str:
-        """The bytes as a data URL. Raises ValueError for a part that has none."""
+        """Returns the bytes as a data URL. Raises ValueError for a part without bytes."""
         if self.data is None or self.media_type is None:
             raise ValueError("this part has no bytes")
         return make_data_url(self.data, self.media_type)
@@ -77,21 +77,21 @@ class _Media:
 
 @dataclass(frozen=True, slots=True)
 class ImagePart(_Media):
-    """An image. `detail` is how closely the model looks, where the provider lets that be said."""
+    """An image. `detail` is the resolution at which the model looks, where the provider has that option."""
 
     detail: Detail | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart(_Media):
-    """A document, such as a PDF. `name` is what the model is told it is called."""
+    """A document, such as a PDF. `name` is the file name that the model sees."""
 
     name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AudioPart(_Media):
-    """Sound that the model is to hear."""
+    """Audio for the model to hear."""
 
 
 MediaPart: TypeAlias = ImagePart | FilePart | AudioPart
@@ -107,7 +107,7 @@ _FIELDS: dict[str, tuple[type[MediaPart], tuple[str, ...]]] = {
 
 
 def image(source: Source, *, detail: Detail | None = None, media_type: str | None = None) -> ImagePart:
-    """An image for `user(...)` or `tool_result(...)`: by URL, as bytes, or from a file.
+    """Makes an image part for `user(...)` or `tool_result(...)`, from a URL, bytes or a file.
 
     A string with a scheme (`https://`, `data:`, Moonshot's `ms://`) is a URL, any other is the path of a file, which is
     read at once. The media type is found from the bytes.
@@ -119,7 +119,7 @@ def image(source: Source, *, detail: Detail | None = None, media_type: str | Non
 
 
 def file(source: Source, *, name: str | None = None, media_type: str | None = None) -> FilePart:
-    """A document for `user(...)`: by URL, as bytes, or from a file, as with `image`. A file's name is kept.
+    """Makes a document part for `user(...)`, from a URL, bytes or a file. The file's name is kept.
 
     Raises:
         ConfigError: there is no such file.
@@ -131,7 +131,7 @@ def file(source: Source, *, name: str | None = None, media_type: str | None = No
 
 
 def audio(source: str | bytes | Path, *, media_type: str | None = None) -> AudioPart:
-    """Sound for `user(...)`: as bytes, from a file, or as a data URL. No wire takes any other URL of it.
+    """Makes an audio part for `user(...)`, from bytes, a file or a data URL. No wire format takes other URLs.
 
     Raises:
         ConfigError: there is no such file, or the bytes are no audio; `media_type` says that they are some.
@@ -144,7 +144,7 @@ def _is_path(source: Source) -> bool:
 
 
 def _given(what: str, source: Any, media_type: str | None, expected: str, name: str | None = None) -> dict[str, Any]:
-    """The members of a part that say where its bytes are."""
+    """Returns the members of a part that give its bytes or say where they are."""
     told: str | None = None
     match source:
         case "" | b"":
@@ -187,7 +187,7 @@ def _read(what: str, source: str | Path) -> bytes:
 
 
 def write_part(part: ContentPart | Mapping[str, Any]) -> dict[str, Any]:
-    """A part as JSON data: its kind is under `part`; a dict in some wire's shape has none and stays what it is."""
+    """Returns a part as JSON data with its kind under `part`. A dict in the shape of a wire format stays as it is."""
     if isinstance(part, TextPart):
         return {"part": "text", "text": part.text}
     if isinstance(part, Mapping):
@@ -201,7 +201,7 @@ def write_part(part: ContentPart | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_part(value: Any, where: str) -> ContentPart | dict[str, Any]:
-    """What `write_part` wrote. Raises ConfigError, naming the place, for anything else."""
+    """Reads what `write_part` wrote. Raises ConfigError that names the place for anything else."""
     match value:
         case {"part": "text", "text": str(text), **rest} if not rest:
             return TextPart(text)

@@ -122,14 +122,14 @@ def _arguments(function: Callable[..., Any], name: str) -> type[BaseModel]:
 
 
 def _defined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Where the types and the docstring are written: not on a partial, nor on an object that can be called."""
+    """Returns the function with the types and the docstring, inside a partial or a callable object."""
     while isinstance(function, partial):
         function = function.func
     return function if isroutine(function) else function.__call__  # type: ignore[operator]
 
 
 def _descriptions(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """What the docstring says about the function and about each of its parameters."""
+    """Returns what the docstring says about the function and about each of its parameters."""
     text = getdoc(_defined(function)) or ""
     try:
         from docstring_parser import ParseError, parse

@@ -1,4 +1,4 @@
-"""What bytes are: the media type that they begin with, and the data URLs that carry them.
+"""Media types, found from the first bytes of data, and data URLs.
 
 A file's name lies more often than its first bytes do, so the bytes are asked first, and the name only about texts and
 office documents, whose bytes do not tell them apart.
@@ -48,7 +48,7 @@ _FORMATS = {"audio/mpeg": "mp3", "audio/mp4": "m4a", "audio/x-wav": "wav"}
 
 
 def media_type_of(data: bytes, name: str | None = None) -> str:
-    """The media type of some bytes: by their beginning, else by a file's name.
+    """Returns the media type of bytes: by their beginning, else by a file's name.
 
     What neither tells is `text/plain` if it is UTF-8, else `application/octet-stream`.
 
@@ -77,17 +77,17 @@ def _by_beginning(head: bytes) -> str | None:
 
 
 def to_base64(data: bytes) -> str:
-    """The bytes as text."""
+    """Returns bytes as base64 text."""
     return base64.b64encode(data).decode("ascii")
 
 
 def data_url(data: bytes, media_type: str) -> str:
-    """The bytes as a URL that holds all of them."""
+    """Returns bytes as a data URL."""
     return f"data:{media_type};base64,{to_base64(data)}"
 
 
 def read_data_url(url: str) -> tuple[bytes, str]:
-    """The bytes and the media type of a data URL. Raises ValueError if it is none.
+    """Returns the bytes and the media type of a data URL. Raises ValueError for other text.
 
     >>> read_data_url("data:image/png;base64,AAE=")
     (b'\\x00\\x01', 'image/png')
@@ -102,7 +102,7 @@ def read_data_url(url: str) -> tuple[bytes, str]:
 
 
 def from_base64(text: str) -> bytes:
-    """The bytes of a text. Raises ValueError if it is not base64."""
+    """Returns the bytes of base64 text. Raises ValueError for other text."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:
@@ -110,5 +110,5 @@ def from_base64(text: str) -> bytes:
 
 
 def audio_format(media_type: str) -> str:
-    """What wires call a format of audio: `wav`, `mp3`, and for all others the second word of the media type."""
+    """Returns the name of an audio format on the wire: `wav`, `mp3`, or the subtype of the media type."""
     return _FORMATS.get(media_type, media_type.rpartition("/")[2])

@@ -1,4 +1,4 @@
-"""The conversation: one message per turn, in a form that loses nothing on the way to any wire and back."""
+"""Messages: one for each turn of a conversation, in a form that can be sent in any wire format."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Message:
                 raise ConfigError(f"the tool calls of a message are ToolCalls, not {type(call).__name__}: {call!r:.80}")
 
     def to_dict(self) -> dict[str, Any]:
-        """The message as JSON data, without what says nothing; bytes are base64. `from_dict` reads it."""
+        """Returns the message as JSON data, without empty members; bytes are base64. `from_dict` reads it."""
         out: dict[str, Any] = {"role": self.role}
         if self.content is not None:
             parts = self.content
@@ -95,7 +95,7 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "message") -> Self:
-        """The message that `to_dict` wrote. Raises ConfigError that names the member, beginning with `where`."""
+        """Reads what `to_dict` wrote. Raises ConfigError that begins with `where` and names the member."""
         if not isinstance(data, Mapping):
             raise ConfigError(f"{where} must be an object, not {type(data).__name__}")
         _check(data, _MEMBERS, where)
@@ -109,12 +109,12 @@ class Message:
         return cls(content=content, tool_calls=read, **members)
 
     def to_json(self) -> str:
-        """The message as a JSON text. Raises TypeError for extras that are no JSON data."""
+        """Returns the message as JSON text. Raises TypeError for extras that are not JSON data."""
         return json.dumps(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """The message that `to_json` wrote, equal to it. Raises ConfigError: it is not JSON, or not of a message."""
+        """Reads what `to_json` wrote. Raises ConfigError if it is not JSON, or not a message."""
         try:
             data = json.loads(text)
         except ValueError as exc:
@@ -146,12 +146,12 @@ _NAMES: dict[type, str] = {str: "a string", list: "a list", dict: "an object", b
 
 
 def system(content: str) -> Message:
-    """Instructions for the whole conversation."""
+    """Makes a system message: instructions for the whole conversation."""
     return Message("system", content)
 
 
 def user(*content: str | Part | Sequence[str | Part]) -> Message:
-    """What the user says: text and parts, in their order.
+    """Makes a user message from text and parts, in their order.
 
     Dicts in the shape of Chat Completions are parts too, and so is a list of any of them.
 
@@ -178,7 +178,7 @@ def assistant(
     reasoning: str | None = None,
     partial: bool = False,
 ) -> Message:
-    """A turn of the model. A `Reply` gives its own as `reply.message`.
+    """Makes a message of the model. A reply has its own as `reply.message`.
 
     Args:
         partial: the model is to continue this text (Kimi's partial mode); the answer does not repeat it.
@@ -189,7 +189,7 @@ def assistant(
 
 
 def tool_result(call: ToolCall, content: Any, *, error: bool = False) -> Message:
-    """What a tool answered to `call`.
+    """Makes the message with a tool's result for a call.
 
     Args:
         content: a string as it is; an image or another part, or a list of texts and parts; anything else as JSON.
@@ -213,7 +213,7 @@ def tool_result(call: ToolCall, content: Any, *, error: bool = False) -> Message
 
 
 def result_content(message: Message) -> Content:
-    """The content of a tool's message as the model is to read it: that the tool failed is said in words."""
+    """Returns a tool message's content as it is sent: an error is marked in the text."""
     content = message.content if isinstance(message.content, str | None) else tuple(message.content)
     if not message.error:
         return content

@@ -1,4 +1,4 @@
-"""Tools that a request offers to the model, how it may choose among them, and how a call of one is run."""
+"""Tools, tool choices, and running a tool call."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Tool:
         strict: bool | None = None,
         function: Callable[..., Any] | None = None,
     ) -> Tool:
-        """A tool whose arguments are the fields of a pydantic model; its docstring is the description.
+        """Makes a tool whose arguments are the fields of a pydantic model; its docstring is the description.
 
         Args:
             function: what runs a call; it takes an instance of the model.
@@ -79,7 +79,7 @@ class Tool:
 
     @classmethod
     def from_mcp(cls, description: Any, *, function: Callable[..., Any] | None = None) -> Tool:
-        """A tool as an MCP server describes it: an object or a dict with `name`, `description` and `inputSchema`.
+        """Makes a tool from an MCP description: an object or a dict with `name`, `description` and `inputSchema`.
 
         https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool is the shape.
 
@@ -115,7 +115,7 @@ class Tool:
         return self.function
 
     def bind(self, call: ToolCall) -> Callable[[], Any]:
-        """The function with the validated arguments of a call, ready to be called; nothing has run yet.
+        """Validates the arguments of a call and returns a function that runs it. Nothing has run yet.
 
         Raises:
             InvalidToolArgumentsError: they are not JSON or do not fit; the message is fit to be sent back to the model.
@@ -154,14 +154,14 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class NamedTool:
-    """The tool choice "this one"."""
+    """A tool choice that forces a call of this tool."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedTools:
-    """The tool choice "only these", of all that are declared; `mode` says whether one of them must be called."""
+    """A tool choice that allows only some of the tools; with the mode "required" one of them must be called."""
 
     names: tuple[str, ...]
     mode: Literal["auto", "required"] = "auto"
@@ -174,7 +174,7 @@ ToolChoice: TypeAlias = ReadToolChoice | Mapping[str, Any]
 
 
 def read_tool(tool: Tool | Mapping[str, Any]) -> Tool:
-    """A tool in any accepted spelling: a `Tool`, or the dict of either OpenAI wire. Raises ConfigError."""
+    """Reads a tool: a `Tool`, or a dict in the shape of either OpenAI wire. Raises ConfigError for anything else."""
     if isinstance(tool, Tool):
         return tool
     if not isinstance(tool, Mapping):
@@ -228,7 +228,7 @@ def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None
 
 
 def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
-    """A tool choice in any accepted spelling. Chat nests the name under "function", Responses does not: both are read.
+    """Reads a tool choice in any spelling: Chat Completions nests the name under "function", Responses does not.
 
     Raises:
         ConfigError: it is none of them, or names a tool that is not among `tools`.
@@ -267,7 +267,7 @@ def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
 
 
 def _meant(choice: Any, names: list[str]) -> str:
-    """What was probably meant by a choice that is none."""
+    """Returns a hint for a value that is not a tool choice."""
     if isinstance(choice, str):
         return (f" (did you mean NamedTool({choice!r})?)" if choice in names else "") or (
             " (did you mean 'required'?)" if choice == "any" else nearest(choice, ("auto", "none", "required"))

@@ -1,4 +1,4 @@
-"""What a model wrote, as an instance of a pydantic model: the one place where the two meet.
+"""Validation of model output with pydantic: the only place that does it.
 
 pydantic is imported when it is needed, so that the pure core can be had without it.
 """
@@ -18,7 +18,7 @@ __all__ = ["describe_problems", "read_as"]
 
 
 def read_as(model: type[M], value: Any) -> M:
-    """The value as an instance of the model, by pydantic's rules for JSON: a date is a text, a tuple is a list.
+    """Returns a value as an instance of a pydantic model, by the rules for JSON: a date is text, a tuple a list.
 
     A null where the model has a default and takes no null counts as not said. So it is what a strict schema makes of
     optional fields (`schema.openai_strict`), and many models write it unasked.
@@ -41,7 +41,7 @@ def read_as(model: type[M], value: Any) -> M:
 
 
 def describe_problems(exc: ValidationError, whole: str) -> str:
-    """What does not fit, in words that a model can use: each problem with its place; `whole` names the root."""
+    """Returns the problems of a value in words that a model can use, each with its place; `whole` names the root."""
     return "; ".join(
         f"{'.'.join(map(str, problem['loc'])) or whole}: {problem['msg']}"
         for problem in exc.errors(include_url=False, include_context=False, include_input=False)
@@ -49,7 +49,7 @@ def describe_problems(exc: ValidationError, whole: str) -> str:
 
 
 def _without_nulls(value: Any, exc: ValidationError) -> Any:
-    """The value without the nulls that the errors complain of; the value itself if they complain of none."""
+    """Returns the value without the nulls that the errors name, or the value itself if they name none."""
     for problem in exc.errors(include_url=False):
         if problem["input"] is None:
             value = _without(value, problem["loc"])

@@ -59,7 +59,7 @@ _THINKING: dict[str, Any] = {"type": "thinking", "thinking": ""}
 
 
 class EventReader:
-    """The half of the adapter that reads answers."""
+    """Reads answers: one half of the adapter."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not an event of this format."""

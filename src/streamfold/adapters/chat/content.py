@@ -78,7 +78,7 @@ def _by(part: MediaPart) -> str:
 
 
 def what(part: ContentPart) -> str:
-    """What a message calls a part."""
+    """Returns what error messages call a part."""
     return _WORDS.get(type(part), "text")
 
 
@@ -98,7 +98,7 @@ def only_users_hold_media(message: Message, where: str) -> None:
 
 
 def results_without_media(messages: Sequence[Message]) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
-    """The conversation with the images of tools' results in a user's message after them, and a warning for each.
+    """Moves images in tool results into a user message after them. Returns the messages and the warnings.
 
     "Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains an image URL"
     (OpenHands/OpenHands#7700), and models that take it do not see it (openai/openai-openapi#523). Between the results

@@ -47,10 +47,10 @@ _MORE = frozenset({"refusal", "function_call", *_REASONING, *_EXTRAS})
 
 
 class EventReader:
-    """The half of the adapter that reads answers."""
+    """Reads answers: one half of the adapter."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        """The facts of one event. Raises ValueError if it is not a chunk of this format."""
+        """Returns the facts of one event. Raises ValueError if it is not a chunk of this format."""
         failed = event.event == "error"
         out: list[Delta] = []
         try:
@@ -62,7 +62,7 @@ class EventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """The facts of a whole completion, or of an error, that came as a plain JSON body."""
+        """Returns the facts of a whole completion, or of an error, that came as a plain JSON body."""
         out: list[Delta] = []
         # A body that is no completion is an error in words of its own: {"code": 1302, "msg": "..."}.
         self._chunk(body, out, failed=not (isinstance(body, dict) and body.get("choices")))
@@ -70,7 +70,7 @@ class EventReader:
         return out
 
     def _odd_event(self, data: str, out: list[Delta], *, failed: bool) -> None:
-        """A payload that is no JSON text."""
+        """Reads a payload that is not JSON."""
         if not data or data.isspace():
             out += [Failure(error_info(None))] if failed else []
         elif is_done(data):
@@ -135,7 +135,7 @@ class EventReader:
             self._end(usage, finish, failure, out)
 
     def _whole_message(self, choice: dict[str, Any], chunk: dict[str, Any], out: list[Delta]) -> Any:
-        """What a choice without a delta has in its place: a message, read here if it is all of the answer, or nothing.
+        """Reads a choice without a delta: a whole message, if that is the whole answer.
 
         MiniMax ends with one after the deltas (fixtures/minimax/message_at_the_end), a server that only pretends to
         stream sends nothing else (fixtures/chunks/message_for_delta), and one that names its pieces so is read, too.
@@ -160,7 +160,7 @@ class EventReader:
     def _groq(
         self, chunk: dict[str, Any], usage: dict[str, Any] | None, failure: Failure | None
     ) -> tuple[dict[str, Any] | None, Failure | None]:
-        """Groq's own member: usage and errors where others have them on top."""
+        """Reads Groq's own member, which has the usage and errors that others have at the top level."""
         own = _object(chunk["x_groq"])
         if usage or not own:
             return usage, failure
@@ -307,7 +307,7 @@ _FINISH_REASONS: dict[str, FinishReason | Literal["error"]] = {
 
 
 def _finish_reason(said: str) -> FinishReason | Literal["error"] | None:
-    """What a word for the end means; None if it says that there is none yet, as DashScope's own API does by "null"."""
+    """Returns the meaning of a finish reason; None if there is none yet, which DashScope's own API writes as "null"."""
     word, _, _ = said.lower().partition(":")  # Gemini says more behind it: "function_call_filter: MALFORMED_..."
     word = word.strip().replace("-", "_")
     if word in ("", "null", "none"):
@@ -316,7 +316,7 @@ def _finish_reason(said: str) -> FinishReason | Literal["error"] | None:
 
 
 def _parts(content: Any, out: list[Delta]) -> None:
-    """Content as a list of parts: Mistral's reasoning models, with the reasoning among them."""
+    """Reads content that is a list of parts: Mistral's reasoning models send reasoning that way."""
     for part in content if isinstance(content, list) else [content]:
         match part:
             case str():

@@ -1,4 +1,4 @@
-"""Answers of Chat Completions, written: https://platform.openai.com/docs/api-reference/chat-streaming."""
+"""Writes answers of Chat Completions: https://platform.openai.com/docs/api-reference/chat-streaming."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def completion(
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
-    """Usage in the words of this wire, with whatever else the server said of it if it spoke them too.
+    """Returns usage under the names of this wire format, with further members if the server used the same names.
 
     The wire demands the three sums; one that no server sent is 0.
     """
@@ -149,7 +149,7 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 
 def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool, mend: bool) -> str | None:
-    """The word for the end: the server's own where we do not know it, and none where it had none."""
+    """Returns the finish reason to write: the server's own word if it is unknown, None if there was none."""
     if finish is None or finish.reason == "unknown":
         said = finish.raw if finish else None
         if said or not mend:
@@ -176,7 +176,7 @@ def _tells_text(detail: Any) -> bool:
 
 
 def _nested(value: Any) -> Any:
-    """A citation as this wire has it: what it says is under its type."""
+    """Returns a citation with its members under its type, as this wire format has it."""
     match value:
         case {"type": "url_citation" | "file_citation" as kind, **rest} if rest and kind not in rest:
             return {"type": kind, kind: rest}
@@ -184,7 +184,7 @@ def _nested(value: Any) -> Any:
 
 
 def _joined(pieces: list[Any]) -> dict[str, Any]:
-    """Sound that came in pieces: what is text is appended, as OpenAI's own client does it."""
+    """Joins the pieces of audio: texts are appended, as OpenAI's own client does it."""
     whole: dict[str, Any] = {}
     for piece in pieces:
         for name, value in piece.items() if isinstance(piece, dict) else ():

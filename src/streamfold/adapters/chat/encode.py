@@ -30,13 +30,13 @@ __all__ = ["RequestWriter"]
 
 
 class RequestWriter:
-    """The half of the adapter that writes requests."""
+    """Writes requests: one half of the adapter."""
 
     quirks: ChatQuirks
     takes_partial = False
 
     def encode(self, request: Request) -> dict[str, Any]:
-        """The JSON body for a streamed answer. Raises ConfigError for what this wire can't carry."""
+        """Returns the JSON body for a streamed answer. Raises ConfigError for what this wire format can't carry."""
         options = request.options
         messages = self._messages(request)
         if self.quirks.call_ids == "nine_alphanumeric":
@@ -86,7 +86,7 @@ class RequestWriter:
         return out
 
     def _sent_reasoning(self, message: Message, request: Request) -> dict[str, Any]:
-        """What goes back of an assistant's reasoning: its very pieces to where they came from, or its text."""
+        """Returns the members for an assistant's reasoning: its details where they came from, else its text."""
         details = message.extras.get("reasoning_details")
         if self.quirks.reasoning_details and details and request.came_from_here(message):
             return {"reasoning_details": joined_details(details)}
@@ -96,7 +96,7 @@ class RequestWriter:
         return {field: reasoning} if field and reasoning is not None else {}
 
     def _sent_name(self, role: Any, name: Any, where: str) -> Any:
-        """The name to send. A result's says nothing that its id does not say, and may be left out."""
+        """Returns the name to send, or None. A tool result's name may be left out, because its id identifies it."""
         if self.quirks.message_names:
             return name
         if role == "tool":

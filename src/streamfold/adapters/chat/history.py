@@ -1,4 +1,4 @@
-"""What a server wants back of earlier turns in a form of its own: ids of calls, and pieces of reasoning."""
+"""Earlier turns in the form that some servers demand: ids of calls, and pieces of reasoning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # what is e
 def ids_changed(
     messages: Iterable[Message], rename: Callable[[list[dict[str, Any]]], Iterable[Mapping[str, Any]]]
 ) -> list[ProtocolWarning]:
-    """A warning that says which ids of calls are sent otherwise, if any are; `rename` does it to what is written."""
+    """Returns a warning that lists the ids of calls that `rename` changes in the written messages, if any."""
     before = [_with_ids(message) for message in messages]
     changed: dict[str, str] = {}
     for old, new in zip(before, rename(before), strict=True):
@@ -42,7 +42,7 @@ def _with_ids(message: Message) -> dict[str, Any]:
 
 
 def with_short_ids(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The conversation with ids of nine letters and digits. Those that are such already stay.
+    """Replaces ids of calls by ids of nine letters and digits. Ids in that form stay.
 
     Mistral refuses others: "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9". A new id depends
     on the old one alone, so that a conversation that grows keeps its beginning, by which prompts are cached.
@@ -71,7 +71,7 @@ def _short(call_id: str) -> str:
 
 
 def joined_details(pieces: Iterable[Any]) -> list[Any]:
-    """`reasoning_details` as they would be in an answer that is not streamed: the pieces of one detail as one.
+    """Joins the pieces of each entry of `reasoning_details`, as an answer that is not streamed has them.
 
     A stream sends a detail in pieces of the same type and index, one behind the other, the signature with the last.
     Nothing else is changed, and the order is kept, for a signature holds for the whole of it:

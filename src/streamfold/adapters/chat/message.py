@@ -1,4 +1,4 @@
-"""A whole message in place of a delta: what it says is compared with what came before, and not said again."""
+"""A whole message in place of a delta: it is compared with what came before, and not repeated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["as_whole"]
 
 
 def as_whole(said: Iterable[Delta]) -> Iterator[Delta]:
-    """The facts of a message, read as if they were pieces, each as the whole of its kind."""
+    """Marks the facts of a message as whole, so that they replace pieces instead of being appended."""
     texts: dict[type[Text | Reasoning | Refusal], list[str]] = {}
     calls: list[Call] = []
     extras: dict[str, list[Any]] = {}

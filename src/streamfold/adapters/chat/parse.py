@@ -1,4 +1,4 @@
-"""Requests of Chat Completions, read: the inverse of `encode.py`, for a body that somebody else wrote.
+"""Parses request bodies of Chat Completions, as a server gets them: the inverse of `encode.py`.
 
 Known members are checked and become ours. Unknown ones go on in `extra_body`, or in the `extras` of a message. Only
 `stream` and its options, which say how the answer travels, are left out.
@@ -16,7 +16,7 @@ __all__ = ["parse_request", "wants_usage"]
 
 
 def parse_request(body: Any) -> Request:
-    """The request that a body is.
+    """Returns the request in a body.
 
     Raises:
         ConfigError: it is none, or can't be answered here: more than one answer, log probabilities, tools that are no

@@ -1,4 +1,4 @@
-"""The differences between servers of Chat Completions that a request has to respect, one typed field for each.
+"""The differences between servers of Chat Completions that requests must respect, one typed field for each.
 
 The defaults suit a server of which nothing is known: what most of them take, and only OpenAI refuses.
 """

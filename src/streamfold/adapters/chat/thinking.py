@@ -1,4 +1,4 @@
-"""Reasoning effort where `reasoning_effort` is not the word for it, and what thinking forbids meanwhile."""
+"""Reasoning effort for servers without `reasoning_effort`, and tool choices that thinking models refuse."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def effort_members(effort: str | None, quirks: ChatQuirks) -> dict[str, Any]:
-    """The members of the body that ask for this effort. None: nothing is asked for."""
+    """Returns the members of the body that request an effort."""
     if effort is None:
         return {}
     on = effort != "none"
@@ -42,7 +42,7 @@ def effort_members(effort: str | None, quirks: ChatQuirks) -> dict[str, Any]:
 
 
 def grade_dropped(request: Request, quirks: ChatQuirks) -> list[ProtocolWarning]:
-    """A warning, if the request names a grade and the server has none, or only a switch."""
+    """Returns a warning if the request names a grade of effort and the server has none, or only a switch."""
     effort = request.options.reasoning_effort
     if effort is None or quirks.effort_grades or (quirks.thinking_switch and effort == "none"):
         return []
@@ -53,7 +53,7 @@ def grade_dropped(request: Request, quirks: ChatQuirks) -> list[ProtocolWarning]
 
 
 def only_allowed_tools(request: Request) -> tuple[Request, list[ProtocolWarning]]:
-    """A choice among some of the tools, for a wire that has no such choice: the other tools are left out."""
+    """Leaves out the tools that a choice among some of them excludes, for servers without such a choice."""
     choice = request.tool_choice
     return only_these(request, choice.names, choice.mode) if isinstance(choice, AllowedTools) else (request, [])
 
@@ -61,7 +61,7 @@ def only_allowed_tools(request: Request) -> tuple[Request, list[ProtocolWarning]
 def only_these(
     request: Request, names: Collection[str], mode: Literal["auto", "required"]
 ) -> tuple[Request, list[ProtocolWarning]]:
-    """The request with these tools alone, and the choice among them."""
+    """Returns the request with these tools alone, and a warning about the others."""
     left_out = [tool.name for tool in request.tools if tool.name not in names]
     tools = tuple(tool for tool in request.tools if tool.name in names)
     detail = f"this provider can't be told which tools may be called: {', '.join(left_out)} left out, {mode} sent"
@@ -70,7 +70,7 @@ def only_these(
 
 
 def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list[ProtocolWarning]]:
-    """The request with a tool choice that the server takes.
+    """Returns the request with a tool choice that the server accepts.
 
     "Thinking mode does not support this tool_choice" (DeepSeek), "The tool_choice parameter does not support being set
     to required or object in thinking mode" (DashScope): both are a 400.
@@ -85,7 +85,7 @@ def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list
 
 
 def without_thinking(request: Request) -> tuple[Request, list[ProtocolWarning]]:
-    """The request with thinking switched off, so that a call can be forced."""
+    """Switches thinking off, so that a call can be forced."""
     effort = request.options.reasoning_effort
     detail = f"thinking is switched off to force a call: reasoning_effort={effort!r} was not sent"
     dropped = [ProtocolWarning("option_dropped", detail)] if effort not in (None, "none") else []
@@ -93,7 +93,7 @@ def without_thinking(request: Request) -> tuple[Request, list[ProtocolWarning]]:
 
 
 def thinks(request: Request) -> bool:
-    """Whether the model thinks, for all that the request says: many do unless they are told not to."""
+    """Returns whether the model may think: many do unless the request says otherwise."""
     body = request.options.extra_body
     thinking, reasoning = body.get("thinking"), body.get("reasoning")
     if isinstance(thinking, Mapping) and "type" in thinking:

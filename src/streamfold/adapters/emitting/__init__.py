@@ -1,4 +1,4 @@
-"""What the writers of answers share: deltas in, server-sent events out."""
+"""The common part of the writers of answers: deltas in, server-sent events out."""
 
 from .answers import *
 from .emitter import *

@@ -1,4 +1,4 @@
-"""Chunks, replies and errors as the deltas that an emitter writes: an answer that was folded, told again."""
+"""Turns chunks, replies and errors back into deltas, for an emitter to write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["chunk_deltas", "end_deltas", "error_delta", "reply_deltas"]
 
 
 def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
-    """What a chunk shows. What the last one hands out beside it is in the reply: see `end_deltas`."""
+    """Returns the visible part of a chunk as deltas. The rest of the last chunk is in the reply: see `end_deltas`."""
     if chunk.reasoning:
         yield Reasoning(chunk.reasoning)
     if chunk.delta:
@@ -39,7 +39,7 @@ def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
 
 
 def end_deltas(reply: Reply) -> Iterator[Delta]:
-    """What is known only at the end of an answer: calls, whole, and all that has no chunk of its own."""
+    """Returns what is known only at the end of an answer: whole calls, and everything that has no chunk of its own."""
     if reply.reasoned and not reply.reasoning:
         yield Reasoning("")
     if reply.refusal:
@@ -63,7 +63,7 @@ def end_deltas(reply: Reply) -> Iterator[Delta]:
 
 
 def reply_deltas(reply: Reply) -> Iterator[Delta]:
-    """A whole answer."""
+    """Returns a whole answer as deltas."""
     yield Meta(reply.id, reply.model)
     yield from chunk_deltas(StreamChunk(reply.text, reasoning=reply.reasoning))
     yield from end_deltas(reply)

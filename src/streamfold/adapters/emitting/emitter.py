@@ -1,4 +1,4 @@
-"""What the writers of answers share: deltas in, server-sent events out. The mirror of `decode`, one event per fact.
+"""The base of the writers of answers: deltas in, server-sent events out. The inverse of `decode`.
 
 An emitter takes what the pipeline and `calls.py` have been over: pieces of text, and calls whose index is their number
 and whose name is in one piece. It is told of an end and of a failure like of everything else, so that an answer never
@@ -42,25 +42,25 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 
 
 def json_text(value: Any) -> str:
-    """A JSON text on one line, whoever splits lines. Raises ValueError for NaN and Infinity, which JSON has not."""
+    """Returns JSON text on one line, by any definition of a line. Raises ValueError for NaN and Infinity."""
     text = _encode(value)
     return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def event(payload: Any, name: str | None = None) -> bytes:
-    """One server-sent event with this JSON payload."""
+    """Returns a server-sent event with a JSON payload."""
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {json_text(payload)}\n\n".encode()
 
 
 def comment(text: str) -> bytes:
-    """A comment: what no reader of events is shown, and whoever looks at the bytes is."""
+    """Returns a comment, which readers of events ignore."""
     line = " ".join(text.split())
     return f": {_ESCAPED.sub(' ', line)}\n\n".encode()
 
 
 def error_body(info: ErrorInfo) -> dict[str, Any]:
-    """An error object: the body of an answer with an error status, on both wires, and an event of Chat Completions."""
+    """Returns an error object: the body of an error response on both wires, and an event of Chat Completions."""
     error: dict[str, Any] = {"message": info.message, "type": info.type, "param": info.param, "code": info.code}
     return {"error": error if info.status is None else {**error, "status": info.status}}
 
@@ -90,7 +90,7 @@ class WrittenCall:
 
     @property
     def arguments(self) -> str:
-        """The arguments so far."""
+        """Returns the arguments so far."""
         return "".join(self.pieces)
 
 
@@ -120,13 +120,13 @@ class Emitter(ABC):
         self._begun = False
 
     def begin(self) -> bytes:
-        """The events that open the answer. Without this call the first delta opens it."""
+        """Returns the events that open the answer. Without this call the first delta opens it."""
         if not self._begun:
             self._open()
         return self._written()
 
     def feed(self, delta: Delta) -> bytes:
-        """The events that this delta makes; none after a failure.
+        """Returns the events for a delta; none after a failure.
 
         Usage, warnings and the finish reason are kept for the end, because more may follow them. Raises TypeError for
         what the engine has to sort first: calls without a number, names in pieces, texts that repeat others.
@@ -166,11 +166,11 @@ class Emitter(ABC):
         return self._written()
 
     def feed_all(self, deltas: Iterable[Delta]) -> bytes:
-        """The events that these deltas make."""
+        """Returns the events for several deltas."""
         return b"".join([self.feed(delta) for delta in deltas])
 
     def finish(self) -> bytes:
-        """The end of the answer, with what was kept for it; nothing after a failure, and nothing twice."""
+        """Returns the events that end the answer; nothing after a failure or a second time."""
         if self.ended:
             return b""
         self.ended = True

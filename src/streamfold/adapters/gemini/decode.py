@@ -62,7 +62,7 @@ _SIGNATURE = "thoughtSignature"
 
 
 class EventReader:
-    """The half of the adapter that reads answers."""
+    """Reads answers: one half of the adapter."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not a chunk of this format."""

@@ -67,7 +67,7 @@ class KimiAdapter(ChatAdapter):
     # --- what the request asks for, and what can be had --------------------------------------------------------------
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """What Kimi demands of a conversation: ids are numbered anew in any case, and the rest is stricter."""
+        """Returns what Kimi demands of a conversation. Ids are always renumbered."""
         # "role 'developer' is not allowed" (earendil-works/pi#8109)
         roles = HistoryRules().roles - {"developer", "function"} if self.hosted else HistoryRules().roles
         thinks = self.hosted and self._thinks(request)
@@ -109,7 +109,7 @@ class KimiAdapter(ChatAdapter):
             raise ConfigError(f"Kimi takes at most 5 stop strings of at most 32 bytes each, not {stops!r}")
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
-        """The hosted API refuses `required` and named choices while the model thinks."""
+        """Replaces forced choices that the hosted API refuses while the model thinks."""
         choice = request.tool_choice
         if choice in ("auto", "none") or not self.hosted or not self._thinks(request):
             return request, []
@@ -133,7 +133,7 @@ class KimiAdapter(ChatAdapter):
         return replace(request, options=options), [ProtocolWarning("option_dropped", detail)]
 
     def _ungraded(self, request: Request) -> list[ProtocolWarning]:
-        """Models before K3 think or do not, and know no grades of it."""
+        """Returns a warning if the model has no grades of effort, only a switch."""
         effort = request.options.reasoning_effort
         if effort in (None, "none") or self.quirks.reasoning_effort or self.quirks.thinking == "never":
             return []
@@ -153,7 +153,7 @@ class KimiAdapter(ChatAdapter):
     # --- how it is written --------------------------------------------------------------------------------------------
 
     def encode(self, request: Request) -> dict[str, Any]:
-        """The JSON body for a streamed answer. Raises ConfigError for what this wire can't carry."""
+        """Returns the JSON body for a streamed answer. Raises ConfigError for what this wire format can't carry."""
         effort = request.options.reasoning_effort
         body = super().encode(replace(request, options=replace(request.options, reasoning_effort=None)))
         body["messages"] = list(_renumbered(body["messages"]))
@@ -165,7 +165,7 @@ class KimiAdapter(ChatAdapter):
         return body
 
     def _thinking(self, name: str, effort: str) -> dict[str, Any]:
-        """How hard to think: K3 has grades, the models before it a switch, the earliest neither."""
+        """Returns the members for an effort: grades on K3, a switch on the models before it."""
         if self.quirks.thinking == "never":
             raise ConfigError(f"{name} does not think: reasoning_effort can't be sent")
         if self.quirks.reasoning_effort and effort != "none":
@@ -214,7 +214,7 @@ class KimiAdapter(ChatAdapter):
 
 
 def _renumbered(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The conversation with the ids that the model itself would have given to its calls.
+    """Renumbers calls with the ids that the model itself would have given them.
 
     The chat template prints ids as they are, and the model copies their style into its next call: in a foreign style
     the name of the function is lost (vllm-project/vllm#32146, sgl-project/sglang#21377). So the n-th call of the

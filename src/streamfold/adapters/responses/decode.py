@@ -49,7 +49,7 @@ __all__ = ["EventReader"]
 
 
 class _TextEvent(NamedTuple):
-    """An event that has a text: what kind of text, under which members, and whether it is all of its part."""
+    """An event with text: the kind of text, its members, and whether it is the whole of its part."""
 
     kind: type[Text] | type[Reasoning] | type[Refusal]
     member: str
@@ -75,10 +75,10 @@ _LAST = ("completed", "incomplete", "failed", "cancelled", "done")  # the last t
 
 
 class EventReader:
-    """The half of the adapter that reads answers."""
+    """Reads answers: one half of the adapter."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        """The facts of one event. Raises ValueError if it is not an event of this format."""
+        """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
         data, failed = event.data, event.event == "error"
         try:
             payload = parse_event(data)
@@ -106,7 +106,7 @@ class EventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """The facts of a whole response, or of an error, that came as plain JSON. Raises ValueError for neither."""
+        """Returns the facts of a whole response or an error as plain JSON. Raises ValueError for anything else."""
         if isinstance(body, dict) and (body.get("object") == "response" or isinstance(body.get("output"), list)):
             out: list[Delta] = []
             whole_response(body, "", out)
@@ -143,7 +143,7 @@ class EventReader:
 
 
 def _no_object(data: str, payload: Any, *, failed: bool) -> list[Delta]:
-    """An event whose payload is no object: not OpenAI's."""
+    """Reads an event whose payload is not an object. OpenAI sends none."""
     if not data or data.isspace():
         return [Failure(error_info(None))] if failed else []
     if is_done(data):  # OpenRouter and the litellm proxy send it (fixtures/litellm)
@@ -154,7 +154,7 @@ def _no_object(data: str, payload: Any, *, failed: bool) -> list[Delta]:
 
 
 def _place(payload: dict[str, Any], number: str, told: str = "") -> Part:
-    """Where a text belongs. llama.cpp sends the item's id and no position (fixtures/llamacpp)."""
+    """Returns the place of a text. llama.cpp sends the item's id and no position (fixtures/llamacpp)."""
     get = payload.get
     try:
         return _part(get("output_index"), get("item_id"), get(number), told)
@@ -168,7 +168,7 @@ def _part(output: Any, item: Any, number: Any, told: str) -> Part:
 
 
 def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
-    """A call that begins. Some servers have arguments here: all of them, which come again, or their first piece.
+    """Reads the start of a call. Some servers send arguments here: all of them, or their first piece.
 
     Others have an empty object that is still to be filled. It must never be taken for all of the arguments.
     """
@@ -206,7 +206,7 @@ def _is_error(payload: dict[str, Any]) -> bool:
 
 
 def _failure(payload: Any) -> Failure:
-    """An error as an event, flat as OpenAI documents it or under `error` as it sends it, or as a body."""
+    """Reads an error: an event, flat as documented or under `error` as OpenAI sends it, or a body."""
     told = payload
     if isinstance(payload, dict) and payload.get("type") in ("error", "response.error"):  # the type of the event
         told = {name: value for name, value in payload.items() if name != "type"}

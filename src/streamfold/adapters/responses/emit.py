@@ -1,4 +1,4 @@
-"""Answers of the Responses API, written: https://platform.openai.com/docs/api-reference/responses-streaming.
+"""Writes answers of the Responses API: https://platform.openai.com/docs/api-reference/responses-streaming.
 
 An answer is a list of items. Texts come one after the other: what is next closes what was open, in the order that the
 API has settled: pieces, the whole of the text, its part, its item. Calls are items of their own. One that comes in
@@ -15,7 +15,7 @@ from ...requests import CALL_EXTRAS, CARRIED_CALL_EXTRAS
 from ...values import Failure, Part, Reasoning, Refusal, Text
 from ..emitting.emitter import Emitter, WrittenCall, event
 from .skeleton import response_skeleton
-from .wording import REFUSAL, SUMMARY, TEXT, PartKind, flat_annotation, response_error, written_usage
+from .written_parts import REFUSAL, SUMMARY, TEXT, PartKind, flat_annotation, response_error, written_usage
 
 __all__ = ["ResponsesEmitter"]
 
@@ -102,7 +102,7 @@ class ResponsesEmitter(Emitter):
         self._event(f"{kind.events}.delta", **self._at(current), delta=text, **logprobs)
 
     def _item_for(self, kind: str, place: Part | None) -> _OpenItem:
-        """The open item that this piece belongs to; a new one if what is open is something else."""
+        """Returns the open item that a piece belongs to, or a new one."""
         key = None if place is None else place.item if place.output is None else place.output
         current = self._current
         if current is None or current.item["type"] != kind or (key is not None and key != current.key):
@@ -137,7 +137,7 @@ class ResponsesEmitter(Emitter):
         self._done(current.index, current.item)
 
     def _at(self, current: _OpenItem) -> dict[str, Any]:
-        """Where the open part of an item is."""
+        """Returns the position of an item's open part."""
         kind = current.kind or TEXT
         position = len(current.item[kind.container]) - 1
         return {"item_id": current.item["id"], "output_index": current.index, kind.number: position}
@@ -215,7 +215,7 @@ class ResponsesEmitter(Emitter):
         self._last("failed", error=response_error(failure.info))
 
     def _close_all(self, status: str) -> None:
-        """Everything that is open, in the order of the output."""
+        """Closes everything that is open, in the order of the output."""
         calls = {self._call_items[call.number][0]: call for call in self._calls.values() if self._is_open(call)}
         if self._current is not None:
             before = [call for index, call in calls.items() if index < self._current.index]

@@ -50,12 +50,12 @@ _NEVER_REASONS = re.compile(r"(?:.*/)?(?:gpt-3|gpt-4|chatgpt-4o)")
 
 
 class RequestWriter:
-    """The half of the adapter that writes requests."""
+    """Writes requests: one half of the adapter."""
 
     quirks: ResponsesQuirks
 
     def encode(self, request: Request) -> dict[str, Any]:
-        """The JSON body for a streamed answer. Raises ConfigError for what this wire can't carry."""
+        """Returns the JSON body for a streamed answer. Raises ConfigError for what this wire format can't carry."""
         options = request.options
         for name in ("stop", "seed"):
             if getattr(options, name) is not None:

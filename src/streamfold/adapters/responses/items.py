@@ -1,4 +1,4 @@
-"""Messages to input items: a turn becomes as many items as it has facts, or the very items that it came as."""
+"""Messages to input items: a turn becomes one item for each fact, or the items that it came as."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _parts(parts: Iterable[Any], position: int) -> list[dict[str, Any]]:
 
 
 def _part(part: Any, where: str) -> dict[str, Any]:
-    """A content part in the spelling of this API; one that is in it already stays as it is."""
+    """Returns a content part in the spelling of this API. One that already has it stays as it is."""
     match part:
         case TextPart(text):
             return {"type": "input_text", "text": text}

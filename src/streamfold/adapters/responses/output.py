@@ -47,7 +47,7 @@ _ENDS = ("failed", "cancelled", "incomplete", "completed")  # the worst first
 
 
 def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> None:
-    """The facts of an item that is done. Whatever it is, it is kept as it came: the provider may want it back."""
+    """Adds the facts of a finished item. Every item is kept as it came, because the provider may want it back."""
     if item.get("type") == "function_call":
         out.append(function_call(item, output, out))
     texts = item_texts(item, output)
@@ -57,7 +57,7 @@ def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> Non
 
 
 def item_texts(item: dict[str, Any], output: int | None) -> list[Text | Reasoning | Refusal]:
-    """The texts of an item: a message's parts; of reasoning the summary's, if it has one, else the full text's."""
+    """Returns the texts of an item: the parts of a message; for reasoning, the summary or else the full text."""
     place = Part(output, word(item.get("id")))
     match item.get("type"):
         case "message":
@@ -78,7 +78,7 @@ def item_texts(item: dict[str, Any], output: int | None) -> list[Text | Reasonin
 
 
 def part_text(part: dict[str, Any], place: Part) -> Text | Reasoning | Refusal | None:
-    """All of a part's text, if it is one that has text."""
+    """Returns the whole text of a part, or None if it has no text."""
     match part:
         case {"type": "refusal", "refusal": str(text)} if text:
             return Refusal(text, place, whole=True)
@@ -92,7 +92,7 @@ def part_text(part: dict[str, Any], place: Part) -> Text | Reasoning | Refusal |
 
 
 def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
-    """A function call as an item: its `call_id` is the call's id, its `id` the item's. Warnings go to `out`."""
+    """Returns the call in an item: `call_id` is the call's id, `id` the item's. Warnings go to `out`."""
     wanted_back = {name: keep(item[name]) for name in CALL_EXTRAS if item.get(name)}
     arguments, status = arguments_text(item.get("arguments"), out), word(item.get("status"))
     # OpenAI leaves calls that its own programs make "in_progress", with all of their arguments (July 2026).
@@ -110,7 +110,7 @@ def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) ->
 
 
 def arguments_text(arguments: Any, out: list[Delta]) -> str:
-    """The arguments' text, also where a server sends the object. Raises ValueError if it is too deep to be one."""
+    """Returns the text of arguments, also where a server sends an object. Raises ValueError if it is too deep."""
     if isinstance(arguments, str):
         return arguments
     if arguments is None:
@@ -123,7 +123,7 @@ def arguments_text(arguments: Any, out: list[Delta]) -> str:
 
 
 def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> None:
-    """The facts of a response at its end: everything once more, the usage, and how it ended.
+    """Adds the facts of a finished response: everything again, the usage, and how it ended.
 
     Args:
         said: the end by the name of the event; `""` if no event says it.
@@ -139,7 +139,7 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
 
 
 def response_meta(response: dict[str, Any]) -> Meta:
-    """Who is speaking."""
+    """Returns the id, model and time of a response."""
     created = response.get("created_at")
     created = created if isinstance(created, int | float | str) else None
     return Meta(word(response.get("id")), word(response.get("model")), created)
@@ -165,7 +165,7 @@ def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
 
 
 def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Finish | Failure | None:
-    """How the answer ended: the worst that is said of it, since aimock names every event "completed"."""
+    """Returns how the answer ended: the worst of several statements, because aimock names every event "completed"."""
     status = word(response.get("status"))
     word_for_it = next((end for end in _ENDS if end in (said, status)), status)
     reason = word(as_object(response.get("incomplete_details")).get("reason"))
@@ -197,14 +197,14 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 
 def said_text(value: Any) -> str:
-    """A text, or that of an object; `""` if it is neither."""
+    """Returns a text, or the text of an object; `""` for anything else."""
     if isinstance(value, dict):
         value = value.get("text")
     return value if isinstance(value, str) else ""
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """The value if it is an object, else an empty one."""
+    """Returns the value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 

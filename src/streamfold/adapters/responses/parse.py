@@ -1,4 +1,4 @@
-"""Requests of the Responses API, read: the inverse of `encode.py`, for a body that somebody else wrote.
+"""Parses request bodies of the Responses API, as a server gets them: the inverse of `encode.py`.
 
 Nothing is kept here from one request to the next, so what refers to something that was kept is refused. What we do not
 know goes on in `extra_body`.
@@ -23,7 +23,7 @@ _KEPT = {
 
 
 def parse_request(body: Any) -> Request:
-    """The request that a body is.
+    """Returns the request in a body.
 
     Raises:
         ConfigError: it is none, or can't be answered here: what refers to something that the server has kept, tools

@@ -1,4 +1,4 @@
-"""What a response says of itself beside its output: the options of its request, each with the API's own default."""
+"""The members of a response beside its output: the options of its request, with the API's defaults."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FORMAT = {"description": None, "strict": False}
 
 
 def response_skeleton(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A response that has just begun, without its id and model."""
+    """Returns a response that has just begun, without its id and model."""
     said = {
         name: value for name, value in request.items() if name in _DEFAULTS and name not in _OWN and value is not None
     }

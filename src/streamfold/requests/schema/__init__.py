@@ -1,4 +1,4 @@
-"""JSON schemas in the flavours of providers: named passes, each of which says what it changed and why.
+"""JSON schemas for providers that accept only a part of the standard: named passes that report their changes.
 
 A pass takes a schema and returns a changed copy and a list of short texts, `PLACE: what was done (why)`. What it can't
 repair without changing what the schema means it leaves as it is; `moonshot_problems` and `strict_problems` say then why

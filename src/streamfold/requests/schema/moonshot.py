@@ -1,4 +1,4 @@
-"""Moonshot's flavour of JSON Schema: what it does not take, and how much of that can be written in another way.
+"""Moonshot's subset of JSON Schema, and the pass that rewrites a schema into it as far as possible.
 
 The root is an object, every nested schema says its type, `type` does not stand beside `anyOf`, and a `$ref` leads into
 `#/$defs` and stands alone: https://platform.moonshot.ai/docs/guide/use-kimi-api-to-complete-tool-calls and
@@ -30,7 +30,7 @@ _ANY = ("string", "number", "boolean", "object", "array", "null")
 
 
 def moonshot(schema: Mapping[str, Any], *, at: str = "parameters") -> Passed:
-    """The schema in Moonshot's flavour, as far as that can be had without changing what it means.
+    """Returns the schema in Moonshot's subset, as far as that is possible without changing its meaning.
 
     Types are added where they are told by other keywords; `type` moves from beside an `anyOf` into its alternatives;
     `definitions` become `$defs`, and other references are written out, as are those with a description or a demand
@@ -64,7 +64,7 @@ def moonshot(schema: Mapping[str, Any], *, at: str = "parameters") -> Passed:
 
 
 def _definitions(schema: Mapping[str, Any], at: str) -> Passed:
-    """`definitions`, the name before 2019, under the name that Moonshot knows."""
+    """Renames `definitions`, the name before 2019, to `$defs`."""
     found = schema.get("definitions")
     if not isinstance(found, Mapping) or not found.keys().isdisjoint(schema.get("$defs") or {}):
         return dict(schema), []
@@ -82,7 +82,7 @@ def _definitions(schema: Mapping[str, Any], at: str) -> Passed:
 
 
 def _alone(node: dict[str, Any], path: str, changes: list[str]) -> dict[str, Any]:
-    """A `$ref` without remarks beside it; a demand beside it stays, and will be refused."""
+    """Drops annotations beside a `$ref`. Constraints beside it stay, and will be refused."""
     if "$ref" not in node or not ANNOTATIONS.issuperset(set(node) - {"$ref"}):
         return node
     changes.extend(f"{path}: {word} removed (Moonshot takes nothing beside $ref)" for word in node if word != "$ref")
@@ -90,7 +90,7 @@ def _alone(node: dict[str, Any], path: str, changes: list[str]) -> dict[str, Any
 
 
 def _listed(node: dict[str, Any], path: str, changes: list[str]) -> dict[str, Any]:
-    """Required fields among the properties. One that was not there may be what any other field may be."""
+    """Lists required fields among the properties. An unlisted one gets the schema of additional properties."""
     missing = _not_listed(node)
     other = node.get("additionalProperties", {})
     # An alternative speaks of the fields that the schema around it lists, and may not list them again.
@@ -102,7 +102,7 @@ def _listed(node: dict[str, Any], path: str, changes: list[str]) -> dict[str, An
 
 
 def _not_listed(node: Mapping[str, Any]) -> list[str]:
-    """The required fields that `properties` does not list."""
+    """Returns the required fields that `properties` does not list."""
     required, properties = node.get("required"), node.get("properties")
     if not isinstance(required, list) or not isinstance(properties, Mapping | None):
         return []
@@ -110,7 +110,7 @@ def _not_listed(node: Mapping[str, Any]) -> list[str]:
 
 
 def _distributed(node: dict[str, Any], path: str, root: Mapping[str, Any], changes: list[str]) -> dict[str, Any]:
-    """`type` beside `anyOf` moves into the alternatives, if each of them can take it."""
+    """Moves a `type` beside `anyOf` into the alternatives, if each of them can have it."""
     alternatives, kind = node.get("anyOf"), node.get("type")
     if kind is None or not isinstance(alternatives, list):
         return node
@@ -136,7 +136,7 @@ def _narrower(own: Any, kind: Any) -> bool:
 
 
 def _typed(node: dict[str, Any], path: str, changes: list[str], *, root: bool) -> dict[str, Any]:
-    """A schema that names its type, where that is told by its other keywords or leaves everything open."""
+    """Adds the type that follows from the other keywords, or a union of all types."""
     if "type" in node or "anyOf" in node or "$ref" in node:
         return node
     if root:  # arguments are an object, whatever the schema forgot to say
@@ -157,7 +157,7 @@ def _typed(node: dict[str, Any], path: str, changes: list[str], *, root: bool) -
 
 
 def _typed_values(node: dict[str, Any], path: str, changes: list[str]) -> dict[str, Any]:
-    """Listed values with their type; values of several types as alternatives."""
+    """Adds the type of listed values. Values of several types become alternatives."""
     values = node["enum"] if isinstance(node.get("enum"), list) else [node.get("const")]
     by_type: dict[str, list[Any]] = {}
     for value in values:
@@ -174,7 +174,7 @@ def _typed_values(node: dict[str, Any], path: str, changes: list[str]) -> dict[s
 
 
 def _same_items(node: dict[str, Any], path: str, changes: list[str]) -> dict[str, Any]:
-    """`items` with a schema for each position, as it was before 2020: any of them at each position."""
+    """Replaces `items` with one schema for each position, the form before 2020, by a union for all positions."""
     items = node.get("items")
     if not isinstance(items, list):
         return node
@@ -183,7 +183,7 @@ def _same_items(node: dict[str, Any], path: str, changes: list[str]) -> dict[str
 
 
 def moonshot_problems(schema: Any, *, at: str = "parameters") -> list[str]:
-    """Why Moonshot would refuse a schema, each with the path to the place; empty if it would not."""
+    """Returns why Moonshot would refuse a schema, each reason with its path; empty if it would not."""
     if not isinstance(schema, Mapping):
         return [f"{at}: must be a JSON schema"]
     problems = []
@@ -225,7 +225,7 @@ def _problems(schema: Any, path: str, root: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _said_twice(schema: Mapping[str, Any]) -> list[str]:
-    """Keywords beside an `anyOf` that an alternative has too; `type` is told apart."""
+    """Returns keywords beside an `anyOf` that an alternative has too, without `type`."""
     alternatives = schema.get("anyOf")
     beside = schema.keys() - {"anyOf", "type", "title", "description"}
     inside = [one.keys() for one in alternatives if isinstance(one, Mapping)] if isinstance(alternatives, list) else []

@@ -1,4 +1,4 @@
-"""The passes that know no provider, and the walk that all of them share."""
+"""Passes that are not specific to a provider, and the walk over a schema that all passes share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_INLINED = 1000  # definitions that use each other double with each level
 
 
 def inner(schema: Mapping[str, Any], path: str, *, conditions: bool = False) -> Iterator[tuple[str, Any]]:
-    """The schemas inside a schema, each with its path; those of conditions, where narrower is wider, when asked."""
+    """Yields the schemas inside a schema, each with its path; those of conditions only if asked."""
     for keyword, value in schema.items():
         at = f"{path}.{keyword}"
         if keyword in _NAMED and isinstance(value, Mapping):
@@ -35,7 +35,7 @@ def inner(schema: Mapping[str, Any], path: str, *, conditions: bool = False) -> 
 
 
 def rebuilt(schema: Any, path: str, visit: Visit, *, conditions: bool = False) -> Any:
-    """A copy in which each schema is what `visit` made of it, the outer ones first. `true` and `false` stay."""
+    """Returns a copy in which each schema is replaced by `visit(schema)`, the outer ones first."""
     if not isinstance(schema, Mapping):
         return schema
     out = dict(visit(dict(schema), path))
@@ -56,7 +56,7 @@ def rebuilt(schema: Any, path: str, visit: Visit, *, conditions: bool = False) -
 
 
 def drop_keywords(schema: Mapping[str, Any], keywords: Collection[str], *, at: str = "parameters") -> Passed:
-    """Without these keywords. What they demanded is no longer demanded: validate the answer.
+    """Drops keywords. Their constraints are no longer enforced by the provider: validate the answer.
 
     >>> drop_keywords({"type": "string", "minLength": 1}, ["minLength"])
     ({'type': 'string'}, ['parameters: minLength removed (the provider does not take it)'])
@@ -78,7 +78,7 @@ def inline_refs(
     why: str = "",
     at: str = "parameters",
 ) -> Passed:
-    """Each `$ref` into the schema itself becomes what it stands for; what stands beside it wins over what is there.
+    """Replaces each `$ref` into the schema itself by its target. Keywords beside it override the target's.
 
     A reference to something that it is a part of can't be written out: it stays, with its definition, and is reported.
     So does one that leads elsewhere or nowhere. Definitions that nothing refers to any more go.
@@ -139,7 +139,7 @@ def inline_refs(
 
 
 def resolve(schema: Mapping[str, Any], ref: str) -> Any:
-    """What a reference leads to inside a schema; None if it leads elsewhere or nowhere."""
+    """Returns the target of a reference inside a schema; None if it points elsewhere or to nothing."""
     if ref == "#":
         return schema
     found: Any = schema
@@ -162,7 +162,7 @@ def _merged(target: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, A
 
 
 def _without_unused(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without the definitions that nothing leads to."""
+    """Drops definitions that nothing refers to."""
     used: set[str] = set()
     waiting: list[Any] = [{keyword: value for keyword, value in schema.items() if keyword not in _CONTAINERS}]
     while waiting:

@@ -50,7 +50,7 @@ _CAN_NOT_GO = frozenset(("allOf", "oneOf", "prefixItems", "patternProperties"))
 
 
 def openai_strict(schema: Mapping[str, Any], *, at: str = "parameters") -> Passed:
-    """The schema as strict mode takes it: closed objects, every field required, no keyword that it does not know.
+    """Returns the schema for strict mode: closed objects, every field required, only known keywords.
 
     A field that was optional becomes a union with null. Demands that strict mode knows no word for (`minLength`, ...)
     go: validate the answer. `strict_problems` says what is left to be refused.
@@ -73,7 +73,7 @@ def openai_strict(schema: Mapping[str, Any], *, at: str = "parameters") -> Passe
 
 
 def _one_union(node: dict[str, Any], path: str, changes: list[str]) -> dict[str, Any]:
-    """`allOf` of one is that one; `oneOf` is `anyOf`, the only union there is."""
+    """Replaces `allOf` of one schema by that schema, and `oneOf` by `anyOf`."""
     parts = node.get("allOf")
     if isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], Mapping):
         rest = {keyword: value for keyword, value in node.items() if keyword != "allOf"}
@@ -101,7 +101,7 @@ def _known_keywords(node: dict[str, Any], path: str, changes: list[str]) -> dict
 
 
 def _closed(node: dict[str, Any], path: str, changes: list[str]) -> dict[str, Any]:
-    """An object in which every field is required and no other is allowed."""
+    """Makes every field required and forbids others."""
     properties = node.get("properties")
     if not isinstance(properties, Mapping):
         return node
@@ -124,7 +124,7 @@ def _closed(node: dict[str, Any], path: str, changes: list[str]) -> dict[str, An
 
 
 def _or_null(schema: Any) -> Any:
-    """The union of a schema with null."""
+    """Returns the union of a schema with null."""
     if not isinstance(schema, Mapping) or _takes_null(schema):
         return schema
     kind = schema.get("type")
@@ -147,7 +147,7 @@ def _takes_null(schema: Any) -> bool:
 
 
 def strict_problems(schema: Any, *, at: str = "parameters") -> list[str]:
-    """Why strict mode would refuse a schema, each with the path to the place; empty if it would not."""
+    """Returns why strict mode would refuse a schema, each reason with its path; empty if it would not."""
     if not isinstance(schema, Mapping):
         return [f"{at}: must be a JSON schema"]
     problems = []

@@ -1,4 +1,4 @@
-"""The words of a response: how parts of items, usage, errors and citations are spelt on this wire."""
+"""How parts of items, usage, errors and citations are written in responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["REFUSAL", "SUMMARY", "TEXT", "PartKind", "flat_annotation", "respons
 
 
 class PartKind(NamedTuple):
-    """How a part of an item is told: its events, its place in the item, and what it is before there is anything in it.
+    """How a part of an item is written: its events, its place in the item, and its empty form.
 
     Attributes:
         events: what the events of its text begin with.
@@ -48,7 +48,7 @@ SUMMARY = PartKind(
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
-    """Usage in the words of this wire, with whatever else the server said of it if it spoke them too.
+    """Returns usage under the names of this wire format, with further members if the server used the same names.
 
     The wire demands all of these numbers; one that no server sent is 0.
     """
@@ -69,7 +69,7 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 
 def response_error(info: ErrorInfo) -> dict[str, Any]:
-    """The error of a response. A code is demanded: the server's own, else the word of this API for such failures."""
+    """Returns the error of a response. Its code is required: the server's own, else this API's for such failures."""
     fitting = "rate_limit_exceeded" if info.status == 429 else "server_error" if info.retryable else "upstream_error"
     code = info.code or info.type or fitting
     error: dict[str, Any] = {"code": code, "message": info.message}
@@ -78,7 +78,7 @@ def response_error(info: ErrorInfo) -> dict[str, Any]:
 
 
 def flat_annotation(annotation: Mapping[str, Any]) -> dict[str, Any]:
-    """A citation as this wire has it: what Chat Completions has under its type is beside it."""
+    """Returns a citation with its members beside its type, not under it as in Chat Completions."""
     inner = annotation.get(str(annotation.get("type")))
     if isinstance(inner, Mapping):
         return {"type": annotation["type"], **inner}
