@@ -89,14 +89,15 @@ class Calls:
         """Compares the calls with the server's own list of them at the end of the answer.
 
         A call in the list is the streamed one of the same item, else of the same id. Where both were drawn anew for
-        the list, it is the one at the same place with the same name, else the next one of that name, in the model's
-        order. What is left was not streamed at all.
+        the list, it is the one at the same place with the same name, else the one of that name with the same arguments,
+        else the next one of that name in the model's order. What is left was not streamed at all.
         """
         left, parts, placed = self.finish(), list(listed), list[Placement]()
         same: list[tuple[Rule, Callable[[Call, OpenCall], object]]] = [
             ("listed_item", lambda part, call: part.item and self._by_item.get(part.item) is call),
             ("listed_id", lambda part, call: part.id and part.id == call.id),
             ("listed_index", lambda p, c: p.index is not None and p.index == c.index and p.name == (c.name or p.name)),
+            ("listed_name", lambda part, call: part.name == call.name and call.has_text(part.arguments)),
             ("listed_name", lambda part, call: part.name == call.name),
         ]
         for rule, fits in same:
@@ -104,6 +105,7 @@ class Calls:
                 if call := next((call for call in left if fits(part, call)), None):
                     left.remove(call)
                     parts.remove(part)
+                    call.index = part.index if call.index is None else call.index
                     placed.append(self._place(part, call, rule))
         return [*placed, *(self._place(part, None, "listed_new") for part in parts)]
 
@@ -193,7 +195,9 @@ class Calls:
             return not last.pieces and self._names.is_declared_in_pieces(last.name, part.name)
         if last.index is not None:  # the calls had indices: this repeats one of them
             return not last.is_followed_by(part.arguments)
-        return bool(last.id or not _begins_object(part)) and not last.settled
+        if last.waits or not last.settled:
+            return bool(last.id) or not _begins_object(part)
+        return bool(last.id) and _begins_object(part) and not last.is_followed_by(part.arguments)  # all of it again
 
     # --- the second table --------------------------------------------------------------------------------------------
 
@@ -215,8 +219,11 @@ class Calls:
         if not self._opened:
             return None, "first"
         last = self._opened[-1]
-        if index is None and not head and (not part.item or (last.name and not last.done)):
-            return last, "last"  # with an item id, too: where an item was announced, ids may be drawn anew
+        announced = bool(last.name) and not last.came_whole  # its ids may be drawn anew in every event
+        if index is None and not head and (announced or not part.item):
+            return last, "last"
+        if index is None and announced and part.whole and not part.id and part.name == last.name:
+            return last, "last"
         if index is not None or part.item:
             return None, "new_index" if index is not None else "new_item"
         again = part.whole and part.name == last.name and (not last.done or last.wholes == [part.arguments])

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from ..values import parse_object
+from ..values import is_empty, parse_object
 from .brackets import Brackets
 
 __all__ = ["OpenCall"]
 
-_EMPTY = ("", "{}", "null", "[]", '""')
 _WHOLES = 3  # how many different wordings of the whole arguments are kept
 
 
@@ -84,6 +83,12 @@ class OpenCall:
             return False
         return (self.spliced and not self.wholes) or (not self.size and not self.came_whole)
 
+    def has_text(self, arguments: str) -> bool:
+        """Whether these are the arguments: the same text, or just as empty."""
+        if self.size == len(arguments):
+            return arguments == self.text
+        return arguments in self.wholes or (self.size < 100 and is_empty(arguments) and is_empty(self.text))
+
     def add_piece(self, piece: str) -> None:
         """Appends the next piece of the arguments."""
         self.pieces.append(piece)
@@ -136,8 +141,3 @@ def _object(text: str) -> Any:
     except ValueError:
         return False
     return value if isinstance(value, dict) else False
-
-
-def is_empty(arguments: str) -> bool:
-    """Whether arguments carry nothing: no text, or an empty value."""
-    return len(arguments) < 100 and "".join(arguments.split()) in _EMPTY

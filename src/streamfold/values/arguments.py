@@ -15,7 +15,9 @@ from typing import Any
 
 from .jsontext import join_surrogates, parse_object, parse_values
 
-__all__ = ["Arguments", "read_arguments", "unparsed"]
+__all__ = ["Arguments", "is_empty", "read_arguments", "unparsed"]
+
+_EMPTY = ("", "{}", "null", "[]", '""')
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
        repetition right (vllm-project/vllm#42683).
     2. The pieces, if they are an object with members.
     3. Text that is not an object, the last whole before the pieces: such a call can't be run.
-    4. An empty object. So an empty whole never replaces pieces that are more, even if these are damaged.
+    4. An empty object, so that an empty whole never replaces pieces that are more, even if these are damaged.
+    5. Another empty value, as `[]`.
 
     Args:
         repair: whether damage that servers do is mended. What the model wrote into its text no server has touched.
@@ -60,9 +63,15 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
     if joined:
         readings.append(_read(joined, pieces))
     full = (reading for reading in readings if reading.valid and reading.value)
-    damaged = (reading for reading in readings if not reading.valid)
-    chosen = next(full, None) or next(damaged, readings[0])
+    damaged = (reading for reading in readings if not reading.valid and not is_empty(reading.raw))
+    empty = (reading for reading in readings if reading.valid)
+    chosen = next(full, None) or next(damaged, None) or next(empty, readings[0])
     return replace(chosen, differ=len(readings) > 1)
+
+
+def is_empty(arguments: str) -> bool:
+    """Whether arguments carry nothing: no text, or an empty value."""
+    return len(arguments) < 100 and "".join(arguments.split()) in _EMPTY
 
 
 def unparsed(raw: str) -> dict[str, Any]:
