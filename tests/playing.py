@@ -42,7 +42,8 @@ def seen(outcome: Reply | StreamError) -> dict[str, Any]:
         found: dict[str, Any] = {"error": type(outcome).__name__, "message": outcome.message, **said(outcome.partial)}
     else:
         usage = outcome.usage
-        counted = ("input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens")
+        counted = ("input_tokens", "output_tokens", "total_tokens", "cached_tokens")
+        counted = (*counted, "reasoning_tokens", "cache_write_tokens")
         found = said(outcome) | {
             "finish_reason": outcome.finish_reason,
             "raw_finish_reason": outcome.raw_finish_reason,

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ..requests import HistoryRules, Rules, apply_rules, check_history, describe_missing, emulated, missing
-from ..values import APIError, ConfigError, nearest
+from ..values import APIError, ConfigError, ErrorInfo, error_info, nearest
 from .prepared import Prepared, write_body
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ __all__ = ["Adapter", "Endpoint", "Framing", "find_adapter"]
 
 # Imported on first use.
 _BUILT_IN = {
+    "anthropic": "streamfold.adapters.anthropic:AnthropicAdapter",
     "chat": "streamfold.adapters.chat:ChatAdapter",
+    "gemini": "streamfold.adapters.gemini:GeminiAdapter",
     "kimi": "streamfold.adapters.kimi:KimiAdapter",
     "responses": "streamfold.adapters.responses:ResponsesAdapter",
 }
@@ -168,6 +170,10 @@ class Adapter(ABC):
             None if the error has another cause, or nothing can be left out.
         """
         return None
+
+    def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
+        """Reads the error object of a response whose status is not 2xx. Always has a message."""
+        return error_info(body, status=status)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

@@ -276,7 +276,7 @@ class Provider(AsyncContext):
     def _plan(self, adapter: Adapter, ready: Prepared, arguments: Arguments) -> Plan:
         return Plan(
             adapter=adapter,
-            request=self._http_request(ready, arguments.extra_headers, arguments.timeouts),
+            request=self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts),
             decoder=partial(self._decoder, adapter, ready.request),
             warnings=ready.warnings,
             origin=ready.request.origin,
@@ -302,6 +302,7 @@ class Provider(AsyncContext):
 
     def _http_request(
         self,
+        adapter: Adapter,
         ready: Prepared,
         extra_headers: Mapping[str, str] | None,
         timeouts: Timeouts | TimeoutOptions | None,
@@ -312,6 +313,7 @@ class Provider(AsyncContext):
         headers.update(self.profile.sent_headers(read_headers(extra_headers)))
         return HTTPRequest(
             method=ready.method,
+            read_error=adapter.read_error,
             url=url,
             headers=headers,
             body=ready.body,

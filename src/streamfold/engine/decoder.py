@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..adapters import Adapter, Framing, find_adapter
 from ..values import (
+    BlockPiece,
     Call,
     Delta,
     Limits,
+    MessageStart,
     Meta,
     ProtocolError,
     ProtocolWarning,
@@ -25,6 +27,7 @@ from ..values import (
     Text,
     ToolLike,
     Usage,
+    UsageUpdate,
     Warn,
     as_tools,
     read_tool_choice,
@@ -279,7 +282,9 @@ def _is_progress(delta: Delta) -> bool:
         return bool(delta.text)
     if isinstance(delta, Call):
         return bool(delta.arguments or delta.id or delta.name or delta.extra or delta.whole)
+    if isinstance(delta, BlockPiece):
+        return bool(delta.value != "")
     return kind not in _NO_PROGRESS
 
 
-_NO_PROGRESS = {Sequence, Meta, Warn, Usage}
+_NO_PROGRESS = {MessageStart, Meta, Sequence, Usage, UsageUpdate, Warn}

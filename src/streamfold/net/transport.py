@@ -10,7 +10,7 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import httpx
@@ -21,6 +21,7 @@ from ..values import (
     APIError,
     APITimeoutError,
     ConfigError,
+    ErrorInfo,
     Limits,
     ProtocolError,
     RateLimit,
@@ -60,6 +61,7 @@ class HTTPRequest:
 
     Attributes:
         shown_url: the URL without secrets, for errors.
+        read_error: reads the body of a response whose status is not 2xx.
         hide_url: let httpx log `shown_url` instead of the URL. Only for our own clients: a transport of the caller's
             may read the URL's text.
         redactor: removes the request's secrets from errors; recorders that see the request use it too.
@@ -74,6 +76,7 @@ class HTTPRequest:
     hide_url: bool = False
     redactor: Redactor = field(default_factory=Redactor, repr=False)
     method: str = "POST"
+    read_error: Callable[[Any, int | None], ErrorInfo] = error_info
 
 
 class Exchange:
@@ -287,10 +290,11 @@ class Exchange:
         if location and response.status_code in _REDIRECTS:
             target = shown_url(location)
             read = f"redirects are not followed, and this one leads to {target}: set base_url to the final address"
+        info = self._request.read_error(read, response.status_code)
         return status_error(
-            error_info(read, status=response.status_code),
+            info,
             request_id=self.request_id,
-            retry_after=read_retry_after(response.headers),
+            retry_after=read_retry_after(response.headers) if info.retry_after is None else info.retry_after,
             rate_limit=self.rate_limit,
             should_retry=_SHOULD_RETRY.get(response.headers.get("x-should-retry", "").lower()),
             body=read if isinstance(read, dict | list) else text,

@@ -84,6 +84,7 @@ class ErrorInfo:
         status: the HTTP status that it names.
         param: the member of the request that it is about.
         retry: whether a retry is worthwhile, where that is known otherwise than by the words.
+        retry_after: seconds to wait before it, where the error object says so.
     """
 
     message: str
@@ -92,6 +93,7 @@ class ErrorInfo:
     status: int | None = None
     param: str | None = None
     retry: bool | None = None
+    retry_after: float | None = None
 
     @property
     def quota(self) -> bool:
@@ -114,7 +116,7 @@ class ErrorInfo:
         return [word.lower() for word in (self.code, self.type) if word]
 
 
-def error_info(body: Any, *, status: int | None = None) -> ErrorInfo:
+def error_info(body: Any, status: int | None = None) -> ErrorInfo:
     """Reads an error object in any of the shapes that servers use, down to a bare string. The result has a message.
 
     >>> error_info({"error": {"message": "slow down", "type": "rate_limit_error"}}).message
@@ -151,6 +153,8 @@ def status_error(info: ErrorInfo, *, should_retry: bool | None = None, **rest: A
     kind = _BY_STATUS.get(status, APIStatusError)
     if info.quota:
         kind = QuotaExceededError
+    elif status == 400 and info.type == "authentication_error":  # what Google calls a wrong key
+        kind = AuthenticationError
     elif kind is APIStatusError and status >= 500:
         kind = ServerError
     elif kind is APIStatusError and 400 <= status < 500 and not info.retryable:

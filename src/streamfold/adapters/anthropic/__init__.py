@@ -1,3 +1,6 @@
 """Anthropic's Messages API: requests and answers, both ways."""
 
+from .adapter import *
 from .decode import *
+from .emit import *
+from .parse import *

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...values import (
@@ -41,7 +42,7 @@ from ...values import (
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-__all__ = ["EventReader"]
+__all__ = ["EventReader", "read_usage_with_cache"]
 
 # https://docs.anthropic.com/en/api/handling-stop-reasons
 _STOP_REASONS: dict[str, FinishReason] = {
@@ -245,6 +246,14 @@ def read_usage(numbers: dict[str, Any]) -> Usage:
         cache_write_tokens=written,
         raw=numbers,
     )
+
+
+def read_usage_with_cache(numbers: dict[str, Any]) -> Usage:
+    """For servers whose `input_tokens` already includes the cached tokens."""
+    read = read_usage(numbers)
+    said = count(numbers, "input_tokens")
+    total = None if said is None or read.output_tokens is None else said + read.output_tokens
+    return replace(read, input_tokens=said, total_tokens=total)
 
 
 def _object(payload: dict[str, Any], name: str) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from ...values import (
     unlisted_reason,
     word,
 )
+from .errors import read_google_error
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -88,7 +89,7 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
     if isinstance(inner := chunk.get("response"), dict):  # Code Assist
         chunk = inner
     if "error" in chunk:
-        out.append(Failure(error_info(chunk), chunk))
+        out.append(Failure(read_google_error(chunk), chunk))
         return
     if not {"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"} & chunk.keys():
         out.append(Failure(error_info(chunk), chunk))

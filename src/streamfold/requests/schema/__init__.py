@@ -16,7 +16,8 @@ the provider would refuse it.
 from __future__ import annotations
 
 from .moonshot import moonshot, moonshot_problems
-from .passes import Passed, drop_keywords, inline_refs
+from .openapi import openapi_subset
+from .passes import Passed, drop_keywords, inline_refs, rebuilt
 from .shapes import check_shapes
 from .strict import ROUTINE, openai_strict, strict_problems
 
@@ -29,5 +30,7 @@ __all__ = [
     "moonshot",
     "moonshot_problems",
     "openai_strict",
+    "openapi_subset",
+    "rebuilt",
     "strict_problems",
 ]

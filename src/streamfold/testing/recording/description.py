@@ -39,6 +39,7 @@ class _ExpectedUsage(_Strict):
     total_tokens: int | None = None
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class _Expected(_Strict):

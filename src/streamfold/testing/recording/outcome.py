@@ -10,7 +10,9 @@ from .files import Recording
 
 __all__ = ["expected", "in_words"]
 
-_COUNTED = ("input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens")
+_COUNTED = (
+    "input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens", "cache_write_tokens",
+)  # fmt: skip
 
 
 def expected(recording: Recording) -> dict[str, Any]:

@@ -1,0 +1,210 @@
+"""Anthropic's Messages API, and what other servers have made of it: https://docs.anthropic.com/en/api/messages.
+
+`encode` writes requests, `decode.py` reads answers. Deviations that are read here, always, have a comment with the
+server that they come from; deviations in what may be sent are `AnthropicQuirks`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ...requests import HistoryRules, Request, Rules, read_response_format
+from ...requests.schema import rebuilt
+from ...values import ConfigError, Delta, ImagePart, Message, NamedTool, ProtocolWarning, Tool, UsageUpdate
+from ..chat.thinking import only_allowed_tools
+from ..dropped import DroppedParts
+from ..protocol import Adapter
+from .content import content_blocks
+from .decode import EventReader, read_usage_with_cache
+from .eventstream import AWSEventStream
+from .quirks import AnthropicQuirks
+from .thinking import fit_thinking, thinking_members
+from .turns import as_it_came, changed_ids, read_turns, split_system
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+__all__ = ["AnthropicAdapter", "AnthropicQuirks"]
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+
+
+class AnthropicAdapter(EventReader, Adapter):
+    """Requests and events of the Messages API."""
+
+    name = "anthropic"
+    path = "/messages"
+    Quirks = AnthropicQuirks
+
+    def __init__(self, quirks: AnthropicQuirks | None = None) -> None:
+        self.quirks = quirks or AnthropicQuirks()
+        self.framing = AWSEventStream if self.quirks.platform == "bedrock" else None
+
+    # --- what the request asks for, and what can be had ---------------------------------------------------------------
+
+    def history_rules(self, request: Request) -> HistoryRules:
+        """Returns what this API demands of a conversation."""
+        return HistoryRules(HistoryRules().roles - {"function"}, unique_ids="turn", empty_turn="left_out")
+
+    def rules(self, request: Request) -> Rules:
+        """Returns what the API accepts in tool names and response formats."""
+        return Rules(tool_name=_NAME, response_format=self.quirks.response_format)
+
+    def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """Returns the request as the endpoint accepts it, and a warning for each change."""
+        dropped = _dropped(request, self.quirks).warnings()
+        request, changes = super().rewrite(request)
+        request, only = only_allowed_tools(request)
+        request, fitted = fit_thinking(request, self.quirks)
+        warnings = [*dropped, *changes, *only, *fitted]
+        if ids := changed_ids(request.messages):
+            detail = f"ids of calls were sent as the API accepts them: {', '.join(ids[:20])}"
+            warnings.append(ProtocolWarning("ids_renumbered", detail))
+        if not self.quirks.inline_system:
+            late = [f"messages[{at}]" for at, message in split_system(request.messages)[1] if message.role == "system"]
+            if late:
+                detail = f"{', '.join(late)}: a system message inside the conversation was sent as text of the user"
+                warnings.append(ProtocolWarning("history_doubtful", detail))
+        return request, warnings
+
+    # --- how it is written --------------------------------------------------------------------------------------------
+
+    def request_path(self, request: Request) -> str:
+        """Returns the path of this request; on other platforms the model stands in it.
+
+        https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModelWithResponseStream.html,
+        https://docs.anthropic.com/en/api/claude-on-vertex-ai
+        """
+        model = quote(request.model, safe="@")
+        match self.quirks.platform:
+            case "bedrock":
+                return f"/model/{model}/invoke-with-response-stream"
+            case "vertex":
+                return f"/models/{model}:streamRawPredict"
+        return self.path
+
+    def serves(self, path: str) -> bool:
+        """Returns whether requests of this wire format go to URLs with this path."""
+        return path.endswith((self.path, ":streamRawPredict", "/invoke-with-response-stream"))
+
+    def headers(self, request: Request) -> Mapping[str, str]:
+        """Returns the headers of the wire format, with the version of the API."""
+        if self.quirks.platform != "anthropic":
+            return super().headers(request)
+        betas = {"anthropic-beta": ",".join(dict.fromkeys(self.quirks.betas))} if self.quirks.betas else {}
+        return {**super().headers(request), "anthropic-version": self.quirks.version, **betas}
+
+    def encode(self, request: Request) -> dict[str, Any]:
+        """Returns the JSON body for a streamed answer. Raises ConfigError for what this API can't carry."""
+        options = request.options
+        if options.seed is not None:
+            raise ConfigError("the Messages API has no 'seed': leave the option out")
+        opening, rest = split_system(request.messages)
+        max_tokens = options.max_output_tokens or self.quirks.max_tokens
+        body: dict[str, Any] = {"model": request.model, "max_tokens": max_tokens}
+        if system := [
+            block for at, message in enumerate(opening) for block in content_blocks(message, f"messages[{at}]")
+        ]:
+            body["system"] = system
+        body |= {"messages": read_turns(rest, request, self.quirks), "stream": True}
+        if request.tools:
+            body["tools"] = [self._tool(tool) for tool in request.tools]
+            if choice := self._tool_choice(request):
+                body["tool_choice"] = choice
+        stops = [options.stop] if isinstance(options.stop, str) else options.stop or []
+        said = {
+            "temperature": options.temperature,
+            "top_p": options.top_p,
+            "stop_sequences": [stop for stop in stops if stop.strip()] or None,
+        }
+        body.update({name: value for name, value in said.items() if value is not None})
+        body.update(thinking_members(request, self.quirks, max_tokens))
+        if wanted := self._output_format(options.response_format):
+            body["output_config"] = {**body.get("output_config", {}), "format": wanted}
+        for name, value in options.extra_body.items():
+            mix = name == "output_config" and name in body and isinstance(value, Mapping)
+            body[name] = {**body[name], **value} if mix else value
+        return self._for_platform(body)
+
+    def _for_platform(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The body with what other platforms want in it instead of in the path or the headers."""
+        platform, betas = self.quirks.platform, list(dict.fromkeys(self.quirks.betas))
+        if platform == "anthropic":
+            return body
+        version = "bedrock-2023-05-31" if platform == "bedrock" else "vertex-2023-10-16"
+        left_out = ("model", "stream") if platform == "bedrock" else ("model",)
+        out = {"anthropic_version": version, **({"anthropic_beta": betas} if betas else {})}
+        return {**out, **{name: value for name, value in body.items() if name not in left_out}}
+
+    def _tool(self, tool: Tool) -> dict[str, Any]:
+        if tool.kind != "function":
+            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it in extra_body['tools']")
+        schema = {"type": "object", **tool.parameters}
+        if schema["type"] != "object":
+            raise ConfigError(f"the tool {tool.name!r}: the schema of its arguments must have the type 'object'")
+        strict = {"strict": True} if tool.strict else {}
+        about = {"description": tool.description} if tool.description else {}
+        return {"name": tool.name, **about, "input_schema": schema, **strict}
+
+    def _tool_choice(self, request: Request) -> dict[str, Any] | None:
+        choice, parallel = request.tool_choice, request.options.parallel_tool_calls
+        one = {"disable_parallel_tool_use": True} if parallel is False else {}
+        match choice:
+            case "none":
+                return {"type": "none"}
+            case "required":
+                return {"type": "any", **one}
+            case NamedTool(name):
+                return {"type": "tool", "name": name, **one}
+        return {"type": "auto", **one} if one else None
+
+    def _output_format(self, wanted: Any) -> dict[str, Any] | None:
+        read = read_response_format(wanted)
+        if read is None:
+            return None
+        if read.schema is None:
+            raise ConfigError('response_format="json": the Messages API needs a schema; pass one, or a pydantic model')
+        return {"type": "json_schema", "schema": _closed(read.schema)}
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def decode(self, event: ServerSentEvent) -> list[Delta]:
+        """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
+        deltas = super().decode(event)
+        if self.quirks.cache_included:
+            deltas = [replace(d, read=read_usage_with_cache) if isinstance(d, UsageUpdate) else d for d in deltas]
+        return deltas
+
+
+def _closed(schema: Mapping[str, Any]) -> Any:
+    """The schema with every object closed, which the API demands of the format of an answer."""
+
+    def visit(node: dict[str, Any], path: str) -> dict[str, Any]:
+        is_object = node.get("type") == "object" or "properties" in node
+        return {**node, "additionalProperties": False} if is_object else node
+
+    return rebuilt(schema, "", visit)
+
+
+def _dropped(request: Request, quirks: AnthropicQuirks) -> DroppedParts:
+    """What this API can't carry, or only another provider can read."""
+    found = DroppedParts()
+    for at, message in enumerate(request.messages):
+        if not isinstance(message, Message):
+            continue
+        where = f"messages[{at}]"
+        came_as = as_it_came(message) if request.came_from_here(message) else None
+        if message.reasoning and came_as is None and quirks.thinking_history == "signed":
+            found.reasoning.append(where)
+        if came_as is None:
+            found.members += [f"{where}.{name}" for name in message.extras]
+        if message.name:
+            found.members.append(f"{where}.name")
+        if not isinstance(message.content, str | None):
+            images = (part for part in message.content if isinstance(part, ImagePart) and part.detail is not None)
+            found.members += [f"{where}: detail of an image" for _ in images]
+    return found

@@ -1,0 +1,234 @@
+"""Answers of the Messages API, written: https://docs.anthropic.com/en/docs/build-with-claude/streaming."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from ...values import ErrorInfo, Failure, FinishReason, Reasoning, Refusal, Reply, Text, Usage
+from ..emitting.emitter import Emitter, WrittenCall, event
+from .turns import wire_id
+
+__all__ = ["MessagesEmitter", "messages_error", "whole_message"]
+
+Open = Literal["text", "thinking", "tool_use"]
+
+_STOP_REASONS: dict[FinishReason, str] = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+    "unknown": "end_turn",
+}
+# https://docs.anthropic.com/en/api/errors. Clients decide by the type whether to ask again.
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+_TYPES = frozenset({*_ERROR_TYPES.values(), "api_error", "conflict_error"})
+
+
+class MessagesEmitter(Emitter):
+    """Writes the events of one streamed message.
+
+    One block is open at a time: a change of kind stops it and starts the next one. Clients read the arguments of a call
+    from fragments alone (Claude Code drops an input that stands in the start of the block), and a message without
+    `message_delta` for one that broke off, which is what a failed answer is.
+
+    Args:
+        thinking: whether reasoning is written. Clients that did not ask for thinking may not expect it.
+        others: see `Emitter`.
+    """
+
+    def __init__(self, *, thinking: bool = True, **others: Any) -> None:
+        super().__init__(**others)
+        self._thinking = thinking
+        self._index = -1
+        self._kind: Open | None = None
+        self._writing: WrittenCall | None = None  # the call whose block is open
+        self._waiting: dict[int, list[str]] = {}  # fragments of other calls, by their number
+        self._heads: dict[int, WrittenCall] = {}
+        self._signature = ""
+
+    def _text(self, delta: Text) -> None:
+        self._switch("text")
+        self._piece({"type": "text_delta", "text": delta.text})
+
+    def _reasoning(self, delta: Reasoning) -> None:
+        if self._thinking:
+            self._switch("thinking")
+            if delta.text:
+                self._piece({"type": "thinking_delta", "thinking": delta.text})
+
+    def _refusal(self, delta: Refusal) -> None:
+        self._text(Text(delta.text))
+
+    def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+        if first and (self._writing is None or self._writing.closed):
+            self._start_call(call)
+        elif first or self._writing is not call:
+            # Fragments of two calls may be mixed upstream. Here the second block waits until the first is complete.
+            self._heads.setdefault(call.number, call)
+            self._waiting.setdefault(call.number, []).append(piece)
+            return
+        self._arguments(piece)
+
+    def _close_call(self, call: WrittenCall) -> None:
+        if self._writing is call:
+            self._stop()
+            self._write_waiting()
+
+    def _extra(self, name: str, value: Any) -> None:
+        if name == "signature" and isinstance(value, str) and self._kind == "thinking":
+            self._signature = value
+
+    def _end(self) -> None:
+        self._ensure_open()
+        self._stop()
+        while self._heads:
+            self._write_waiting()
+            self._stop()
+        reason = _stop_reason(self._finish.reason if self._finish else "unknown", calls=self.has_calls)
+        delta = {"stop_reason": reason, "stop_sequence": None}
+        self._event({"type": "message_delta", "delta": delta, "usage": written_usage(self._usage)})
+        self._write_warnings()
+        self._event({"type": "message_stop"})
+
+    def _fail(self, failure: Failure) -> None:
+        self._write_warnings()
+        self._event(messages_error(failure.info))
+
+    # --- blocks -------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        self._begun = True
+        self._event({"type": "message_start", "message": _message(self.id, self.model, [], None, None)})
+
+    def _ensure_open(self) -> None:
+        if not self._begun:
+            self._open()
+
+    def _switch(self, kind: Open) -> None:
+        """Makes sure that a block of this kind is open."""
+        self._ensure_open()
+        if self._kind != kind:
+            self._stop()
+            while kind != "tool_use" and self._heads:
+                self._write_waiting()
+                self._stop()
+            self._start(kind, {"text": ""} if kind == "text" else {"thinking": "", "signature": ""})
+
+    def _start_call(self, call: WrittenCall) -> None:
+        self._ensure_open()
+        self._stop()
+        self._writing = call
+        self._start("tool_use", {"id": wire_id(call.id), "name": call.name, "input": {}})
+
+    def _write_waiting(self) -> None:
+        """Starts the block of the next call, with the fragments that have waited."""
+        if self._heads:
+            number = next(iter(self._heads))
+            self._start_call(self._heads.pop(number))
+            for piece in self._waiting.pop(number):
+                self._arguments(piece)
+
+    def _arguments(self, piece: str) -> None:
+        if piece:
+            self._piece({"type": "input_json_delta", "partial_json": piece})
+
+    def _start(self, kind: Open, members: dict[str, Any]) -> None:
+        self._index, self._kind = self._index + 1, kind
+        block = {"type": kind, **members}
+        self._event({"type": "content_block_start", "index": self._index, "content_block": block})
+
+    def _piece(self, delta: dict[str, Any]) -> None:
+        self._event({"type": "content_block_delta", "index": self._index, "delta": delta})
+
+    def _stop(self) -> None:
+        if self._kind is None:
+            return
+        if self._kind == "thinking":
+            self._piece({"type": "signature_delta", "signature": self._signature})
+            self._signature = ""
+        self._event({"type": "content_block_stop", "index": self._index})
+        self._kind = self._writing = None
+
+    def _event(self, payload: dict[str, Any]) -> None:
+        self._out.append(event(payload, payload["type"]))
+
+
+def whole_message(reply: Reply, *, id: str, model: str, thinking: bool = True) -> dict[str, Any]:  # noqa: A002
+    """Returns the body of an answer that is not streamed."""
+    content: list[dict[str, Any]] = []
+    if reply.reasoned and thinking:
+        content.append({"type": "thinking", "thinking": reply.reasoning, "signature": _signature(reply)})
+    text = reply.text + (reply.refusal or "")
+    if text:
+        content.append({"type": "text", "text": text})
+    for call in reply.tool_calls:
+        given = {"_raw": call.raw_arguments} if call.error else call.arguments
+        content.append({"type": "tool_use", "id": wire_id(call.id), "name": call.name, "input": given})
+    reason = _stop_reason(reply.finish_reason, calls=bool(reply.tool_calls))
+    return _message(id, model, content, reason, reply.usage)
+
+
+def _signature(reply: Reply) -> str:
+    """The signature of the only thinking block; several can't be told apart in one block."""
+    blocks = [block for block in reply.extras.get("blocks", []) if isinstance(block, dict)]
+    signatures = [str(block.get("signature") or "") for block in blocks if block.get("type") == "thinking"]
+    return signatures[0] if len(signatures) == 1 else ""
+
+
+def messages_error(info: ErrorInfo) -> dict[str, Any]:
+    """Returns an error object: the body of an error response, and the event that ends a stream that broke."""
+    return {"type": "error", "error": {"type": _error_type(info), "message": info.message}}
+
+
+def _error_type(info: ErrorInfo) -> str:
+    for word in (info.type, info.code):
+        if word in _TYPES:
+            return str(word)
+    if info.quota:
+        return "billing_error"
+    return _ERROR_TYPES.get(
+        info.status or 0, "invalid_request_error" if 400 <= (info.status or 0) < 500 else "api_error"
+    )
+
+
+def _message(
+    message_id: str, model: str, content: list[dict[str, Any]], reason: str | None, usage: Usage | None
+) -> dict[str, Any]:
+    return {
+        "id": message_id,
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": content,
+        "stop_reason": reason,
+        "stop_sequence": None,
+        "usage": written_usage(usage),
+    }
+
+
+def written_usage(usage: Usage | None) -> dict[str, Any]:
+    """Returns the four counts, which clients demand; a count that no server sent is 0."""
+    usage = usage or Usage()
+    read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
+    return {
+        "input_tokens": max(0, (usage.input_tokens or 0) - read - written),
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": read,
+        "output_tokens": usage.output_tokens or 0,
+    }
+
+
+def _stop_reason(reason: FinishReason, *, calls: bool) -> str:
+    return "tool_use" if calls else "end_turn" if reason == "tool_calls" else _STOP_REASONS[reason]

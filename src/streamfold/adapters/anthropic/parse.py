@@ -1,0 +1,249 @@
+"""Requests of the Messages API, read: the inverse of `encode`, for a body that somebody else wrote.
+
+What would change the meaning if it were left out is refused with its path: server tools, MCP servers, uploaded files.
+Members that only this API has stay in `extra_body`, for a provider that speaks it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ...requests import Fields, Options, Request, ResponseFormat, kind_of
+from ...values import (
+    ConfigError,
+    FilePart,
+    ImagePart,
+    Message,
+    NamedTool,
+    ReadToolChoice,
+    TextPart,
+    Tool,
+    ToolCall,
+    from_base64,
+    read_arguments,
+    system,
+)
+
+__all__ = ["parse_messages_request"]
+
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_KEPT_EXTRA = ("caller", "toolset_name")
+
+
+def parse_messages_request(body: Any) -> Request:
+    """Returns the request that a body is.
+
+    Raises:
+        ConfigError: it is not a request, or it can't be answered here. The message begins with the path.
+    """
+    fields = Fields(body)
+    model, max_tokens = fields.need("model"), fields.count("max_tokens")
+    if max_tokens is None:
+        raise ConfigError("max_tokens is missing: it must be a whole number")
+    fields.any("stream")
+    messages = (*_system(fields.any("system")), *_messages(fields.items("messages")))
+    tools = tuple(_tool(entry, f"tools[{at}]") for at, entry in enumerate(fields.items("tools") or ()))
+    choice, parallel = _choice(fields.object("tool_choice"), tools)
+    if fields.items("mcp_servers"):
+        raise ConfigError("mcp_servers can't be used here: the provider would have to run them")
+    output, thinking = fields.object("output_config"), fields.object("thinking")
+    old_format = fields.object("output_format")
+    options = Options(
+        temperature=fields.number("temperature"),
+        top_p=fields.number("top_p"),
+        max_output_tokens=max_tokens or None,
+        stop=fields.items("stop_sequences") or None,
+        parallel_tool_calls=parallel,
+        reasoning_effort=_effort(thinking, output),  # type: ignore[arg-type]
+        response_format=_format((output.object("format") if output else None) or old_format),
+        extra_body=fields.rest(),
+    )
+    return Request(model, messages, tools, choice, options)
+
+
+# --- the conversation -------------------------------------------------------------------------------------------------
+
+
+def _system(given: Any) -> list[Message]:
+    if given is None or given in ("", []):
+        return []
+    if isinstance(given, str):
+        return [system(given)]
+    if not isinstance(given, list):
+        raise ConfigError(f"system must be a string or a list of text blocks, not {kind_of(given)}")
+    texts = [Fields(block, f"system[{at}]").text("text") or "" for at, block in enumerate(given)]
+    return [system(text) for text in texts if text]
+
+
+def _messages(given: list[Any] | None) -> list[Message]:
+    if not given:
+        raise ConfigError(f"messages is {'missing' if given is None else 'empty'}: there is nothing to answer")
+    return [read for at, message in enumerate(given) for read in _message(message, f"messages[{at}]")]
+
+
+def _message(message: Any, where: str) -> list[Message]:
+    fields = Fields(message, where)
+    role, content = fields.need("role"), fields.any("content")
+    if role not in ("user", "assistant", "system"):
+        raise ConfigError(f"{where}.role: unknown role {role!r}. Allowed: user, assistant, system")
+    if isinstance(content, str):
+        blocks: list[Any] = [{"type": "text", "text": content}]
+    elif isinstance(content, list):
+        blocks = content
+    else:
+        raise ConfigError(f"{where}.content must be a string or a list of blocks, not {kind_of(content)}")
+    for at, block in enumerate(blocks):
+        if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
+            raise ConfigError(f"{where}.content[{at}].type is missing: a block is an object with a type")
+    if role == "assistant":
+        return [_assistant(blocks, where)]
+    if role == "system":
+        text = "\n\n".join(str(block.get("text", "")) for block in blocks if block["type"] == "text")
+        return [system(text)] if text else []
+    return _user(blocks, where)
+
+
+def _user(blocks: list[Any], where: str) -> list[Message]:
+    """The results of tools, each a message, and then the rest."""
+    results, parts = list[Message](), list[Any]()
+    for at, block in enumerate(blocks):
+        place = f"{where}.content[{at}]"
+        if block["type"] == "tool_result":
+            results.append(_result(block, place))
+        else:
+            parts.append(_part(block, place))
+    if not parts:
+        return results
+    is_text = len(parts) == 1 and isinstance(parts[0], TextPart)
+    return [*results, Message("user", parts[0].text if is_text else tuple(parts))]
+
+
+def _result(block: Mapping[str, Any], where: str) -> Message:
+    fields = Fields(block, where)
+    call_id, content, error = fields.need("tool_use_id"), fields.any("content"), bool(fields.flag("is_error"))
+    if isinstance(content, list):
+        parts = tuple(_part(part, f"{where}.content[{at}]") for at, part in enumerate(content))
+        is_text = all(isinstance(part, TextPart) for part in parts)
+        content = "\n".join(part.text for part in parts if isinstance(part, TextPart)) if is_text else parts
+    elif not isinstance(content, str | None):
+        raise ConfigError(f"{where}.content must be a string or a list of blocks, not {kind_of(content)}")
+    return Message("tool", content or "", tool_call_id=call_id, error=error)
+
+
+def _part(block: Any, where: str) -> Any:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return TextPart(text)
+        case {"type": "image", "source": Mapping() as source}:
+            return ImagePart(**_source(source, f"{where}.source"))
+        case {"type": "document", "source": {"type": "text", "data": str(text)}}:
+            return TextPart(text)
+        case {"type": "document", "source": Mapping() as source}:
+            title = block.get("title")
+            return FilePart(**_source(source, f"{where}.source"), name=title if isinstance(title, str) else None)
+        case {"type": str(kind)}:
+            raise ConfigError(
+                f"{where}.type: {kind!r} blocks can't be sent to this model. Allowed: text, image, document"
+            )
+    raise ConfigError(f"{where} must be a block with a type, not {kind_of(block)}")
+
+
+def _source(source: Mapping[str, Any], where: str) -> dict[str, Any]:
+    match source:
+        case {"type": "base64", "data": str(data), "media_type": str(kind)}:
+            try:
+                return {"data": from_base64(data), "media_type": kind}
+            except ValueError as exc:
+                raise ConfigError(f"{where}.data is {exc}") from None
+        case {"type": "url", "url": str(url)}:
+            return {"url": url}
+    raise ConfigError(f"{where}.type: {source.get('type')!r} can't be used here. Allowed: base64, url")
+
+
+def _assistant(blocks: list[Any], where: str) -> Message:
+    """A turn of the model. Its blocks are kept whole, for a provider that can read them."""
+    text, reasoning, calls = list[str](), list[str](), list[ToolCall]()
+    for at, block in enumerate(blocks):
+        fields = Fields(block, f"{where}.content[{at}]")
+        match block["type"]:
+            case "text":
+                text.append(fields.text("text") or "")
+            case "thinking":
+                reasoning.append(fields.text("thinking") or "")
+            case "tool_use":
+                calls.append(_call(block, fields))
+    return Message(
+        "assistant",
+        "".join(text) or None,
+        tuple(calls),
+        reasoning="".join(reasoning) if reasoning else None,
+        extras={"blocks": [dict(block) for block in blocks]},
+    )
+
+
+def _call(block: Mapping[str, Any], fields: Fields) -> ToolCall:
+    given = fields.mapping("input") or {}
+    extra = {name: block[name] for name in _KEPT_EXTRA if block.get(name) is not None}
+    text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
+    read = read_arguments([text], repair=False)
+    return ToolCall(fields.need("id"), fields.need("name"), read.value, text, extra or None)
+
+
+# --- tools and options ------------------------------------------------------------------------------------------------
+
+
+def _tool(entry: Any, where: str) -> Tool:
+    fields = Fields(entry, where)
+    kind = fields.text("type") or "custom"
+    if kind != "custom":
+        raise ConfigError(f"{where}.type: {kind!r} is a tool of Anthropic's servers, which this model can't use")
+    schema = fields.mapping("input_schema")
+    if schema is None:
+        raise ConfigError(f"{where}.input_schema is missing: it must be a JSON schema")
+    return Tool(fields.need("name"), fields.text("description") or "", schema, fields.flag("strict"))
+
+
+def _choice(fields: Fields | None, tools: tuple[Tool, ...]) -> tuple[ReadToolChoice, bool | None]:
+    if fields is None:
+        return "auto", None
+    kind, one = fields.need("type"), fields.flag("disable_parallel_tool_use")
+    parallel = False if one else None
+    if kind in ("any", "tool") and not tools:
+        raise ConfigError("tool_choice demands a call, and there are no tools")
+    match kind:
+        case "auto" | "none":
+            return kind, parallel
+        case "any":
+            return "required", parallel
+        case "tool":
+            name = fields.need("name")
+            if name not in {tool.name for tool in tools}:
+                raise ConfigError(f"tool_choice.name: there is no tool {name!r}")
+            return NamedTool(name), parallel
+    raise ConfigError(f"tool_choice.type: unknown type {kind!r}. Allowed: auto, any, tool, none")
+
+
+def _effort(thinking: Fields | None, output: Fields | None) -> str | None:
+    if output and (effort := output.text("effort")):
+        if effort not in _EFFORTS:
+            raise ConfigError(f"output_config.effort: unknown effort {effort!r}. Allowed: {', '.join(_EFFORTS)}")
+        return "xhigh" if effort == "max" else effort
+    if thinking is None:
+        return None
+    kind, budget = thinking.need("type"), thinking.count("budget_tokens")
+    if kind == "disabled":
+        return "none"
+    if kind == "enabled":
+        return "low" if (budget or 0) < 4096 else "medium" if (budget or 0) < 16384 else "high"
+    return None
+
+
+def _format(fields: Fields | None) -> ResponseFormat | None:
+    if fields is None:
+        return None
+    schema = fields.mapping("schema")
+    if schema is None:
+        raise ConfigError(f"{fields.at('schema')} is missing: it must be a JSON schema")
+    return ResponseFormat(schema)

@@ -1,0 +1,48 @@
+"""Differences between servers of the Messages API, and between models, in what may be sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["AnthropicQuirks"]
+
+
+@dataclass(frozen=True, slots=True)
+class AnthropicQuirks:
+    """What differs between servers and models in the request.
+
+    Attributes:
+        platform: "anthropic": Anthropic's API, or one like it; "vertex": Google's Vertex AI; "bedrock": Amazon Bedrock.
+            The body is nearly the same; address and framing differ.
+        version: the header `anthropic-version`. From 2026-10-21 on, sampling options are refused.
+        betas: words for the header `anthropic-beta`.
+        max_tokens: sent where the request names no `max_output_tokens`, because the API requires a number.
+        thinking: how thinking is switched on. "manual": with a budget of tokens (up to Claude 4.5); "adaptive": the
+            model decides, guided by the effort; "always": adaptive, and it can't be switched off; "never": not at all.
+            https://docs.anthropic.com/en/docs/build-with-claude/adaptive-thinking
+        efforts: the words of `output_config.effort` that the model knows, the lowest first. Empty: it has no such
+            member. https://docs.anthropic.com/en/docs/build-with-claude/effort
+        thinking_history: "signed": thinking goes back only with its signature, which Anthropic checks. "required": an
+            assistant turn with calls is refused without a thinking block, signed or not (DeepSeek, Kimi).
+        inline_system: system messages are accepted inside the conversation (Claude Opus 4.8 and later).
+        prefill: a last message of the assistant is continued (refused by Claude Opus 4.6 and later).
+        sampling: `temperature` and `top_p` are accepted.
+        forced_while_thinking: a forced tool choice is accepted while the model thinks. Manual thinking never allows it.
+        response_format: how an answer that fits a schema is requested: "json_schema" is `output_config.format`.
+        cache_included: `input_tokens` in the usage already includes cached tokens (vLLM before 0.12, OpenRouter).
+    """
+
+    platform: Literal["anthropic", "vertex", "bedrock"] = "anthropic"
+    version: str = "2023-06-01"
+    betas: tuple[str, ...] = ()
+    max_tokens: int = 4096
+    thinking: Literal["manual", "adaptive", "always", "never"] = "adaptive"
+    efforts: tuple[str, ...] = ("low", "medium", "high")
+    thinking_history: Literal["signed", "required"] = "signed"
+    inline_system: bool = False
+    prefill: bool = False
+    sampling: bool = True
+    forced_while_thinking: bool = True
+    response_format: Literal["json_schema", "tool"] = "json_schema"
+    cache_included: bool = False

@@ -1,0 +1,201 @@
+"""Gemini's own API, on AI Studio and on Vertex AI: https://ai.google.dev/api/generate-content.
+
+`contents.py` writes the conversation, `decode.py` reads answers. Differences in what may be sent are `GeminiQuirks`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+from ...requests import HistoryRules, Request, Rules, read_response_format
+from ...requests.schema import openapi_subset
+from ...values import AllowedTools, ConfigError, ErrorInfo, ImagePart, Message, NamedTool, ProtocolWarning, Tool
+from ..chat.content import results_without_media
+from ..chat.thinking import only_allowed_tools
+from ..dropped import DroppedParts
+from ..protocol import Adapter
+from .contents import as_it_came, content_parts, read_contents, sign_open_calls
+from .decode import EventReader
+from .errors import read_google_error
+from .quirks import GeminiQuirks
+from .thinking import fit_effort, thinking_config
+
+__all__ = ["GeminiAdapter", "GeminiQuirks"]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
+_PLACE = re.compile(r"(?:(?:publishers/[^/?#&]+/)?models|tunedModels|endpoints)/[A-Za-z0-9_.@-]+")
+_METHOD = "streamGenerateContent?alt=sse"
+_SYSTEM = ("system", "developer")
+_WITH_CACHE = ("systemInstruction", "tools", "toolConfig")
+
+
+class GeminiAdapter(EventReader, Adapter):
+    """Requests and events of `streamGenerateContent`."""
+
+    name = "gemini"
+    path = "/models"
+    Quirks = GeminiQuirks
+
+    def __init__(self, quirks: GeminiQuirks | None = None) -> None:
+        self.quirks = quirks or GeminiQuirks()
+
+    # --- what the request asks for, and what can be had ---------------------------------------------------------------
+
+    def history_rules(self, request: Request) -> HistoryRules:
+        """Returns what this API demands of a conversation."""
+        return HistoryRules(HistoryRules().roles - {"function"}, unique_ids="conversation", empty_turn="left_out")
+
+    def rules(self, request: Request) -> Rules:
+        """Returns what the endpoint accepts in tool names, schemas and response formats."""
+        form = "json_schema" if self.quirks.json_with_tools or not request.tools else "tool"
+        passes = (openapi_subset,) if self.quirks.schemas == "openapi" else ()
+        return Rules(tool_name=_NAME, response_format=form, passes=passes)  # type: ignore[arg-type]
+
+    def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """Returns the request as the endpoint accepts it, and a warning for each change."""
+        warnings = _dropped(request).warnings()
+        if not self.quirks.result_images:
+            messages, moved = results_without_media(request.messages)
+            request = replace(request, messages=messages)
+            warnings += moved
+        request, changes = super().rewrite(request)
+        if isinstance(request.tool_choice, AllowedTools) and request.tool_choice.mode == "auto":
+            request, only = only_allowed_tools(request)
+            changes += only
+        request, effort = fit_effort(request, self.quirks)
+        return request, [*warnings, *changes, *effort, *self._doubts(request)]
+
+    def _doubts(self, request: Request) -> list[ProtocolWarning]:
+        """What is sent otherwise than it was written: late system messages, and calls whose signature is lost."""
+        found = []
+        opening = next((at for at, message in enumerate(request.messages) if message.role not in _SYSTEM), 0)
+        late = [f"messages[{at}]" for at, m in enumerate(request.messages) if m.role in _SYSTEM and at > opening]
+        if late:
+            detail = f"{', '.join(late)}: a system message inside the conversation was sent with those before it"
+            found.append(ProtocolWarning("history_doubtful", detail))
+        if self.quirks.signatures == "required" and sign_open_calls(self._contents(request)):
+            detail = "calls of this turn have no thought signature of this model: a placeholder was sent"
+            found.append(ProtocolWarning("lost_reasoning", detail))
+        return found
+
+    def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
+        """Reads the error object of a response whose status is not 2xx."""
+        return read_google_error(body, status)
+
+    # --- how it is written --------------------------------------------------------------------------------------------
+
+    def request_path(self, request: Request) -> str:
+        """Returns the path, in which the model stands."""
+        model = request.model
+        place = model if _PLACE.fullmatch(model) else f"models/{quote(model, safe='')}"
+        return f"/{place}:{_METHOD}"
+
+    def serves(self, path: str) -> bool:
+        """Returns whether requests of this wire format go to URLs with this path."""
+        return path.endswith(":streamGenerateContent")
+
+    def encode(self, request: Request) -> dict[str, Any]:
+        """Returns the JSON body for a streamed answer. Raises ConfigError for what this API can't carry."""
+        options = request.options
+        if options.parallel_tool_calls is False:
+            raise ConfigError("Gemini has no 'parallel_tool_calls': leave the option out")
+        contents = self._contents(request)
+        if self.quirks.signatures == "required":
+            sign_open_calls(contents)
+        body: dict[str, Any] = {"contents": contents}
+        system = [part for at, m in enumerate(request.messages) if m.role in _SYSTEM
+                  for part in content_parts(m, f"messages[{at}]") if part.get("text") != ""]  # fmt: skip
+        if system and self.quirks.system_instruction:
+            body["systemInstruction"] = {"parts": system}
+        elif system:
+            contents[0]["parts"] = [*system, *contents[0]["parts"]]
+        if request.tools:
+            body["tools"] = [{"functionDeclarations": [self._tool(tool) for tool in request.tools]}]
+            if config := _calling(request):
+                body["toolConfig"] = {"functionCallingConfig": config}
+        if config := self._generation(request):
+            body["generationConfig"] = config
+        body = _deep_merged(body, options.extra_body)
+        if "cachedContent" in body and (beside := [name for name in _WITH_CACHE if name in body]):
+            raise ConfigError(
+                f"extra_body.cachedContent can't be sent beside {', '.join(beside)}: put them into the cache"
+            )
+        return body
+
+    def _contents(self, request: Request) -> list[dict[str, Any]]:
+        talk = [(at, message) for at, message in enumerate(request.messages) if message.role not in _SYSTEM]
+        return read_contents(talk, request, self.quirks)
+
+    def _tool(self, tool: Tool) -> dict[str, Any]:
+        if tool.kind != "function":
+            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it in extra_body['tools']")
+        out: dict[str, Any] = {"name": tool.name, "description": tool.description}
+        if tool.parameters.get("properties"):
+            out["parameters" if self.quirks.schemas == "openapi" else "parametersJsonSchema"] = dict(tool.parameters)
+        return out
+
+    def _generation(self, request: Request) -> dict[str, Any]:
+        options = request.options
+        stops = [options.stop] if isinstance(options.stop, str) else options.stop or []
+        if len(stops) > 5:
+            raise ConfigError(f"Gemini takes at most 5 stop strings, not {len(stops)}")
+        config: dict[str, Any] = {
+            "temperature": options.temperature,
+            "topP": options.top_p,
+            "seed": options.seed,
+            "maxOutputTokens": options.max_output_tokens,
+            "stopSequences": stops or None,
+            "thinkingConfig": thinking_config(options.reasoning_effort, self.quirks),
+        }
+        wanted = read_response_format(options.response_format)
+        if wanted is not None:
+            config["responseMimeType"] = "application/json"
+            if wanted.schema is not None:
+                name = "responseSchema" if self.quirks.schemas == "openapi" else "responseJsonSchema"
+                config[name] = dict(wanted.schema)
+        return {name: value for name, value in config.items() if value is not None}
+
+
+def _calling(request: Request) -> dict[str, Any] | None:
+    match request.tool_choice:
+        case "none":
+            return {"mode": "NONE"}
+        case "required":
+            return {"mode": "ANY"}
+        case NamedTool(name):
+            return {"mode": "ANY", "allowedFunctionNames": [name]}
+        case AllowedTools(names):
+            return {"mode": "ANY", "allowedFunctionNames": list(names)}
+    return None
+
+
+def _deep_merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    out = dict(body)
+    for name, value in extra.items():
+        mine = out.get(name)
+        out[name] = _deep_merged(mine, value) if isinstance(mine, Mapping) and isinstance(value, Mapping) else value
+    return out
+
+
+def _dropped(request: Request) -> DroppedParts:
+    """What this API can't carry, or only another provider can read."""
+    found = DroppedParts()
+    for at, message in enumerate(request.messages):
+        if not isinstance(message, Message):
+            continue
+        where = f"messages[{at}]"
+        came_as = as_it_came(message) if request.came_from_here(message) else None
+        if came_as is None:
+            if message.reasoning:
+                found.reasoning.append(where)
+            found.members += [f"{where}.{name}" for name in message.extras]
+        if message.name and message.role != "tool":
+            found.members.append(f"{where}.name")
+        if not isinstance(message.content, str | None):
+            images = (part for part in message.content if isinstance(part, ImagePart) and part.detail is not None)
+            found.members += [f"{where}: detail of an image" for _ in images]
+    return found

@@ -1,0 +1,223 @@
+"""The conversation as Gemini's contents: roles `user` and `model`, results in one content behind their calls.
+
+https://ai.google.dev/api/caching#Content is the format; the order is that of
+https://ai.google.dev/gemini-api/docs/function-calling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...values import (
+    AudioPart,
+    ConfigError,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Message,
+    TextPart,
+    parse_object,
+    result_content,
+    to_base64,
+)
+from .quirks import GeminiQuirks
+
+if TYPE_CHECKING:
+    from ...requests import Request
+
+__all__ = ["as_it_came", "content_parts", "read_contents", "sign_open_calls"]
+
+_SIGNATURE = "thoughtSignature"
+# Accepted where the real signature is not at hand: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
+_PLACEHOLDER = "skip_thought_signature_validator"
+
+
+def read_contents(
+    messages: Sequence[tuple[int, Message]], request: Request, quirks: GeminiQuirks
+) -> list[dict[str, Any]]:
+    """Returns the contents. Neighbours of one role are one content, but results stand alone.
+
+    Raises:
+        ConfigError: the API would refuse the conversation.
+    """
+    contents: list[dict[str, Any]] = []
+    names, ids = _calls(messages, request, quirks)
+    kind = ""
+    for run, group in _grouped(messages):
+        if run == "tool":
+            results = sorted(group, key=lambda found: list(names).index(found[1].tool_call_id or ""))
+            parts = [_result(message, names, ids, f"messages[{at}]") for at, message in results]
+        elif run == "model":
+            parts = [
+                part for at, message in group for part in _model_parts(message, request, quirks, f"messages[{at}]")
+            ]
+        else:
+            parts = [part for at, message in group for part in content_parts(message, f"messages[{at}]")]
+        if not parts:
+            continue
+        if contents and kind == run == "model":
+            contents[-1]["parts"] += parts
+        else:
+            contents.append({"role": "model" if run == "model" else "user", "parts": parts})
+        kind = run
+    if not contents or contents[0]["role"] == "model":
+        raise ConfigError("messages: Gemini needs a conversation that begins with a user message")
+    if contents[-1]["role"] == "model":
+        raise ConfigError(
+            "messages: the last message is the assistant's, and Gemini continues no text: add a user message"
+        )
+    return contents
+
+
+def _grouped(messages: Sequence[tuple[int, Message]]) -> Iterator[tuple[str, list[tuple[int, Message]]]]:
+    """Runs of messages that become one content."""
+    group: list[tuple[int, Message]] = []
+    kind = ""
+    for at, message in messages:
+        found = {"assistant": "model", "tool": "tool"}.get(message.role, "user")
+        if found != kind and group:
+            yield kind, group
+            group = []
+        kind = found
+        group.append((at, message))
+    if group:
+        yield kind, group
+
+
+def _calls(
+    messages: Sequence[tuple[int, Message]], request: Request, quirks: GeminiQuirks
+) -> tuple[dict[str, str], set[str]]:
+    """The names of all calls by their ids, in order, and the ids that the server gave: only those go back to it."""
+    names: dict[str, str] = {}
+    given: set[str] = set()
+    for _, message in messages:
+        names |= {call.id: call.name for call in message.tool_calls}
+        if quirks.call_ids and request.came_from_here(message):
+            blocks = message.extras.get("blocks")
+            for block in blocks if isinstance(blocks, list) else ():
+                call = block.get("functionCall") if isinstance(block, Mapping) else None
+                if isinstance(call, Mapping) and isinstance(call.get("id"), str):
+                    given.add(call["id"])
+    return names, given
+
+
+# --- what the model said ----------------------------------------------------------------------------------------------
+
+
+def _model_parts(message: Message, request: Request, quirks: GeminiQuirks, where: str) -> Iterator[dict[str, Any]]:
+    came_as = as_it_came(message) if request.came_from_here(message) else None
+    if came_as is not None:
+        for part in came_as:
+            if part.get("thought") and _SIGNATURE not in part:
+                continue  # summaries of thoughts are for people
+            if part.get("text") == "" and _SIGNATURE not in part:
+                continue
+            yield part if quirks.call_ids else _without_id(part)
+        return
+    yield from (part for part in content_parts(message, where) if part.get("text") != "")
+    for call in message.tool_calls:
+        if call.error:
+            raise ConfigError(f"{where}: the arguments of {call.name} are not a JSON object, which Gemini can't carry")
+        extra = call.extra if call.extra and request.came_from_here(message) else {}
+        signature = {_SIGNATURE: extra[_SIGNATURE]} if _SIGNATURE in extra else {}
+        yield {"functionCall": {"name": call.name, "args": call.arguments}, **signature}
+
+
+def _without_id(part: dict[str, Any]) -> dict[str, Any]:
+    call = part.get("functionCall")
+    if not isinstance(call, Mapping):
+        return part
+    return {**part, "functionCall": {name: value for name, value in call.items() if name != "id"}}
+
+
+def as_it_came(message: Message) -> list[dict[str, Any]] | None:
+    """Returns the parts that the answer came as, unless the message has been changed since."""
+    parts = message.extras.get("blocks")
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+        return None
+    text = "".join(str(part.get("text", "")) for part in parts if not part.get("thought"))
+    answered = [
+        part["functionResponse"].get("name") for part in parts if isinstance(part.get("functionResponse"), dict)
+    ]
+    called = [part["functionCall"].get("name") for part in parts if isinstance(part.get("functionCall"), dict)]
+    for name in answered:  # Google ran these itself
+        if name in called:
+            called.remove(name)
+    content = message.content
+    said = content if isinstance(content, str | None) else "".join(p.text for p in content if isinstance(p, TextPart))
+    return parts if text == (said or "") and called == [call.name for call in message.tool_calls] else None
+
+
+def sign_open_calls(contents: list[dict[str, Any]]) -> list[int]:
+    """Puts the documented placeholder on calls of the current turn whose signature is missing.
+
+    Only the first call of each content is checked, and a placeholder on any other does harm (BerriAI/litellm#37541).
+
+    Returns:
+        The positions of the contents that were changed.
+    """
+    changed = []
+    for at in range(len(contents) - 1, -1, -1):
+        content = contents[at]
+        if content["role"] == "user":
+            if not all("functionResponse" in part for part in content["parts"]):
+                break
+            continue
+        first = next((i for i, part in enumerate(content["parts"]) if "functionCall" in part), None)
+        if first is not None and not content["parts"][first].get(_SIGNATURE):
+            content["parts"][first] = {**content["parts"][first], _SIGNATURE: _PLACEHOLDER}
+            changed.append(at)
+    return changed
+
+
+# --- what tools and users said ----------------------------------------------------------------------------------------
+
+
+def _result(message: Message, names: Mapping[str, str], ids: set[str], where: str) -> dict[str, Any]:
+    call_id = message.tool_call_id or ""
+    response: dict[str, Any] = {"name": names.get(call_id, message.name or ""), "response": _response(message)}
+    if call_id in ids:
+        response["id"] = call_id
+    if not isinstance(message.content, str | None):
+        media = [_media(part, where) for part in message.content if isinstance(part, ImagePart | FilePart | AudioPart)]
+        if media:
+            response["parts"] = media
+    return {"functionResponse": response}
+
+
+def _response(message: Message) -> dict[str, Any]:
+    """The result as an object: Gemini takes nothing else."""
+    content = message.content
+    text = content if isinstance(content, str | None) else "\n".join(p.text for p in content if isinstance(p, TextPart))
+    if message.error:
+        return {"error": text or str(result_content(message))}
+    try:
+        value = parse_object(text or "null")
+    except ValueError:
+        value = text
+    if isinstance(value, dict):
+        return value
+    return {"output": value if text else ""}
+
+
+def content_parts(message: Message, where: str) -> Iterator[dict[str, Any]]:
+    """Yields the parts of a message's content. Raises ConfigError for what Gemini has no part for."""
+    content = message.content
+    parts = (TextPart(content),) if isinstance(content, str) else content or ()
+    for at, part in enumerate(parts):
+        match part:
+            case TextPart(text):
+                yield {"text": text}
+            case ImagePart() | FilePart() | AudioPart():
+                yield _media(part, f"{where}.content[{at}]")
+            case Mapping():
+                yield dict(part)
+
+
+def _media(part: MediaPart, where: str) -> dict[str, Any]:
+    if part.data is not None:
+        return {"inlineData": {"mimeType": part.media_type, "data": to_base64(part.data)}}
+    uri = part.url if part.url is not None else part.file_id
+    kind = {"mimeType": part.media_type} if part.media_type else {}
+    return {"fileData": {**kind, "fileUri": uri}}

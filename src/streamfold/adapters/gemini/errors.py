@@ -1,0 +1,77 @@
+"""Errors of Google's APIs: https://cloud.google.com/apis/design/errors.
+
+The body names a canonical code (`RESOURCE_EXHAUSTED`), and its details say how long to wait and which quota is meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...values import ErrorInfo, error_info, parse_event
+
+__all__ = ["read_google_error"]
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
+_RETRY_IN = re.compile(r"retry in (\d+(?:\.\d+)?(?:ms|s))", re.IGNORECASE)
+_DAILY = re.compile("PerDay|Daily", re.IGNORECASE)
+_DEEPEST = 3  # some proxies put the JSON text of an error into the message of another
+
+
+def read_google_error(body: Any, status: int | None = None) -> ErrorInfo:
+    """Reads an error object of Google's, in a list, or as text inside the message of another one."""
+    body = _unwrapped(body)
+    info = error_info(body, status=status)
+    error = body.get("error") if isinstance(body, Mapping) else None
+    if not isinstance(error, Mapping):
+        return info
+    word = error.get("status")
+    info = replace(info, code=word if isinstance(word, str) and word.isupper() else info.code)
+    details = [detail for detail in error.get("details") or () if isinstance(detail, Mapping)]
+    if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):
+        return replace(info, type="authentication_error")
+    if info.status == 429 and any(_is_used_up(detail) for detail in details):
+        return replace(info, type="insufficient_quota", code="insufficient_quota")
+    return replace(info, retry_after=_delay(details, info.message), retry=True if info.status == 499 else info.retry)
+
+
+def _unwrapped(body: Any) -> Any:
+    for _ in range(_DEEPEST):
+        if isinstance(body, list) and body:
+            body = body[0]
+        error = body.get("error") if isinstance(body, Mapping) else None
+        message = error.get("message") if isinstance(error, Mapping) else None
+        if not isinstance(message, str) or not message.lstrip().startswith(("{", "[")):
+            return body
+        try:
+            inner = parse_event(message)
+        except ValueError:
+            return body
+        if not (isinstance(inner, list) or (isinstance(inner, Mapping) and "error" in inner)):
+            return body
+        body = inner
+    return body
+
+
+def _is_used_up(detail: Mapping[str, Any]) -> bool:
+    """Whether a quota is meant that does not come back within minutes."""
+    return any(_DAILY.search(name) for name in _quotas(detail))
+
+
+def _quotas(detail: Mapping[str, Any]) -> Iterator[str]:
+    violations = detail.get("violations")
+    for violation in violations if isinstance(violations, list) else ():
+        if isinstance(violation, Mapping) and isinstance(name := violation.get("quotaId"), str):
+            yield name
+    metadata = detail.get("metadata")
+    if isinstance(metadata, Mapping) and isinstance(name := metadata.get("quota_limit"), str):
+        yield name
+
+
+def _delay(details: list[Mapping[str, Any]], message: str) -> float | None:
+    given = next((text for detail in details if isinstance(text := detail.get("retryDelay"), str)), None)
+    found = _RETRY_IN.search(message)
+    match = _DURATION.fullmatch(given or (found[1] if found else ""))
+    return None if match is None else float(match[1]) * (0.001 if match[2] == "ms" else 1)

@@ -1,0 +1,40 @@
+"""Differences between Gemini's models and endpoints in what may be sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["GeminiQuirks"]
+
+
+@dataclass(frozen=True, slots=True)
+class GeminiQuirks:
+    """What differs between models and endpoints in the request.
+
+    Attributes:
+        schemas: "json": real JSON Schema (`parametersJsonSchema`); "openapi": the older subset (`parameters`), for
+            proxies and models that know no other.
+        thinking: how much thinking is asked for: as a "level" (Gemini 3), as a "budget" of tokens (Gemini 2.5), or
+            "never". https://ai.google.dev/gemini-api/docs/thinking
+        levels: the thinking levels that the model knows, the lowest first.
+        budget: the smallest and the largest budget.
+        can_stop_thinking: a budget of 0 is accepted. Gemini 3 can't stop thinking.
+        signatures: "required": the first call of each answer of the current turn is refused without its signature
+            (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures
+        result_images: images are accepted inside the result of a call (Gemini 3); else they follow in a user content.
+        json_with_tools: a JSON answer can be asked for beside tools (Gemini 3).
+        system_instruction: there is a place for system messages; Gemma has none.
+        call_ids: ids of calls are accepted; Vertex AI before Gemini 3 refuses them.
+    """
+
+    schemas: Literal["json", "openapi"] = "json"
+    thinking: Literal["level", "budget", "never"] = "level"
+    levels: tuple[str, ...] = ("low", "medium", "high")
+    budget: tuple[int, int] = (128, 32768)
+    can_stop_thinking: bool = False
+    signatures: Literal["required", "optional"] = "required"
+    result_images: bool = True
+    json_with_tools: bool = True
+    system_instruction: bool = True
+    call_ids: bool = True

@@ -1,0 +1,100 @@
+"""JSON Schema to the subset of OpenAPI 3.0 that older Gemini endpoints read: https://ai.google.dev/api/caching#Schema.
+
+Members that it does not know are refused, and one bad schema fails every request, so the result has no others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .passes import Passed, inline_refs
+
+__all__ = ["openapi_subset"]
+
+_KEPT = (
+    "title", "description", "nullable", "minItems", "maxItems", "minProperties", "maxProperties", "minLength",
+    "maxLength", "pattern", "minimum", "maximum", "default", "example", "propertyOrdering",
+)  # fmt: skip
+_SILENT = ("$schema", "$id", "$defs", "definitions", "$comment", "examples", "additionalProperties", "title")
+_FORMATS = ("date-time", "enum", "int32", "int64", "float", "double")
+
+
+def openapi_subset(schema: Mapping[str, Any], *, at: str = "parameters") -> Passed:
+    """Returns the schema in the subset, and what was lost: every keyword that constrained something and is dropped."""
+    inlined, _ = inline_refs(schema, why="this endpoint takes no $ref", at=at)
+    changes: list[str] = []
+    return _node(inlined, at, changes), changes
+
+
+def _node(schema: Any, at: str, changes: list[str]) -> dict[str, Any]:
+    if not isinstance(schema, Mapping):
+        return {"type": "OBJECT"}
+    node = _merged(dict(schema), at, changes)
+    alternatives = [inner for inner in node.pop("anyOf", []) + node.pop("oneOf", []) if isinstance(inner, Mapping)]
+    types = node.pop("type", None)
+    types = [types] if isinstance(types, str) else list(types) if isinstance(types, list) else []
+    nullable = "null" in types or any(inner.get("type") == "null" for inner in alternatives)
+    types = [name for name in types if name != "null"]
+    alternatives = [inner for inner in alternatives if inner.get("type") != "null"]
+    if len(types) > 1 and not alternatives:
+        alternatives = [{**node, "type": name} for name in types]
+    out: dict[str, Any] = {"nullable": True} if nullable else {}
+    if len(alternatives) == 1:
+        return {**_node({**node, **alternatives[0]}, at, changes), **out}
+    if alternatives:
+        about = {"description": node["description"]} if node.get("description") else {}
+        return {
+            "anyOf": [_node(inner, f"{at}.anyOf[{i}]", changes) for i, inner in enumerate(alternatives)],
+            **about,
+            **out,
+        }
+    return {**_plain(node, types, at, changes), **out}
+
+
+def _merged(node: dict[str, Any], at: str, changes: list[str]) -> dict[str, Any]:
+    """Without `const` and `allOf`, which say the same in other words."""
+    if "const" in node:
+        node["enum"] = [node.pop("const")]
+    for inner in node.pop("allOf", []):
+        if not isinstance(inner, Mapping):
+            continue
+        node["properties"] = {**node.get("properties", {}), **inner.get("properties", {})} or None
+        node["required"] = [*node.get("required", []), *inner.get("required", [])] or None
+        node = {**inner, **{name: value for name, value in node.items() if value is not None}}
+    return node
+
+
+def _plain(node: dict[str, Any], types: list[str], at: str, changes: list[str]) -> dict[str, Any]:
+    """A node of one type. Every node needs one."""
+    kind = types[0] if types else _guessed(node)
+    out: dict[str, Any] = {"type": kind.upper()}
+    out |= {name: node[name] for name in _KEPT if node.get(name) is not None}
+    if node.get("format") in _FORMATS:
+        out["format"] = node["format"]
+    if enum := [value for value in node.get("enum") or () if value not in ("", None)]:
+        if kind == "string" and all(isinstance(value, str) for value in enum):
+            out["enum"] = enum
+        else:
+            changes.append(f"{at}.enum: dropped, only strings may be listed: {json.dumps(enum, default=str)[:80]}")
+    if kind == "array":
+        out["items"] = _node(node.get("items", {"type": "string"}), f"{at}.items", changes)
+    properties = node.get("properties")
+    if kind == "object" and isinstance(properties, Mapping) and properties:
+        out["properties"] = {name: _node(inner, f"{at}.{name}", changes) for name, inner in properties.items()}
+        if required := [name for name in node.get("required") or () if name in properties]:
+            out["required"] = required
+    known = {*_KEPT, *_SILENT, "type", "format", "enum", "items", "properties", "required"}
+    changes += [f"{at}.{name}: dropped, the provider does not know it" for name in node if name not in known]
+    return out
+
+
+def _guessed(node: Mapping[str, Any]) -> str:
+    if "properties" in node:
+        return "object"
+    if "items" in node:
+        return "array"
+    if "enum" in node:
+        return "string"
+    return "object"

@@ -1,0 +1,111 @@
+"""The Messages wire on Bedrock and on Vertex AI: another address, another framing, the same answer."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from struct import pack
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from folding import bytewise
+from streamfold import Limits, ProtocolError, Provider, StreamDecoder, UpstreamError
+from streamfold.adapters.anthropic import AnthropicAdapter, AnthropicQuirks
+from streamfold.adapters.anthropic.eventstream import AWSEventStream
+
+BEDROCK = AnthropicAdapter(AnthropicQuirks(platform="bedrock"))
+EVENTS: list[dict[str, Any]] = [
+    {"type": "message_start", "message": {"id": "msg_bdrk_1", "model": "claude", "content": [], "usage": {}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Grüße"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}},
+    {"type": "message_stop"},
+]
+
+
+def message(payload: bytes, **headers: str) -> bytes:
+    """A message of an AWS event stream, written by the specification."""
+    block = b"".join(
+        bytes([len(name)]) + name + b"\x07" + pack(">H", len(value)) + value
+        for name, value in ((f":{name.replace('_', '-')}".encode(), text.encode()) for name, text in headers.items())
+    )
+    prelude = pack(">II", 16 + len(block) + len(payload), len(block))
+    framed = prelude + pack(">I", crc32(prelude)) + block + payload
+    return framed + pack(">I", crc32(framed))
+
+
+def chunk(event: dict[str, Any]) -> bytes:
+    inner = b64encode(json.dumps(event).encode()).decode()
+    return message(json.dumps({"bytes": inner, "p": "abc"}).encode(), event_type="chunk", message_type="event")
+
+
+BODY = b"".join(map(chunk, EVENTS))
+
+
+@pytest.mark.parametrize("cut", ["whole", "bytewise", *range(1, len(BODY), 37)])
+def test_an_event_stream_at_any_cut(cut: Any) -> None:
+    """However the bytes arrive, the answer is the same."""
+    pieces = [BODY] if cut == "whole" else bytewise(BODY) if cut == "bytewise" else [BODY[:cut], BODY[cut:]]
+    decoder = StreamDecoder(BEDROCK)
+    for piece in pieces:
+        decoder.feed(piece)
+    decoder.close()
+    assert (decoder.reply.text, decoder.reply.finish_reason) == ("Grüße", "stop")
+
+
+def test_an_exception_is_an_error() -> None:
+    """It ends the stream: what has been shown is the partial answer."""
+    refused = message(b'{"message":"Too many"}', exception_type="throttlingException", message_type="exception")
+    decoder = StreamDecoder(BEDROCK)
+    decoder.feed(b"".join(map(chunk, EVENTS[:3])) + refused)
+    with pytest.raises(UpstreamError, match="Too many") as caught:
+        decoder.close()
+    assert caught.value.type == "rate_limit_error"
+    assert caught.value.partial is not None
+    assert caught.value.partial.text == "Grüße"
+
+
+def test_a_damaged_message() -> None:
+    """Checksums are checked, and nothing that is too large is waited for."""
+    damaged = bytearray(BODY)
+    damaged[40] ^= 1
+    with pytest.raises(ProtocolError, match="checksum"):
+        list(AWSEventStream(Limits()).feed(bytes(damaged)))
+    with pytest.raises(ProtocolError, match=r"limits\.event_bytes"):
+        list(AWSEventStream(Limits(event_bytes=64)).feed(BODY))
+
+
+def test_a_cut_stream_is_no_answer() -> None:
+    """The body ends inside a message."""
+    decoder = StreamDecoder(BEDROCK)
+    decoder.feed(b"".join(map(chunk, EVENTS[:3])) + chunk(EVENTS[4])[:30])
+    with pytest.raises(Exception, match="before the answer was finished"):
+        decoder.close()
+
+
+@pytest.mark.parametrize(
+    ("platform", "path", "version", "has_stream"),
+    [
+        ("bedrock", "/model/anthropic.claude-x%3A0/invoke-with-response-stream", "bedrock-2023-05-31", False),
+        ("vertex", "/models/anthropic.claude-x%3A0:streamRawPredict", "vertex-2023-10-16", True),
+    ],
+)
+def test_requests(platform: str, path: str, version: str, has_stream: bool) -> None:
+    """The model stands in the path, the version in the body."""
+    provider = Provider.from_config(
+        {
+            "adapter": "anthropic",
+            "base_url": "http://127.0.0.1",
+            "model": "anthropic.claude-x:0",
+            "quirks": {"platform": platform, "betas": ["a"]},
+        }
+    )
+    found = provider.preview("Hi")
+    body = json.loads(found.body)
+    assert found.url == f"http://127.0.0.1{path}"
+    assert (body["anthropic_version"], body["anthropic_beta"]) == (version, ["a"])
+    assert ("model" in body, "stream" in body) == (False, has_stream)
+    assert "anthropic-version" not in found.headers

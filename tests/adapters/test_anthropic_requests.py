@@ -1,0 +1,342 @@
+"""Requests of the Messages API, compared as JSON with what is written here."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from streamfold import (
+    AllowedTools,
+    ConfigError,
+    Message,
+    NamedTool,
+    Provider,
+    StreamDecoder,
+    Tool,
+    ToolCall,
+    assistant,
+    audio,
+    file,
+    image,
+    system,
+    tool_result,
+    user,
+)
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
+A = ToolCall("toolu_a", "get_weather", {"city": "Paris"}, '{"city":"Paris"}')
+B = ToolCall("toolu_b", "get_time", {}, "")
+WEATHER = Tool("get_weather", "The weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
+TIME = Tool("get_time", "The time.")
+
+
+def sent(messages: Any, tools: Any = None, *, quirks: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    """The body of a request."""
+    return json.loads(preview(messages, tools, quirks=quirks, **options).body)  # type: ignore[no-any-return]
+
+
+def preview(messages: Any, tools: Any = None, *, quirks: dict[str, Any] | None = None, **options: Any) -> Any:
+    provider = Provider.from_config(
+        {"adapter": "anthropic", "base_url": "http://127.0.0.1/v1", "model": "m", "quirks": quirks or {}}
+    )
+    return provider.preview(messages, tools, **options)
+
+
+def codes(messages: Any, tools: Any = None, **options: Any) -> list[str]:
+    return [warning.code for warning in preview(messages, tools, **options).warnings]
+
+
+def test_the_smallest_request() -> None:
+    """`max_tokens` is required; text is a block; the answer is streamed."""
+    assert sent("Hi") == {
+        "model": "m",
+        "max_tokens": 4096,
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
+        "stream": True,
+    }
+    found = preview("Hi")
+    assert found.url == "http://127.0.0.1/v1/messages"
+    assert found.headers["anthropic-version"] == "2023-06-01"
+
+
+def test_system_messages_at_the_beginning_go_to_the_top() -> None:
+    """One text block for each, in their order; an empty one is left out."""
+    body = sent([system("One."), Message("developer", "Two."), user("Hi")])
+    assert body["system"] == [{"type": "text", "text": "One."}, {"type": "text", "text": "Two."}]
+    assert [turn["role"] for turn in body["messages"]] == ["user"]
+
+
+def test_a_late_system_message_keeps_its_place() -> None:
+    """Where the model takes none there, it is text of the user, with a warning; it is never moved to the front."""
+    talk = [user("Hi"), assistant("Hello."), system("Be brief."), user("Go on.")]
+    body = sent(talk)
+    assert "system" not in body
+    assert body["messages"][2]["content"] == [{"type": "text", "text": text} for text in ("Be brief.", "Go on.")]
+    assert codes(talk) == ["history_doubtful"]
+    inline = sent(talk, quirks={"inline_system": True})
+    assert [turn["role"] for turn in inline["messages"]] == ["user", "assistant", "system", "user"]
+
+
+def test_results_stand_first_in_one_turn() -> None:
+    """All results of a turn are one user turn, in front of whatever the user says besides."""
+    talk = [
+        user("Hi"),
+        assistant("Wait.", tool_calls=[A, B]),
+        tool_result(A, "sunny"),
+        tool_result(B, "noon"),
+        user("So?"),
+    ]
+    turns = sent(talk, [WEATHER, TIME])["messages"]
+    assert turns[1]["content"] == [
+        {"type": "text", "text": "Wait."},
+        {"type": "tool_use", "id": "toolu_a", "name": "get_weather", "input": {"city": "Paris"}},
+        {"type": "tool_use", "id": "toolu_b", "name": "get_time", "input": {}},
+    ]
+    assert turns[2] == {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_a", "content": "sunny"},
+            {"type": "tool_result", "tool_use_id": "toolu_b", "content": "noon"},
+            {"type": "text", "text": "So?"},
+        ],
+    }
+
+
+def test_results_that_failed_or_show_images() -> None:
+    """An error has a flag, an image its block; an empty result has no content at all."""
+    talk = [user("Hi"), assistant(tool_calls=[A, B]), tool_result(A, "no such city", error=True), tool_result(B, "")]
+    results = sent(talk, [WEATHER, TIME])["messages"][2]["content"]
+    assert results[0] == {"type": "tool_result", "tool_use_id": "toolu_a", "is_error": True, "content": "no such city"}
+    assert results[1] == {"type": "tool_result", "tool_use_id": "toolu_b"}
+    shown = sent([user("Hi"), assistant(tool_calls=[A]), tool_result(A, ["Here:", image(PNG)])], [WEATHER])
+    blocks = shown["messages"][2]["content"][0]["content"]
+    assert [block["type"] for block in blocks] == ["text", "image"]
+    assert blocks[1]["source"]["media_type"] == "image/png"
+
+
+def test_media() -> None:
+    """Images and documents by bytes, URL or id; audio has no place."""
+    files = file(b"%PDF-1.4 x", name="a.pdf"), file(b"plain", media_type="text/plain")
+    url, pdf, text = sent([user(image("https://x.test/a.png"), *files)])["messages"][0]["content"]
+    assert url == {"type": "image", "source": {"type": "url", "url": "https://x.test/a.png"}}
+    assert (pdf["source"]["media_type"], pdf["title"]) == ("application/pdf", "a.pdf")
+    assert text["source"] == {"type": "text", "media_type": "text/plain", "data": "plain"}
+    with pytest.raises(ConfigError, match=r"messages\[0\]\.content\[0\] is audio, which the Messages API can't carry"):
+        sent([user(audio(b"RIFF....WAVEfmt "))])
+
+
+@pytest.mark.parametrize(
+    ("choice", "wanted"),
+    [
+        ("auto", None),
+        ("required", {"type": "any"}),
+        ("none", {"type": "none"}),
+        (NamedTool("get_time"), {"type": "tool", "name": "get_time"}),
+    ],
+)
+def test_tool_choice(choice: Any, wanted: Any) -> None:
+    """Each choice in its form; `none` keeps the tools, because a history with calls needs them."""
+    body = sent("Hi", [WEATHER, TIME], tool_choice=choice)
+    assert body.get("tool_choice") == wanted
+    assert body["tools"][0] == {
+        "name": "get_weather",
+        "description": "The weather.",
+        "input_schema": WEATHER.parameters,
+    }
+
+
+def test_one_call_at_a_time() -> None:
+    """It is part of the choice, which is then written out."""
+    body = sent("Hi", [TIME], parallel_tool_calls=False)
+    assert body["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+    assert "tool_choice" not in sent("Hi", [TIME], parallel_tool_calls=True)
+
+
+def test_a_choice_among_some_tools() -> None:
+    """The others are left out, with a warning."""
+    body = sent("Hi", [WEATHER, TIME], tool_choice=AllowedTools(("get_time",), "required"))
+    assert [tool["name"] for tool in body["tools"]] == ["get_time"]
+    assert body["tool_choice"] == {"type": "any"}
+    assert codes("Hi", [WEATHER, TIME], tool_choice=AllowedTools(("get_time",))) == ["tool_choice_changed"]
+
+
+def test_ids_of_other_providers() -> None:
+    """One bad id in the history makes every later request a 400: both sides get the same one that fits."""
+    call = ToolCall("functions.f:0", "get_time", {}, "{}")
+    talk = [user("Hi"), assistant(tool_calls=[call]), tool_result(call, "noon")]
+    turns = sent(talk, [TIME])["messages"]
+    made = turns[1]["content"][0]["id"]
+    assert made.replace("_", "").isalnum()
+    assert turns[2]["content"][0]["tool_use_id"] == made
+    assert codes(talk, [TIME]) == ["ids_renumbered"]
+
+
+def test_arguments_that_are_no_object() -> None:
+    """They are wrapped; the result behind them says what was wrong."""
+    call = ToolCall("toolu_a", "get_time", {"_raw": '{"x', "_error": "invalid_json"}, '{"x')
+    talk = [user("Hi"), assistant(tool_calls=[call]), tool_result(call, "not JSON", error=True)]
+    assert sent(talk, [TIME])["messages"][1]["content"][0]["input"] == {"_raw": '{"x'}
+
+
+def test_the_history_has_to_fit() -> None:
+    """It begins with the user and does not end with the assistant, unless the model continues a text."""
+    with pytest.raises(ConfigError, match="begins with a user message"):
+        sent([assistant("Hello.")])
+    with pytest.raises(ConfigError, match="the last message is the assistant's"):
+        sent([user("Hi"), assistant("Hel")])
+    turns = sent([user("Hi"), assistant("Hel ")], quirks={"prefill": True})["messages"]
+    assert turns[1]["content"] == [{"type": "text", "text": "Hel"}]
+
+
+# --- thinking ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("effort", "quirks", "wanted", "warned"),
+    [
+        ("high", {}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}, []),
+        ("xhigh", {}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}, ["option_changed"]),
+        ("minimal", {}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}, ["option_changed"]),
+        ("low", {"efforts": ()}, {"thinking": {"type": "adaptive"}}, ["option_changed"]),
+        ("none", {}, {"thinking": {"type": "disabled"}}, []),
+        ("medium", {"thinking": "manual", "max_tokens": 64000},
+         {"thinking": {"type": "enabled", "budget_tokens": 8192}}, []),
+        ("high", {"thinking": "manual"}, {"thinking": {"type": "enabled", "budget_tokens": 4095}}, []),
+        ("high", {"thinking": "never"}, {}, ["option_dropped"]),
+    ],
+)  # fmt: skip
+def test_effort(effort: Any, quirks: dict[str, Any], wanted: dict[str, Any], warned: list[str]) -> None:
+    """Each kind of model is told in its own way; what it does not know is changed with a warning."""
+    body = sent("Hi", quirks=quirks, reasoning_effort=effort)
+    assert {name: body[name] for name in ("thinking", "output_config") if name in body} == wanted
+    assert codes("Hi", quirks=quirks, reasoning_effort=effort) == warned
+
+
+def test_a_model_that_always_thinks() -> None:
+    """It can't be told to stop."""
+    with pytest.raises(ConfigError, match="always thinks"):
+        sent("Hi", quirks={"thinking": "always"}, reasoning_effort="none")
+
+
+def test_forced_choice_and_manual_thinking() -> None:
+    """They do not go together: the force is dropped, or thinking is, if the caller allows it."""
+    given: dict[str, Any] = {"quirks": {"thinking": "manual"}, "reasoning_effort": "high", "tool_choice": "required"}
+    assert "tool_choice" not in sent("Hi", [TIME], **given)
+    assert codes("Hi", [TIME], **given) == ["forced_choice_dropped"]
+    body = sent("Hi", [TIME], force_by_disabling_thinking=True, **given)
+    assert (body["thinking"], body["tool_choice"]) == ({"type": "disabled"}, {"type": "any"})
+
+
+def test_sampling() -> None:
+    """It goes with neither manual thinking nor the newest version of the API."""
+    assert sent("Hi", temperature=0.5, top_p=0.9)["temperature"] == 0.5
+    assert codes("Hi", temperature=0.5, quirks={"version": "2026-10-21"}) == ["option_dropped"]
+    given: dict[str, Any] = {"quirks": {"thinking": "manual"}, "reasoning_effort": "low", "temperature": 0.5}
+    assert "temperature" not in sent("Hi", **given)
+
+
+def events(*payloads: dict[str, Any]) -> bytes:
+    return b"".join(b"data: " + json.dumps(payload).encode() + b"\n\n" for payload in payloads)
+
+
+def block(index: int, value: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[str, Any]]:
+    start = {"type": "content_block_start", "index": index, "content_block": value}
+    pieces = [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+    return [start, *pieces, {"type": "content_block_stop", "index": index}]
+
+
+THINKING = {"type": "thinking", "thinking": "", "signature": ""}
+THOUGHT = {"type": "thinking_delta", "thinking": "Hm."}
+CALL = {"type": "tool_use", "id": "toolu_a", "name": "get_time", "input": {}, "caller": {"type": "direct"}}
+STREAM = events(
+    {"type": "message_start", "message": {"id": "msg_1", "model": "m", "content": [], "usage": {}}},
+    *block(0, THINKING, THOUGHT, {"type": "signature_delta", "signature": "c2ln"}),
+    *block(1, {"type": "redacted_thinking", "data": "b3BhcXVl"}),
+    *block(2, CALL),
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}},
+    {"type": "message_stop"},
+)
+
+
+def answered(data: bytes = STREAM) -> Message:
+    decoder = StreamDecoder("anthropic")
+    decoder.feed(data)
+    decoder.close()
+    return decoder.reply.message
+
+
+def test_thinking_goes_back_as_it_came() -> None:
+    """Signed and redacted thinking, in their place, with whatever else the blocks carried."""
+    message = answered()
+    talk = [user("Hi"), message, tool_result(message.tool_calls[0], "noon")]
+    for sent_as in (talk, [one if isinstance(one, dict) else Message.from_json(one.to_json()) for one in talk]):
+        assert sent(sent_as, [TIME])["messages"][1]["content"] == [
+            {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+            {"type": "redacted_thinking", "data": "b3BhcXVl"},
+            {"type": "tool_use", "id": "toolu_a", "name": "get_time", "input": {}, "caller": {"type": "direct"}},
+        ]
+    assert codes(talk, [TIME]) == []
+
+
+def test_thinking_of_another_provider_stays_away() -> None:
+    """Its signature means nothing here; the text is not sent either, and that is said."""
+    message = answered()
+    object.__setattr__(message, "origin", "anthropic https://other.example/v1")
+    talk = [user("Hi"), message, tool_result(message.tool_calls[0], "noon")]
+    assert [block["type"] for block in sent(talk, [TIME])["messages"][1]["content"]] == ["tool_use"]
+    assert {"reasoning_dropped", "extras_dropped"} == set(codes(talk, [TIME]))
+
+
+def test_unsigned_thinking() -> None:
+    """Anthropic refuses it; DeepSeek and Kimi demand it."""
+    message = answered(STREAM.replace(b"c2ln", b""))
+    talk = [user("Hi"), message, tool_result(message.tool_calls[0], "noon")]
+    kinds = [block["type"] for block in sent(talk, [TIME])["messages"][1]["content"]]
+    assert kinds == ["redacted_thinking", "tool_use"]
+    first = sent(talk, [TIME], quirks={"thinking_history": "required"})["messages"][1]["content"][0]
+    assert first == {"type": "thinking", "thinking": "Hm.", "signature": ""}
+    foreign = [user("Hi"), assistant(tool_calls=[B]), tool_result(B, "noon")]
+    first = sent(foreign, [TIME], quirks={"thinking_history": "required"})["messages"][1]["content"][0]
+    assert first == {"type": "thinking", "thinking": "", "signature": ""}
+
+
+def test_manual_thinking_is_off_where_the_turn_has_lost_its_own() -> None:
+    """The API would refuse the open tool loop: thinking is switched off for this request, and that is said."""
+    talk = [user("Hi"), assistant(tool_calls=[B]), tool_result(B, "noon")]
+    given: dict[str, Any] = {"quirks": {"thinking": "manual"}, "reasoning_effort": "high"}
+    assert sent(talk, [TIME], **given)["thinking"] == {"type": "disabled"}
+    assert codes(talk, [TIME], **given) == ["lost_reasoning"]
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+class Person(BaseModel):
+    name: str
+    age: int | None = None
+
+
+def test_structured_output() -> None:
+    """A schema is `output_config.format`, with every object closed; the effort stays beside it."""
+    body = sent("Hi", response_format=Person, reasoning_effort="low")
+    assert body["output_config"]["effort"] == "low"
+    assert body["output_config"]["format"]["type"] == "json_schema"
+    assert body["output_config"]["format"]["schema"]["additionalProperties"] is False
+    with pytest.raises(ConfigError, match="needs a schema"):
+        sent("Hi", response_format="json")
+
+
+def test_options_without_a_place() -> None:
+    """They are refused, by name."""
+    with pytest.raises(ConfigError, match="'seed'"):
+        sent("Hi", seed=1)
+    assert sent("Hi", stop=["a", " "])["stop_sequences"] == ["a"]
+    assert sent("Hi", extra_body={"top_k": 5, "output_config": {"effort": "max"}})["output_config"] == {"effort": "max"}
+
+
+def test_betas() -> None:
+    """Words for the header come from the configuration, each once."""
+    assert preview("Hi", quirks={"betas": ["a", "b", "a"]}).headers["anthropic-beta"] == "a,b"

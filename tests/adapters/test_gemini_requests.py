@@ -1,0 +1,315 @@
+"""Requests of Gemini's own API, compared as JSON with what is written here."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+import corpus
+from streamfold import (
+    AllowedTools,
+    ConfigError,
+    Message,
+    NamedTool,
+    Provider,
+    StreamDecoder,
+    StreamError,
+    Tool,
+    ToolCall,
+    assistant,
+    image,
+    system,
+    tool_result,
+    user,
+)
+from streamfold.requests.schema import openapi_subset
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
+A = ToolCall("call_a", "get_weather", {"city": "Paris"}, '{"city":"Paris"}')
+B = ToolCall("call_b", "get_time", {}, "")
+WEATHER = Tool("get_weather", "The weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
+TIME = Tool("get_time", "The time.")
+OLD = {"signatures": "optional", "thinking": "budget", "result_images": False, "json_with_tools": False}
+
+
+def preview(messages: Any, tools: Any = None, *, quirks: dict[str, Any] | None = None, **options: Any) -> Any:
+    provider = Provider.from_config(
+        {"adapter": "gemini", "base_url": "http://127.0.0.1/v1beta", "model": "gemini-3-pro", "quirks": quirks or {}}
+    )
+    return provider.preview(messages, tools, **options)
+
+
+def sent(messages: Any, tools: Any = None, **options: Any) -> dict[str, Any]:
+    return json.loads(preview(messages, tools, **options).body)  # type: ignore[no-any-return]
+
+
+def codes(messages: Any, tools: Any = None, **options: Any) -> list[str]:
+    return [warning.code for warning in preview(messages, tools, **options).warnings]
+
+
+def test_the_model_stands_in_the_path() -> None:
+    """A place that the caller wrote out is taken as it is; anything else can't leave its segment."""
+    assert preview("Hi").url == "http://127.0.0.1/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse"
+    assert preview("Hi", model="tunedModels/x-1").url.endswith("/v1beta/tunedModels/x-1:streamGenerateContent?alt=sse")
+    assert preview("Hi", model="../x?y").url.endswith("/models/..%2Fx%3Fy:streamGenerateContent?alt=sse")
+    assert sent("Hi") == {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+
+
+def test_system_messages() -> None:
+    """All of them are the system instruction; one that came late is said to have lost its place."""
+    talk = [system("One."), user("Hi"), assistant("Hello."), Message("developer", "Two."), user("Go on.")]
+    body = sent(talk)
+    assert body["systemInstruction"] == {"parts": [{"text": "One."}, {"text": "Two."}]}
+    assert [content["role"] for content in body["contents"]] == ["user", "model", "user"]
+    assert codes(talk) == ["history_doubtful"]
+    gemma = sent([system("One."), user("Hi")], quirks={"system_instruction": False})
+    assert gemma["contents"][0]["parts"] == [{"text": "One."}, {"text": "Hi"}]
+
+
+def test_results_stand_alone_in_the_order_of_the_calls() -> None:
+    """By the name of the function, as objects; what the user says besides is a content of its own."""
+    results = tool_result(B, "noon"), tool_result(A, {"sky": "clear"})
+    talk = [user("Hi"), assistant(tool_calls=[A, B]), *results, user("So?")]
+    contents = sent(talk, [WEATHER, TIME], quirks=OLD)["contents"]
+    assert contents[1]["parts"] == [
+        {"functionCall": {"name": "get_weather", "args": {"city": "Paris"}}},
+        {"functionCall": {"name": "get_time", "args": {}}},
+    ]
+    assert contents[2]["parts"] == [
+        {"functionResponse": {"name": "get_weather", "response": {"sky": "clear"}}},
+        {"functionResponse": {"name": "get_time", "response": {"output": "noon"}}},
+    ]
+    assert contents[3] == {"role": "user", "parts": [{"text": "So?"}]}
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "wanted"),
+    [
+        ({"a": 1}, False, {"a": 1}),
+        ([1, 2], False, {"output": [1, 2]}),
+        ("text", False, {"output": "text"}),
+        ("", False, {"output": ""}),
+        ("no such city", True, {"error": "no such city"}),
+    ],
+)
+def test_a_result_is_an_object(result: Any, error: bool, wanted: Any) -> None:
+    """Gemini takes nothing else."""
+    talk = [user("Hi"), assistant(tool_calls=[B]), tool_result(B, result, error=error)]
+    part = sent(talk, [TIME])["contents"][2]["parts"][0]
+    assert part["functionResponse"]["response"] == wanted
+
+
+def test_images_in_results() -> None:
+    """Inside the result for Gemini 3; before that in a user content behind it, with a warning."""
+    talk = [user("Hi"), assistant(tool_calls=[B]), tool_result(B, ["Here:", image(PNG)])]
+    response = sent(talk, [TIME])["contents"][2]["parts"][0]["functionResponse"]
+    assert response["parts"][0]["inlineData"]["mimeType"] == "image/png"
+    old = sent(talk, [TIME], quirks=OLD)["contents"]
+    assert ["inlineData" in part for part in old[3]["parts"]] == [False, True]
+    assert codes(talk, [TIME], quirks=OLD) == ["parts_moved"]
+
+
+def test_the_history_has_to_fit() -> None:
+    """It begins with the user and does not end with the assistant."""
+    with pytest.raises(ConfigError, match="begins with a user message"):
+        sent([assistant("Hello."), user("Hi")])
+    with pytest.raises(ConfigError, match="the last message is the assistant's"):
+        sent([user("Hi"), assistant("Hel")])
+
+
+@pytest.mark.parametrize(
+    ("choice", "wanted"),
+    [
+        ("auto", None),
+        ("none", {"mode": "NONE"}),
+        ("required", {"mode": "ANY"}),
+        (NamedTool("get_time"), {"mode": "ANY", "allowedFunctionNames": ["get_time"]}),
+        (AllowedTools(("get_time",), "required"), {"mode": "ANY", "allowedFunctionNames": ["get_time"]}),
+    ],
+)
+def test_tool_choice(choice: Any, wanted: Any) -> None:
+    """Each choice in its form; one declaration entry holds all tools."""
+    body = sent("Hi", [WEATHER, TIME], tool_choice=choice)
+    assert body.get("toolConfig") == (None if wanted is None else {"functionCallingConfig": wanted})
+    assert body["tools"] == [{"functionDeclarations": [
+        {"name": "get_weather", "description": "The weather.", "parametersJsonSchema": WEATHER.parameters},
+        {"name": "get_time", "description": "The time."},
+    ]}]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("effort", "quirks", "wanted", "warned"),
+    [
+        ("high", {}, {"thinkingLevel": "HIGH", "includeThoughts": True}, []),
+        ("none", {}, {"thinkingLevel": "LOW", "includeThoughts": True}, ["option_changed"]),
+        ("minimal", {}, {"thinkingLevel": "LOW", "includeThoughts": True}, ["option_changed"]),
+        ("xhigh", {}, {"thinkingLevel": "HIGH", "includeThoughts": True}, ["option_changed"]),
+        ("medium", {"thinking": "budget"}, {"thinkingBudget": 8192, "includeThoughts": True}, []),
+        ("none", {"thinking": "budget", "can_stop_thinking": True}, {"thinkingBudget": 0}, []),
+        ("none", {"thinking": "budget"}, {"thinkingBudget": 128, "includeThoughts": True}, ["option_changed"]),
+        ("high", {"thinking": "never"}, None, ["option_dropped"]),
+    ],
+)
+def test_effort(effort: Any, quirks: dict[str, Any], wanted: Any, warned: list[str]) -> None:
+    """As a level or as a budget; what the model does not know is changed with a warning."""
+    body = sent("Hi", quirks=quirks, reasoning_effort=effort)
+    assert body.get("generationConfig", {}).get("thinkingConfig") == wanted
+    assert codes("Hi", quirks=quirks, reasoning_effort=effort) == warned
+
+
+class Person(BaseModel):
+    name: str
+
+
+def test_options() -> None:
+    """They stand in the generation config."""
+    config = sent(
+        "Hi", temperature=1, top_p=0.5, seed=7, max_output_tokens=9, stop="x", response_format=Person
+    )["generationConfig"]  # fmt: skip
+    assert {name: config[name] for name in ("temperature", "topP", "seed", "maxOutputTokens", "stopSequences")} == {
+        "temperature": 1, "topP": 0.5, "seed": 7, "maxOutputTokens": 9, "stopSequences": ["x"],
+    }  # fmt: skip
+    assert config["responseMimeType"] == "application/json"
+    assert config["responseJsonSchema"]["properties"] == {"name": {"title": "Name", "type": "string"}}
+    assert "responseJsonSchema" not in sent("Hi", response_format="json")["generationConfig"]
+
+
+def test_a_form_beside_tools() -> None:
+    """Before Gemini 3 the answer is asked for as a call, because JSON mode is refused beside tools."""
+    body = sent("Hi", [TIME], response_format=Person, quirks=OLD)
+    assert body["toolConfig"]["functionCallingConfig"]["mode"] == "ANY"
+    assert "generationConfig" not in body
+
+
+def test_what_has_no_place() -> None:
+    """It is refused, by name."""
+    with pytest.raises(ConfigError, match="'parallel_tool_calls'"):
+        sent("Hi", [TIME], parallel_tool_calls=False)
+    with pytest.raises(ConfigError, match="at most 5 stop strings"):
+        sent("Hi", stop=list("abcdef"))
+    with pytest.raises(ConfigError, match=r"extra_body\.cachedContent can\'t be sent beside tools"):
+        sent("Hi", [TIME], extra_body={"cachedContent": "cachedContents/x"})
+
+
+def test_extra_body_is_merged() -> None:
+    """A member beside ours does not replace it."""
+    body = sent("Hi", temperature=1, extra_body={"generationConfig": {"topK": 3}, "safetySettings": []})
+    assert body["generationConfig"] == {"temperature": 1, "topK": 3}
+
+
+# --- signatures -------------------------------------------------------------------------------------------------------
+
+
+def test_a_history_from_elsewhere_gets_the_placeholder() -> None:
+    """On the first call of each answer of the current turn, for models that check; never for the others."""
+    talk = [user("Hi"), assistant(tool_calls=[A, B]), tool_result(A, "sunny"), tool_result(B, "noon")]
+    parts = sent(talk, [WEATHER, TIME])["contents"][1]["parts"]
+    assert [part.get("thoughtSignature") for part in parts] == ["skip_thought_signature_validator", None]
+    assert codes(talk, [WEATHER, TIME]) == ["lost_reasoning"]
+    earlier = [*talk, assistant("Sunny."), user("And tomorrow?")]
+    assert "thoughtSignature" not in json.dumps(sent(earlier, [WEATHER, TIME]))
+    assert "thoughtSignature" not in json.dumps(sent(talk, [WEATHER, TIME], quirks=OLD))
+
+
+@pytest.mark.parametrize("name", corpus.names("corpus/gemini/*.sse"))
+def test_signatures_go_back_on_their_parts(name: str) -> None:
+    """Byte for byte, on a part of the same kind, once, in order; ids go back if and only if the server sent them."""
+    expected = corpus.expected(name)
+    decoder = StreamDecoder("gemini")
+    try:
+        decoder.feed(corpus.body(name))
+        decoder.close()
+    except StreamError:
+        return
+    message = decoder.reply.message
+    if not message.content and not message.tool_calls:
+        return
+    results = [tool_result(call, "done") for call in message.tool_calls] or [user("Go on.")]
+    contents = sent([user("Hi"), message, *results])["contents"]
+    came = [part["thoughtSignature"] for part in message.extras["blocks"] if part.get("thoughtSignature")]
+    went = [part["thoughtSignature"] for part in contents[1]["parts"] if part.get("thoughtSignature")]
+    assert [signature for signature in went if not signature.startswith("skip_")] == came
+    if message.tool_calls:
+        ids = [call["id"] for call in expected["tool_calls"] if call["id"]]
+        sent_ids = [part["functionResponse"].get("id") for part in contents[2]["parts"]]
+        assert [found for found in sent_ids if found] == ids
+
+
+# --- the older schema -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "wanted"),
+    [
+        ({"type": ["string", "null"]}, {"type": "STRING", "nullable": True}),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"type": "INTEGER", "nullable": True}),
+        ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, {"anyOf": [{"type": "STRING"}, {"type": "INTEGER"}]}),
+        ({"const": "a", "type": "string"}, {"type": "STRING", "enum": ["a"]}),
+        ({"type": "string", "enum": ["a", "", None]}, {"type": "STRING", "enum": ["a"]}),
+        ({"type": "integer", "enum": [1, 2]}, {"type": "INTEGER"}),
+        ({"type": "string", "format": "uri"}, {"type": "STRING"}),
+        ({"type": "array"}, {"type": "ARRAY", "items": {"type": "STRING"}}),
+        ({}, {"type": "OBJECT"}),
+        ({"type": "object", "properties": {}}, {"type": "OBJECT"}),
+        ({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a", "b"]},
+         {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}, "required": ["a"]}),
+        ({"$defs": {"P": {"type": "string"}}, "type": "object", "properties": {"p": {"$ref": "#/$defs/P"}}},
+         {"type": "OBJECT", "properties": {"p": {"type": "STRING"}}}),
+        ({"allOf": [{"type": "object", "properties": {"a": {"type": "string"}}},
+                    {"properties": {"b": {"type": "string"}}}]},
+         {"type": "OBJECT", "properties": {"a": {"type": "STRING"}, "b": {"type": "STRING"}}}),
+    ],
+)  # fmt: skip
+def test_the_openapi_subset(schema: Any, wanted: Any) -> None:
+    """Each rule, one input and its output."""
+    assert openapi_subset(schema)[0] == wanted
+
+
+KNOWN = {"type", "format", "title", "description", "nullable", "enum", "items", "minItems", "maxItems", "properties",
+         "propertyOrdering", "required", "minProperties", "maxProperties", "minLength", "maxLength", "pattern",
+         "minimum", "maximum", "anyOf", "default", "example"}  # fmt: skip
+NODES = st.recursive(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(["string", "integer", "object", "array", "null", ["string", "null"]]),
+            "enum": st.lists(st.sampled_from(["a", 1, None, ""])),
+            "const": st.sampled_from(["a", 1]),
+            "multipleOf": st.just(2),
+            "additionalProperties": st.booleans(),
+            "format": st.sampled_from(["uri", "int32"]),
+        },
+    ),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(["object", "array"]),
+            "properties": st.dictionaries(st.sampled_from(["a", "b"]), inner),
+            "required": st.just(["a"]),
+            "items": inner,
+            "anyOf": st.lists(inner, max_size=2),
+            "allOf": st.lists(inner, max_size=2),
+        },
+    ),
+    max_leaves=8,
+)
+
+
+def unknown(node: Any) -> set[str]:
+    found = set(node) - KNOWN
+    inner = [*node.get("properties", {}).values(), *node.get("anyOf", ())] + (
+        [node["items"]] if "items" in node else []
+    )
+    return found.union(*(unknown(one) for one in inner))
+
+
+@given(NODES)
+def test_no_other_member_is_ever_sent(schema: Any) -> None:
+    """One unknown member fails every request with it."""
+    made, _ = openapi_subset(schema)
+    assert unknown(made) == set()
