@@ -1,4 +1,4 @@
-"""The chores; `nox --list` names them."""
+"""Sessions for development and continuous integration; `nox --list` shows them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PROJECT = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
 VERSIONS = [name.rsplit(" ", 1)[1] for name in PROJECT["classifiers"] if "Python :: 3." in name]
 
 AIMOCK = "@copilotkit/aimock@1.43.0"
-# What `clients` tries, in these versions: a new one may want another wire, and that is to be noticed one at a time.
+# What `clients` tries. Versions are pinned: a new one may behave differently, and should be noticed on its own.
 CLIENTS = {
     "openai": ["openai==3.52.0"],
     "langchain": ["langchain-openai==1.7.3"],
-    "litellm": ["litellm==1.106.2", "openai==2.54.0", "mcp==2.3.0"],  # it imports mcp, and does not ask for it
+    "litellm": ["litellm==1.106.2", "openai==2.54.0", "mcp==2.3.0"],  # it imports mcp without requiring it
     "httpx-sse": ["httpx==0.28.1", "httpx-sse==0.4.3"],
 }
 NODE_CLIENTS = [
@@ -44,7 +44,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def types(session: nox.Session) -> None:
-    """Strict types, of the library and of a user's code against it."""
+    """Strict types: the library, and a user's code that uses it."""
     session.install("-e", ".[dev]")
     session.run("mypy")
 
@@ -94,7 +94,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def transports(session: nox.Session) -> None:
-    """The tests that use the network, all of them over aiohttp; the other sessions run a part of them so."""
+    """The network tests, all of them over aiohttp; other sessions run one case of each test over it."""
     session.install("-e", ".[dev]")
     names = (
         "client/test_provider",
@@ -106,7 +106,7 @@ def transports(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def fuzz(session: nox.Session) -> None:
-    """Damaged recordings by the ten thousand; the other sessions try five hundred."""
+    """Twenty thousand damaged recordings; `--thorough` tries five thousand."""
     session.install("-e", ".[dev]")
     session.run(
         "pytest", "tests/engine/test_fuzz.py", "-k", "damaged", *session.posargs, env={"STREAMFOLD_FUZZ": "20000"}
@@ -115,10 +115,10 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def servers(session: nox.Session) -> None:
-    """Real servers and reverse proxies on loopback, as many as can be had here; their names are printed at the end."""
+    """Real servers and reverse proxies on loopback, as far as they can be installed; their names are printed."""
     session.install("-e", ".[dev]", "xllamacpp", "gguf")
     folder, env = Path(session.create_tmp()).resolve(), {}  # programs are started in folders of their own
-    # LiteLLM wants other versions of what we have, so it lives alone.
+    # LiteLLM needs other versions of our dependencies, so it has an environment of its own.
     litellm = folder / "litellm" / ("Scripts" if sys.platform == "win32" else "bin")
     session.run("python", "-m", "venv", str(litellm.parent))
     session.run(str(litellm / "python"), "-m", "pip", "install", "--quiet", "litellm[proxy]==1.106.2", external=True)
@@ -138,7 +138,7 @@ def servers(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def clients(session: nox.Session) -> None:
-    """Real clients before the gateway, each in an environment of its own; those for Node where there is npm."""
+    """Other people's clients in front of the gateway, each in its own environment; those for Node need npm."""
     session.install("-e", ".[dev]", "xllamacpp", "gguf")
     folder = Path(session.create_tmp()) / "clients"
     for name, packages in CLIENTS.items():
@@ -158,21 +158,21 @@ def clients(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def catalogue(session: nox.Session) -> None:
-    """Writes providers/README.md anew, after a provider file or a quirk has changed."""
+    """Updates providers/README.md after a provider file or a quirk has changed."""
     session.install("-e", ".")
     session.run("python", "tools/catalogue_page.py")
 
 
 @nox.session(python=VERSIONS[0])
 def fixtures(session: nox.Session) -> None:
-    """Writes fixtures/README.md anew, after a fixture has come or changed."""
+    """Updates fixtures/README.md after a fixture has been added or changed."""
     session.install("-e", ".")
     session.run("python", "tools/fixtures_page.py")
 
 
 @nox.session(python=VERSIONS[0])
 def bench(session: nox.Session) -> None:
-    """What things cost, as ratios measured side by side; `nox -s bench -- peers` sets up other libraries to compare."""
+    """Costs as ratios, measured side by side; `nox -s bench -- peers` installs other libraries to compare with."""
     session.install("-e", ".[dev]")
     peers = "peers" in session.posargs
     session.run("python", "benchmarks/run.py", "--setup", *([] if peers else ["streamfold"]))
@@ -183,7 +183,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def browser(session: nox.Session) -> None:
-    """The page of an inspection in a real Chromium, which must be there with its driver (Debian: chromium-driver)."""
+    """The page of `streamfold inspect` in a real Chromium, which must be installed with its driver."""
     if not shutil.which("chromedriver"):
         session.skip("there is no chromedriver")
     session.install("-e", ".[dev]", "selenium>=4.20")
