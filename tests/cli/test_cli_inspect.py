@@ -145,7 +145,7 @@ def test_diff_as_json():
         (["inspect", "fixtures/aimock/note.sse", "--json", "--html", "x"], "choose one"),
         (["inspect", "fixtures/aimock/note.sse", "--html", "no/such/folder/x"], "can't be written"),
         (["inspect", "fixtures/kimi/paralel_calls"], "(did you mean 'parallel_calls'?)"),
-        (["inspect", "fixtures/demo"], "is a folder and no recording: there are parallel_calls, reasoning_text"),
+        (["inspect", "fixtures/demo"], "is a folder, not a recording. Available: parallel_calls, reasoning_text"),
         (["inspect", "demo/paralel_calls"], "there is no recording"),
         (["diff", "fixtures/aimock/note.sse", "fixtures/aimock/note.sse", "--ignore", "x"], "Allowed: outcome, text"),
     ],

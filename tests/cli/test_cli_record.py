@@ -178,7 +178,7 @@ def test_faults_as_text(written: str, fault: Fault) -> None:
         ("__import__('os').getcwd()", "a fault is written as in Python"),
         ("1 + 1", "a fault is written as in Python"),
         ("Fault()", "unknown fault 'Fault'"),
-        ("print('x')", "unknown fault 'print': there are corrupt, cut_after"),
+        ("print('x')", "unknown fault 'print'. Allowed: corrupt, cut_after"),
         ("reset(after=1)", "unknown option 'after'"),
         ("status()", "missing 1 required positional argument: 'code'"),
         ("reset(after_events=-1)", "reset: events is a whole number from 0, not -1"),

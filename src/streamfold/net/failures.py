@@ -1,4 +1,4 @@
-"""Which exceptions of the HTTP libraries are failures of the network, and what they mean."""
+"""Classifies the exceptions of the HTTP libraries: failures of the network, timeouts, and their messages."""
 
 from __future__ import annotations
 

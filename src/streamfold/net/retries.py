@@ -1,8 +1,8 @@
-"""Whether and when a request is sent again. One budget for everything that may fail before the first chunk.
+"""Decides whether and when a request is sent again. One budget covers everything that fails before the first chunk.
 
-What is worth another try is said by the error itself (`errors.py`); this says how long to wait. stamina and tenacity
-wrap a function that is called again; here the thing that is tried is a stream up to its first chunk, closed by any task
-while it waits, and twenty lines of our own are less than the adapter to theirs.
+The error itself knows whether a retry may help (`errors.py`); this module knows how long to wait. stamina and tenacity
+wrap a function and call it again. Here a stream up to its first chunk is retried, which any task may close while it
+waits; an adapter to those libraries would be longer than these twenty lines.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _LONGEST_ASKED = 60.0  # seconds that a server may ask for; if it wants more, th
 
 
 def retry_delay(error: APIError, attempt: int) -> float | None:
-    """Seconds until a request that failed with `error` may be sent again; None if it should not be.
+    """Returns the seconds until a request that failed with `error` may be sent again; None if it should not be.
 
-    What the server asks for, else half a second, doubled with each attempt up to eight, less up to a quarter by chance.
+    These are the seconds that the server asks for, else half a second, doubled with each attempt up to eight seconds,
+    less a random part of up to a quarter.
     """
     if not error.retryable:
         return None

@@ -1,4 +1,4 @@
-"""What is a secret: which headers, members of a URL and members of JSON hold one, and what keys look like."""
+"""Defines what a secret is: which headers, parts of a URL and members of JSON hold one, and what keys look like."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A small HTTP server that answers with recordings, for whatever speaks HTTP and is not httpx.
+"""A small HTTP server that answers with recordings, for clients that do not use httpx.
 
-`ReplayTransport` needs no socket and is what tests should use. This is for the other cases: a demonstration, a client
-in another language, a test that means the socket. It listens on this machine only, knows two paths and one method, and
-answers one request per connection, which is all that the client of a recorded answer can notice.
+Tests should use `ReplayTransport`, which needs no socket. The server is for demonstrations, clients in other languages
+and tests of sockets. It listens on loopback addresses only, serves two paths, and answers one request per connection.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _HEAD_BYTES = 64 * 1024
 _BODY_BYTES = 64 * 1024 * 1024
 _LINGER = 1.0  # seconds that a client has to take note of a refusal
 
-# What a connection ends in whose client went away; there is nobody left to tell.
+# Errors of a connection whose client went away.
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, anyio.IncompleteRead)
 
 
@@ -49,10 +48,10 @@ async def serve_replay(
     match: Match = "order",
     ignore: Iterable[str | re.Pattern[str]] = (),
 ) -> AsyncIterator[str]:
-    """Serves recordings as long as the context lasts, and says at which base URL.
+    """Serves recordings as long as the context lasts. Yields the base URL.
 
     A request whose `model` is the name of a recording, or the last part of one, gets that, as often as it asks. Other
-    requests get the recordings as `match` says; one that does not match is refused with 400 and the difference.
+    requests get recordings according to `match`; one that does not match is refused with 400 and the difference.
 
     Args:
         source, match, ignore: as in `ReplayTransport`.
@@ -89,7 +88,7 @@ class _Server:
         try:
             await self._respond(connection)
         except _GONE:
-            return  # one client less; the others are none of its business
+            return  # other clients are not affected
 
     async def _respond(self, connection: Connection) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What is said of a fault, checked: a mistake in a test should not look like the fault that it is about."""
+"""Checks the arguments of faults, so that a mistake in a test does not look like the fault that it tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check_number", "check_place", "check_text"]
 
 
 def check_place(fault: object, after_bytes: int | None, after_events: int | None) -> None:
-    """Raises ConfigError for what is no place."""
+    """Checks a place in an answer. Raises ConfigError."""
     check_number(fault, "bytes", after_bytes, least=0)
     check_number(fault, "events", after_events, least=0)
     if after_bytes is not None and after_events is not None:
@@ -21,7 +21,7 @@ def check_place(fault: object, after_bytes: int | None, after_events: int | None
 def check_number(
     fault: object, key: str, value: Any, *, least: int | None = None, most: int | None = None, endless: bool = False
 ) -> None:
-    """Raises ConfigError for what is no number of this kind: whole from `least`, or else seconds. None is left out."""
+    """Checks a number: an integer from `least`, or else seconds. None is allowed. Raises ConfigError."""
     if value is None:
         return
     if least is not None:
@@ -35,6 +35,6 @@ def check_number(
 
 
 def check_text(fault: object, key: str, value: Any, wanted: str, kinds: list[type]) -> None:
-    """Raises ConfigError for what is not of these kinds."""
+    """Checks the type of a text. Raises ConfigError."""
     if type(value) not in kinds:
         raise ConfigError(f"{type(fault).__name__}: {key} is {wanted}, not {value!r}")

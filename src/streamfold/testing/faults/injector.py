@@ -1,4 +1,4 @@
-"""Which fault happens to which answer: the one place that counts."""
+"""Assigns faults to answers, and counts how often each has happened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Injection", "Injector"]
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What happens to one answer.
+    """The faults of one answer.
 
     Attributes:
         instead: comes in place of the answer.
@@ -36,7 +36,7 @@ class Injector:
     A fault that comes in place of an answer (`status`, `hang_up`) leaves the others for the next one.
 
     Raises:
-        ConfigError: something among the faults is none.
+        ConfigError: `faults` contains something else.
     """
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
@@ -48,7 +48,7 @@ class Injector:
         self._happened = [0] * len(given)
 
     def next(self) -> Injection:
-        """What happens to the next answer."""
+        """Returns the faults of the next answer."""
         left = [
             (number, fault)
             for number, fault in enumerate(self._faults)

@@ -14,17 +14,17 @@ __all__ = ["read_fault"]
 
 
 def read_fault(text: str) -> Fault:
-    """The fault that a text spells.
+    """Reads a fault.
 
     >>> read_fault("stall(2.5, after_events=1)")
     stall(after_events=1, seconds=2.5)
 
     Raises:
-        ConfigError: it spells none; the message says what is allowed.
+        ConfigError: the text is not a fault; the message has the allowed names.
     """
     try:
         call = ast.parse(text.strip(), mode="eval").body
-        if isinstance(call, ast.Name):  # without anything to say, the brackets may be left out
+        if isinstance(call, ast.Name):  # without arguments, the brackets may be left out
             call = ast.Call(call, [], [])
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise ValueError("it is not written as a call")
@@ -36,7 +36,7 @@ def read_fault(text: str) -> Fault:
         raise ConfigError(f"a fault is written as in Python, as status(429, times=2), not as {text!r}") from exc
     names = [name for name in vocabulary.__all__ if name != "Fault"]
     if call.func.id not in names:
-        raise ConfigError(f"unknown fault {call.func.id!r}{nearest(call.func.id, names)}: there are {', '.join(names)}")
+        raise ConfigError(f"unknown fault {call.func.id!r}{nearest(call.func.id, names)}. Allowed: {', '.join(names)}")
     kind: Callable[..., Fault] = getattr(vocabulary, call.func.id)
     try:
         return kind(*arguments, **options)

@@ -16,7 +16,7 @@ Ending: TypeAlias = Literal["end", "cut", "reset"]
 
 
 class Step(NamedTuple):
-    """What happens next to a body.
+    """The next thing that happens to a body.
 
     Attributes:
         delay: seconds to wait before; may be infinite.
@@ -34,7 +34,7 @@ class Filter(Protocol):
     """Takes the steps of a body one by one and makes other ones of them."""
 
     def feed(self, step: Step) -> Iterable[Step]:
-        """What becomes of this step."""
+        """Returns the steps that replace this one."""
         ...
 
 
@@ -50,7 +50,7 @@ class Chain:
         self.ended: Ending | None = None
 
     def feed(self, step: Step) -> list[Step]:
-        """What becomes of this step. After an ending there is nothing more."""
+        """Returns the steps that replace this one. After an ending there are none."""
         steps = [] if self.ended else [step]
         for each in self._filters:
             steps = [made for taken in steps for made in each.feed(taken)]
@@ -89,7 +89,7 @@ class Insert:
             yield Step(delay, step.data[place:], step.ending)
 
     def _place(self, data: bytes) -> int | None:
-        """Where in these bytes the place is; None if it comes later."""
+        """Returns where in these bytes the place is; None if it comes later."""
         if self._bytes is not None:
             if self._bytes <= len(data):
                 return self._bytes

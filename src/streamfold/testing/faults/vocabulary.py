@@ -39,7 +39,7 @@ _WEB_PAGE = "<html><head><title>502 Bad Gateway</title></head><body>The proxy lo
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Fault:
-    """Something that happens to an answer.
+    """A fault that happens to an answer.
 
     Attributes:
         times: to how many answers of a transport or server it happens, the first ones; None: to every one.
@@ -51,13 +51,13 @@ class Fault:
         check_number(self, "times", self.times, least=1)
 
     def filters(self) -> list[Filter]:
-        """What changes the body of one answer."""
+        """Returns the filters that change the body of one answer."""
         return []
 
     def __repr__(self) -> str:
         # As it is written: without what was left out.
-        said = [(part.name, getattr(self, part.name), part.default) for part in fields(self)]
-        shown = ", ".join(f"{name}={value!r}" for name, value, default in said if value != default)
+        given = [(part.name, getattr(self, part.name), part.default) for part in fields(self)]
+        shown = ", ".join(f"{name}={value!r}" for name, value, default in given if value != default)
         return f"{type(self).__name__}({shown})"
 
 
@@ -188,10 +188,10 @@ class keepalive(_Placed):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class garbage(_Placed):
-    """Bytes or a text that belong to no answer; without any, the web page of a proxy.
+    """Foreign bytes or text; by default the web page of a proxy.
 
-    At the beginning of the body a caller gets `ProtocolError`, which shows how it begins. Between events, lines that
-    are no field of the format are passed over, and the answer is whole; inside of an event they break it.
+    At the beginning of the body a caller gets `ProtocolError`, which shows the first bytes. Between events it
+    is skipped with the warning `malformed_event`, and the answer is whole; inside an event they break it.
     """
 
     data: str | bytes = _WEB_PAGE
@@ -225,7 +225,7 @@ class _Edited(Fault):
 class drop(_Edited):
     """These events are lost: `drop(2)`, `drop([2, 5])`.
 
-    Nothing in Chat Completions tells that one is missing: a caller gets what is left, and where a call lost a part of
+    Chat Completions does not show that one is missing: a caller gets the rest, and where a call lost a part of
     its arguments, `call.error`. Without the event that ends it the answer is `IncompleteStreamError`.
     """
 
@@ -237,7 +237,7 @@ class drop(_Edited):
 class duplicate(_Edited):
     """These events come again, `copies` times more.
 
-    Where events are not numbered (Chat Completions) nothing tells a copy from a text that repeats itself: a caller
+    Where events are not numbered (Chat Completions) a copy looks like a text that repeats itself: a caller
     gets it twice, and arguments with a piece too many as `call.error`.
     """
 
@@ -253,10 +253,10 @@ class duplicate(_Edited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class corrupt(_Edited):
-    """One byte of each of these events, chosen by `seed`, is no UTF-8 any more.
+    """One byte of each of these events, chosen by `seed`, is replaced by one that is not UTF-8.
 
     A caller gets U+FFFD in its place and the warning `invalid_utf8`, where the byte stood in a text; `ProtocolError`
-    where the JSON is none without it.
+    where the JSON is broken by it.
     """
 
     seed: int = field(default=0, kw_only=True)
@@ -274,7 +274,7 @@ class corrupt(_Edited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class truncate_json(_Edited):
-    """The second half of what these events say is missing.
+    """The second half of the payload of these events is missing.
 
     A caller gets `ProtocolError`; after the finish reason the answer, with the warning `malformed_event`.
     """

@@ -1,7 +1,7 @@
 """Answers that were received once and can be received again.
 
-`files.py` says what a recording is, reads and writes one; `record.py` takes one from a live answer on its way through
-httpx; `replay.py` plays it as an httpx transport, `replay_server.py` over a socket.
+`files.py` defines recordings, reads and writes them; `record.py` makes them from live answers that pass through httpx;
+`replay.py` plays them as an httpx transport, `replay_server.py` over a socket.
 """
 
 from __future__ import annotations

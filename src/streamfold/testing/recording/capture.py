@@ -19,20 +19,20 @@ from .requests import Request
 
 __all__ = ["Capture", "own_name", "recorded"]
 
-# What a reader of the answer may need. Anything else may say who asked.
+# Headers that a reader of the answer may need. Others may identify the account.
 _KEPT = re.compile(
     r"content-type|cache-control|retry-after(-ms)?|server|openai-(processing-ms|version|model)|x-ratelimit-[a-z-]+"
     r"|(x-|msh-|apim-)?request-id|x-trace-id",
     re.IGNORECASE,
 )
-_WIRES = ("chat", "responses")  # told apart by the end of their path
+_WIRES = ("chat", "responses")  # recognised by the end of their path
 _NO_WIRE = "none"
 _LONGEST_NAME = 100  # characters; file systems allow 255 bytes with all suffixes
 
 
 @dataclass(slots=True)
 class Capture:
-    """An exchange as it passed.
+    """A request and its answer, as they passed.
 
     Attributes:
         address: of the server.
@@ -52,13 +52,13 @@ class Capture:
 
 
 def own_name(request: Request) -> str:
-    """A name for a recording that was given none: the model's, else the last part of the path."""
+    """Returns a name for an unnamed recording: the model's, else the last part of the path."""
     text = request.model or request.path.partition("?")[0].rpartition("/")[2]
     return re.sub(r"[^A-Za-z0-9_.]+", "-", text)[:_LONGEST_NAME].strip("-._") or "answer"
 
 
 def recorded(capture: Capture, secrets: Sequence[str], adapter: str | None) -> Recording:
-    """The recording of an exchange, for `adapter` where the path is that one's."""
+    """Returns the recording of an exchange. `adapter` is used if the path is its own."""
     request = capture.request
     cookies = [("set-cookie", value) for value in capture.headers.get_list("set-cookie")]
     redactor = request.redactor.with_secrets([*secrets, *request.secrets(), *secrets_in_headers(cookies)], guess=True)
@@ -88,7 +88,7 @@ def recorded(capture: Capture, secrets: Sequence[str], adapter: str | None) -> R
 
 
 def _judged(recording: Recording) -> Recording:
-    """The recording with whether it is complete, and with what it folds to if that is known."""
+    """Returns the recording with `complete` and, if its wire format is known, `expect` filled in."""
     ended, said_so = recording.ended, False
     if recording.adapter != _NO_WIRE:
         decoder = StreamDecoder(recording.adapter, **recording.options())
@@ -108,7 +108,7 @@ def _adapter_of(path: str, adapter: str | None) -> str:
 
 
 def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:
-    """The pieces as cuts. One without bytes leaves its wait to the next."""
+    """Returns the pieces as cuts. An empty piece leaves its delay to the next one."""
     cuts, waited = [], 0.0
     for wait, piece in pieces:
         waited += wait
@@ -122,7 +122,7 @@ def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:
 
 
 def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
-    """The pieces without compression, the compression, and what was wrong with it.
+    """Returns the pieces without compression, the compression, and the problem with it if there was one.
 
     Each piece is what could be read once the network's piece was there, so that the times still hold.
     """
@@ -158,6 +158,6 @@ class _Feed(httpx.SyncByteStream):
 
 
 def _codings() -> set[str]:
-    """The compressions that this installation of httpx can read."""
+    """Returns the compressions that this installation of httpx can read."""
     with httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200))) as client:
         return {coding.strip() for coding in client.headers["accept-encoding"].split(",")}

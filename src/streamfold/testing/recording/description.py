@@ -1,7 +1,6 @@
-"""What a description may say: the keys of `<case>.toml`, and what they look like written down.
+"""The description of a recording, `<case>.toml`: its keys, and how it is read and written.
 
-It is written by hand as often as by a program, so a key that nobody knows is refused: a misspelt expectation would
-otherwise be one that always holds.
+Descriptions are often written by hand, so unknown keys are errors: a misspelt expectation would always hold.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ _Piece: TypeAlias = Annotated[tuple[Annotated[int, Field(gt=0)], Annotated[float
 
 
 class Description(_Strict):
-    """A description as it is written."""
+    """The keys of a description."""
 
     adapter: str = "chat"
     status: Annotated[int, Field(ge=100, le=599)] = 200
@@ -114,7 +113,7 @@ def read_description(path: Path, content: bytes) -> Description:
 
 
 def _problem(error: ValidationError) -> str:
-    """What is wrong with a description: the first thing, by its key, and what would be right."""
+    """Describes the first problem of a description, with its key and the allowed values."""
     # A misspelt key is also a missing one: the misspelling is what helps.
     first = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     *parents, last = first["loc"]

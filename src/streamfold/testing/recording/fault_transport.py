@@ -17,11 +17,11 @@ __all__ = ["FaultTransport"]
 class FaultTransport(httpx.AsyncBaseTransport):
     """Breaks the answers that come through another transport: `FaultTransport(httpx.AsyncHTTPTransport(), [reset()])`.
 
-    A fault that comes in place of an answer keeps the request from being sent. Bodies are asked for without
-    compression, because faults count bytes and events.
+    If a fault replaces the answer, the request is not sent. Compression is not requested, because faults count bytes
+    and events.
 
     Raises:
-        ConfigError: something among the faults is none.
+        ConfigError: `faults` contains something else.
     """
 
     def __init__(self, transport: httpx.AsyncBaseTransport, faults: Iterable[Fault]) -> None:

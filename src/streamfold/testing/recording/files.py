@@ -1,7 +1,7 @@
 """A recorded answer as a value, and as two files: its bytes, and a description of them.
 
-`<case>.sse` is the body, byte for byte; `<case>.toml` beside it says where it came from, in which pieces the network
-delivered it, and what it must fold to.
+`<case>.sse` is the body, byte for byte. `<case>.toml` beside it has its origin, the pieces in which the network
+delivered it, and the reply that it must fold to.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class Recording:
         name: the folder and the file name, as in `kimi/parallel_calls`.
         body: the bytes as they came.
         adapter: the wire format that reads them.
-        status, headers: of the HTTP answer; headers that nobody needs are left out.
+        status, headers: of the HTTP response; unneeded headers are left out.
         cuts: the pieces in which the network delivered the body; empty if they were not recorded.
         broken: the connection broke off after the body, and playing it breaks off too.
         complete: the answer was recorded to its end.
         ended: how the recording ended, if not in order.
         encoding: the compression in which the server sent the body. It is kept without.
         source: `recorded` from a running server, `documented` if it was written from a vendor's documentation,
-            `synthesised` if it was made up; None if nobody said.
+            `synthesised` if it was made up; None if unknown.
         shows: what is worth seeing in it, in one sentence.
         origin, date, link, request, notes: where it came from, in words.
         conversation: what recordings have in common that were made one after the other.
@@ -103,20 +103,20 @@ class Recording:
 
     @property
     def interrupted(self) -> str | None:
-        """What to tell `StreamDecoder.close`: how the connection broke off, if it did."""
+        """The argument for `StreamDecoder.close`: how the connection broke off, if it did."""
         return "the connection broke off" if self.broken else None
 
     def options(self) -> dict[str, Any]:
-        """What has to be known to read it, beside the adapter: `StreamDecoder(made.adapter, **made.options())`."""
+        """Returns the options for reading it: `StreamDecoder(recording.adapter, **recording.options())`."""
         tools = [Tool(name, "", {"type": "object", "properties": {}}) for name in self.tools]
         choice = NamedTool(self.tool_choice) if self.tool_choice in self.tools else self.tool_choice
         return {"dialect": self.dialect or None, "tools": tools, "tool_choice": choice}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
-        """The recording in `<path>.sse`, described by `<path>.toml` if that is there; either suffix may be given.
+        """Loads `<path>.sse`, described by `<path>.toml` if there is one; the path may have either suffix.
 
-        A body that was saved under another name is read too.
+        A body with another suffix is read too.
 
         Raises:
             ConfigError: there is no such recording, or a key of its description can't be used.
@@ -126,22 +126,24 @@ class Recording:
             base = base.with_suffix("")
         # Not with_suffix(): a name may have dots of its own.
         body, described = base.with_name(f"{base.name}.sse"), base.with_name(f"{base.name}.toml")
-        if not body.is_file() and base.is_file():  # a body that was saved under a name of one's own
+        if not body.is_file() and base.is_file():  # a body with another suffix
             body = base
         if not body.is_file():
             inside = base.is_dir()
             near = [file.stem for file in sorted((base if inside else base.parent).glob("*.sse"))]
-            what = f"{base} is a folder and no recording" if inside else f"there is no recording {body}"
+            what = f"{base} is a folder, not a recording" if inside else f"there is no recording {body}"
             raise ConfigError(f"{what}{allowed(base.name, near, 'Available') if near else ''}")
-        told, content = _read_pair(body, described)
+        description, content = _read_pair(body, described)
         same = ("name", "body", "cuts", "sent", "expect")
         return cls(
             name=f"{base.parent.name}/{base.name}",
             body=content,
-            cuts=tuple(Cut(*cut) for cut in told.cuts),
-            sent=Sent(told.sent.method, told.sent.path, told.sent.body) if told.sent else None,
-            expect=told.expect.model_dump(exclude_unset=True) if told.expect else {},
-            **{part.name: getattr(told, part.name) for part in fields(cls) if part.name not in same},
+            cuts=tuple(Cut(*cut) for cut in description.cuts),
+            sent=Sent(description.sent.method, description.sent.path, description.sent.body)
+            if description.sent
+            else None,
+            expect=description.expect.model_dump(exclude_unset=True) if description.expect else {},
+            **{part.name: getattr(description, part.name) for part in fields(cls) if part.name not in same},
         )
 
     def save(self, path: str | os.PathLike[str], *, replace_older: bool = True) -> None:
@@ -182,7 +184,7 @@ class Recording:
                     source.unlink(missing_ok=True)
 
     def description(self) -> str:
-        """The text of `<path>.toml`: what is not as it is by default."""
+        """Returns the text of `<path>.toml`, without default values."""
         values: dict[str, Any] = {"adapter": self.adapter}
         tables: dict[str, Any] = {}
         for part in sorted(fields(self), key=lambda part: part.name == "cuts"):  # the longest one last
@@ -210,10 +212,10 @@ def _encoded(recording: Recording) -> bytes:
 
 
 def find_recording(name: str) -> Recording:
-    """A recording that comes with streamfold, by its name: `find_recording("demo/parallel_calls")`.
+    """Returns a bundled recording by its name: `find_recording("demo/parallel_calls")`.
 
     Raises:
-        ConfigError: there is none of this name; the message has the names there are.
+        ConfigError: unknown name; the message lists the names.
     """
     package = Path(__file__).parents[2]
     folders = [package / "fixtures"]  # in a wheel
@@ -229,10 +231,10 @@ def find_recording(name: str) -> Recording:
 
 
 def open_recording(source: str | os.PathLike[str]) -> Recording:
-    """The recording at a path, else the one of this name that comes with streamfold.
+    """Returns the recording at a path, else the bundled one of this name.
 
     Raises:
-        ConfigError: there is neither, or its description can't be used.
+        ConfigError: there is neither, or its description is wrong.
     """
     try:
         return Recording.load(source)
@@ -247,7 +249,7 @@ def open_recording(source: str | os.PathLike[str]) -> Recording:
 
 
 def pieces(recording: Recording, cuts: str = "recorded") -> list[bytes]:
-    """The body in pieces, none of them empty.
+    """Returns the body in pieces, none of them empty.
 
     Args:
         cuts: "recorded" (as the network cut it; else by events), "whole", "events", "bytes:N", or
@@ -275,7 +277,7 @@ def pieces(recording: Recording, cuts: str = "recorded") -> list[bytes]:
 
 
 def paced(recording: Recording, cuts: str = "recorded", speed: Speed = "instant") -> list[tuple[float, bytes]]:
-    """The pieces, each with the seconds to wait before it.
+    """Returns the pieces, each with the seconds to wait before it.
 
     Args:
         speed: "instant", "recorded" (each byte comes when it came then, however it is cut now), or pieces per second.

@@ -47,13 +47,13 @@ def clear_leftovers(folder: Path) -> None:
         found = _NAME.fullmatch(path.name)
         if found is None or _may_run(int(found["process"])):
             continue
-        with suppress(OSError):  # another process clears it too, or it is another user's: it is in nobody's way
+        with suppress(OSError):  # another process clears it too, or it belongs to another user
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _may_run(process: int) -> bool:
     if os.name != "posix":
-        return True  # where asking is no question: on Windows this signal is Ctrl-C
+        return True  # unknown: on Windows signal 0 is Ctrl-C
     try:
         os.kill(process, 0)
     except ProcessLookupError:

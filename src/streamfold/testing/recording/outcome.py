@@ -1,4 +1,4 @@
-"""What a recording folds to, in the words of `[expect]`."""
+"""The reply that a recording folds to, in the form of `[expect]`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _COUNTED = (
 
 
 def expected(recording: Recording) -> dict[str, Any]:
-    """What the recording folds to, as it is written under `[expect]`: what is not named is not in the answer.
+    """Returns the reply that a recording folds to, in the form of `[expect]`, without empty members.
 
     Raises:
-        ConfigError: there is no such adapter.
+        ConfigError: unknown adapter.
     """
     decoder = StreamDecoder(recording.adapter, **recording.options())
     try:
@@ -31,16 +31,16 @@ def expected(recording: Recording) -> dict[str, Any]:
 
 
 def in_words(outcome: Reply | StreamError) -> dict[str, Any]:
-    """What became of an answer, in the words of `[expect]`."""
+    """Returns the outcome of an answer in the form of `[expect]`."""
     if isinstance(outcome, StreamError):
-        said = _said(outcome.partial) if outcome.partial else {}
-        found: dict[str, Any] = {"error": type(outcome).__name__, **said}
+        partial = _members(outcome.partial) if outcome.partial else {}
+        found: dict[str, Any] = {"error": type(outcome).__name__, **partial}
         if isinstance(outcome, UpstreamError):  # the server's own words; ours may be reworded
             found["message"] = outcome.message
     else:
         counts = {name: getattr(outcome.usage, name) for name in _COUNTED} if outcome.usage else {}
         found = {
-            **_said(outcome),
+            **_members(outcome),
             "finish_reason": outcome.finish_reason,
             "raw_finish_reason": outcome.raw_finish_reason,
             "warnings": [warning.code for warning in outcome.warnings],
@@ -49,7 +49,7 @@ def in_words(outcome: Reply | StreamError) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value not in (None, "", [], {})}
 
 
-def _said(reply: Reply) -> dict[str, Any]:
+def _members(reply: Reply) -> dict[str, Any]:
     return {
         "text": reply.text,
         "reasoning": reply.reasoning,

@@ -35,16 +35,16 @@ class RecordTransport(httpx.AsyncBaseTransport):
     """Records the answers that come through another transport, as `<name>.sse` and `<name>.toml`.
 
     The first answer is `<name>`, the next ones `<name>-2`, `<name>-3` in the order in which they began. What is there
-    under these names is replaced. Answers that did not come to their end are recorded as far as they came, and say so.
+    under these names is replaced. Incomplete answers are recorded as far as they came and are marked as incomplete.
 
     Secrets are taken out: of the headers by naming those that are kept, of the bodies what the request sent as a key,
     what is given here, and whatever looks like a key.
 
     Args:
         transport: sends the requests.
-        directory: where the files go; it is made if need be.
+        directory: where the files go; it is created if needed.
         name: of the recordings; a folder may stand before it. Without one it is the model's, and nothing is replaced.
-        secrets: what must not be in the files.
+        secrets: texts that must not be in the files. Under a provider its own secrets are known.
         adapter: the wire format of the answers; else it is found by the path of the request.
 
     Attributes:
@@ -105,7 +105,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        """Writes down what was abandoned, and closes the transport."""
+        """Saves abandoned answers, and closes the transport."""
         try:
             for exchange in list(self._open):
                 exchange.end("abandoned: neither read to its end nor closed")

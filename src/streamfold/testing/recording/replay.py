@@ -1,7 +1,6 @@
-"""Recorded answers, played to httpx as if a server sent them.
+"""Plays recordings to httpx as if a server sent them.
 
-A recording that is played by a transport takes the way of a live answer, through httpx and all that is above it, and
-needs neither a network nor a key.
+A replayed answer takes the same path as a live one, through httpx and everything above it, without a network or a key.
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ class ReplayTransport(httpx.AsyncBaseTransport):
 
     @property
     def open_streams(self) -> int:
-        """How many of the answers have not been closed yet."""
+        """The number of answers that have not been closed yet."""
         return sum(not body.closed for body in self._bodies)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """The recording for this request. Raises ConfigError when there is none left, ReplayMismatch if none fits."""
+        """Answers with a recording. Raises ConfigError if none is left, ReplayMismatch if none fits."""
         await request.aread()
         self.requests.append(request)
         answer = self._store.answer(Request.of(request))
@@ -111,24 +110,24 @@ class _Body(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         self.closed = True
         self._answer.broken = self._answer.broken or self._ending is None
-        if self._waiting is not None:  # whoever waits for the next piece learns of it now, as on a socket
+        if self._waiting is not None:  # wakes the task that waits for the next piece, as on a socket
             self._waiting.cancel()
 
 
 async def pause(seconds: float) -> None:
-    """Waits, for ever if there is no end to the seconds. Also for none: a network would let others run here."""
+    """Sleeps; for ever if `seconds` is infinite. Zero seconds let other tasks run, as a network would."""
     if seconds == math.inf:
         await anyio.sleep_forever()
     await anyio.sleep(seconds)
 
 
 def hung_up() -> httpx.HTTPError:
-    """What httpx raises where a connection is closed before the answer, in its own words."""
+    """Returns the exception that httpx raises where a connection is closed before the response."""
     return httpx.RemoteProtocolError("Server disconnected without sending a response.")
 
 
 def broken_off(ending: Ending) -> httpx.HTTPError:
-    """What httpx raises where a body ends so, in its own words."""
+    """Returns the exception that httpx raises where a body ends in this way."""
     if ending == "reset":
         return httpx.ReadError("connection reset by peer")
     return httpx.RemoteProtocolError(

@@ -1,7 +1,6 @@
-"""A request as it was sent, and as it is written down: without secrets, and comparable to the next one.
+"""Requests as they are sent, and as they are recorded: without secrets, and comparable.
 
-What is compared has been cleaned on both sides, because keys change and may not be in a recording. `***` in a recorded
-text stands for anything.
+Secrets are removed from both sides before they are compared. `***` in a recorded text stands for anything.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class ReplayMismatch(ConfigError):
     """A request is not the one that was recorded.
 
     Attributes:
-        diff: what is different, as a unified diff of the two bodies; or what else it is.
+        diff: the difference, as a unified diff of the two bodies if they differ.
     """
 
     def __init__(self, message: str, diff: str) -> None:
@@ -42,7 +41,7 @@ class ReplayMismatch(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request. Two are equal if they ask for the same; what their headers say is not looked at.
+    """A request. Two are equal if they ask for the same; headers are not compared.
 
     Attributes:
         path: with its query, as it is sent.
@@ -66,7 +65,7 @@ class Request:
 
     @property
     def json(self) -> Any:
-        """The body; None if it is no JSON."""
+        """The body; None if it is not JSON."""
         return _parsed(self.body)
 
     @property
@@ -84,7 +83,7 @@ class Request:
         return [secret for secret in found if not is_placeholder(secret)]
 
     def sent(self, redactor: Redactor) -> Sent:
-        """What is written down of it. Of a body that is no text, or compressed, nothing is."""
+        """Returns the request as it is recorded. A body that is compressed or not text is left out."""
         return Sent(self.method, redactor.text(self.path), self._text(redactor))
 
     def _text(self, redactor: Redactor) -> str:
@@ -132,7 +131,7 @@ def read_patterns(patterns: Iterable[str | re.Pattern[str]]) -> list[re.Pattern[
 
 
 def _tolerant(recorded: Any, sent: Any) -> Any:
-    """What was sent, with the recorded text in place of one that its `***` may stand for."""
+    """Returns the sent value with the recorded text wherever its `***` may stand for the sent one."""
     match recorded, sent:
         case str(), str() if HIDDEN in recorded:
             return recorded if _fits(recorded.split(HIDDEN), sent) else sent

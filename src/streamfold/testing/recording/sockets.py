@@ -19,7 +19,7 @@ from ...values import ConfigError
 
 __all__ = ["Connection", "serving"]
 
-_AT_ONCE = struct.pack("ii", 1, 0)  # lingering for no time: what is not sent is thrown away, and the peer is told
+_AT_ONCE = struct.pack("ii", 1, 0)  # lingering for no time: unsent data is discarded and the peer gets a RST
 
 
 class Connection(ByteStream):
@@ -91,10 +91,10 @@ class Connection(ByteStream):
 async def serving(
     handler: Callable[[Connection], Awaitable[None]], host: str, port: int
 ) -> AsyncIterator[tuple[str, int]]:
-    """Runs `handler` for each connection to a loopback address, as long as the context lasts; says where.
+    """Runs `handler` for each connection to a loopback address, as long as the context lasts. Yields host and port.
 
     Raises:
-        ConfigError: the address is no loopback address.
+        ConfigError: it is not a loopback address.
         OSError: the port is taken.
     """
     try:

@@ -1,4 +1,4 @@
-"""Recordings on trial: an answer that failed must not take the place of one that did not."""
+"""Records to a temporary folder and replaces the older recording only on success."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Draft", "failure_in"]
 
 
 def failure_in(recording: Recording) -> str | None:
-    """What went wrong with an answer, if anything did: a status, an end that came too early, an error."""
+    """Describes the failure of an answer (a status, an early end, an error); None if it succeeded."""
     answer = f"the answer {recording.name.rpartition('/')[2]}"
     if recording.status >= 400:
         return f"{answer} has the status {recording.status}"
@@ -26,7 +26,7 @@ def failure_in(recording: Recording) -> str | None:
 
 
 class Draft:
-    """The recordings of one conversation, beside the place where they are to be.
+    """The recordings of one conversation, in a temporary folder beside their target.
 
     Attributes:
         folder: where they are recorded meanwhile, under their own name. It is made when there is something to write.
@@ -40,25 +40,25 @@ class Draft:
 
     @property
     def target(self) -> Path:
-        """Where the first of them is to be, without a suffix."""
+        """The path of the first of them, without a suffix."""
         return self._directory / self._name
 
     @property
     def has_older(self) -> bool:
-        """Whether there is a recording in that place."""
+        """Whether there is a recording at `target`."""
         return self.target.with_name(f"{self.target.name}.sse").is_file()
 
     def problem(self) -> str | None:
-        """Why these recordings should take nobody's place: there are none, or one of them is of a failure."""
+        """Describes why these recordings should not replace others: there are none, or an answer failed; else None."""
         if not (files := self._files()):
             return "there was no answer, or it is still open"
         return next(filter(None, (failure_in(Recording.load(file)) for file in files)), None)
 
     def keep(self) -> list[Path]:
-        """Puts them in the place of the older conversation. Returns where they are now, without a suffix."""
+        """Replaces the older conversation with them. Returns their paths, without a suffix."""
         try:
             older = load_source(self.target) if self.has_older else []
-        except ConfigError:  # what can't be read is no conversation: only what stands in the way is replaced
+        except ConfigError:  # unreadable: only files of the same names are replaced
             older = []
         kept = []
         for file in self._files():
@@ -72,7 +72,7 @@ class Draft:
         return kept
 
     def discard(self) -> None:
-        """Removes what was not kept."""
+        """Removes the temporary folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _files(self) -> list[Path]:

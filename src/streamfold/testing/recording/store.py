@@ -26,13 +26,13 @@ _NOT_PLAYED = {"connection", "keep-alive", "transfer-encoding", "content-length"
 
 
 def answer_headers(recording: Recording) -> dict[str, str]:
-    """The headers to answer with: those of the recording that still hold, and a content type in any case."""
+    """Returns the recorded headers that still apply, and a content type in any case."""
     kept = {name.lower(): value for name, value in recording.headers.items() if name.lower() not in _NOT_PLAYED}
     return {"content-type": "text/event-stream", **kept}
 
 
 def load_source(source: Source) -> list[Recording]:
-    """The recordings that are meant.
+    """Loads the recordings of a source.
 
     A list is what is in it. A folder is all recordings in it, by name, `hello-2` before `hello-10`. A path is that
     recording, and those that were recorded after it in the same conversation (`hello`, `hello-2`, `hello-3`). What is
@@ -75,13 +75,13 @@ def _key(name: str) -> list[tuple[int, str]]:
 
 @dataclass(slots=True, eq=False)
 class Answer:
-    """What to answer.
+    """One answer to a request.
 
     Attributes:
         delay: seconds before its head.
         status, headers: its head; None and none if the connection is to be closed without one.
         steps: its body. The last one is its ending.
-        broken: it did not come to its end. Whoever plays it sets this when it is left before.
+        broken: it was not played to its end.
     """
 
     delay: float
@@ -92,7 +92,7 @@ class Answer:
 
 
 class RecordingStore:
-    """The recordings, which of them answers what, and the faults.
+    """Recordings, the choice among them, and the faults.
 
     Args:
         match: "order": one after the other, each for the request that was recorded with it (any request, if none was).
@@ -129,7 +129,7 @@ class RecordingStore:
         self._spoiled: list[tuple[Request, int, Answer]] = []
 
     def answer(self, request: Request) -> Answer | None:
-        """The recording for a request, as an answer; None if all were served.
+        """Returns the recording for a request, as an answer; None if all were served.
 
         A request that is sent again because a fault broke its answer off gets the same recording again.
 
@@ -151,9 +151,9 @@ class RecordingStore:
         return answer
 
     def named(self, name: str | None) -> Answer | None:
-        """The recording of this name, or with this as the last part of its name, as an answer; None if there is none.
+        """Returns the recording with this name, or with this last part of its name, as an answer; else None.
 
-        It may be asked for as often as one likes. The model that a recording was asked from does not name it.
+        It may be requested repeatedly. A model name that was recorded with a recording does not select it.
         """
         for number, recording in enumerate(self.recordings):
             if name in (recording.name, recording.name.rpartition("/")[2]) and name != _model(recording):
