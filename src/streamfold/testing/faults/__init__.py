@@ -1,8 +1,8 @@
 """Faults between a provider and its caller, as values: `reset(after_events=3)`, `status(429, times=2)`.
 
-`ReplayTransport(..., faults=[...])` and the replay server break recordings with them, `FaultTransport(transport,
-faults)` live answers. The same fault does the same to the same bytes every time, and nothing here waits, so that all of it can
-be tested as bytes in, bytes out.
+`ReplayTransport(..., faults=[...])` and the replay server break recordings with them, and
+`FaultTransport(transport, faults)` breaks live answers. The same fault does the same to the same bytes every time, and
+nothing here waits, so that all of it can be tested as bytes in, bytes out.
 """
 
 from __future__ import annotations
