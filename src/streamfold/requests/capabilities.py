@@ -1,7 +1,7 @@
 """What a model can do at its endpoint: written down for a whole endpoint, or for some of its models.
 
-A quirk says how a thing is written for an endpoint; a capability says whether it is to be had there at all. What nobody
-has written down is "unknown", and that is neither: it is sent, and the server decides.
+A quirk says how something is written for an endpoint. A capability says whether a feature is available. Undocumented
+features are "unknown": the request is sent and the server decides.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ class Capabilities:
     """What a model can do at its endpoint.
 
     Attributes:
-        tools: it takes tools, and calls them.
-        forced_choice: it can be made to call a tool, any or a certain one. Where it can't, "auto" is sent, and the
-            reply's warnings say so.
-        images: it sees the images of a message.
-        structured_output: the endpoint holds an answer to a JSON schema. Where it does not, the schema may be asked for
-            in another way (the quirk `response_format`), and the reply's warnings say so.
-        reasoning: it reasons before it answers, so that there is something for `reasoning_effort` to say.
+        tools: it accepts tools, and calls them.
+        forced_choice: it can be forced to call a tool. If not, "auto" is sent, with a warning.
+        images: it accepts images in messages.
+        structured_output: the endpoint enforces a JSON schema on the answer. If not, the schema may be requested in
+            another way (the quirk `response_format`), with a warning.
+        reasoning: it reasons before it answers, so that `reasoning_effort` has a meaning.
         parallel_calls: it makes several calls in one turn.
-        files: it reads the files of a message.
-        audio: it hears the sound of a message.
+        files: it accepts files in messages.
+        audio: it accepts audio in messages.
     """
 
     tools: Support = "unknown"

@@ -47,12 +47,12 @@ class Rules:
     """What an endpoint accepts.
 
     Attributes:
-        tool_name: the whole of a name that it takes.
-        response_format: how an answer that fits a schema is asked for.
-        strict_tools: tools with `strict=True` go through the pass for OpenAI's strict mode.
-        strict_output: so do answers whose schema was made from a pydantic model.
+        tool_name: the pattern of a tool name that it accepts.
+        response_format: how a schema for the answer is requested.
+        strict_tools: convert the schemas of tools with `strict=True` to OpenAI's strict subset.
+        strict_output: convert response schemas generated from pydantic models to OpenAI's strict subset.
         passes: other passes for every schema.
-        problems: says why a schema would be refused even so.
+        problems: returns why a schema would still be refused.
     """
 
     tool_name: re.Pattern[str] = _OPENAI_NAME

@@ -37,19 +37,20 @@ class Message:
     """One turn of a conversation.
 
     Attributes:
-        content: text, or parts: those of `streamfold`, or dicts in the shape of Chat Completions. None where there is
-            none. Any sequence of parts may be given; it is kept as a tuple.
-        tool_calls: an assistant's calls; their `raw_arguments` go back to the model byte for byte.
+        content: text, or a sequence of parts: those of `streamfold`, or dicts in the shape of Chat Completions. None if
+            there is no content.
+        tool_calls: an assistant's calls. Their `raw_arguments` are sent back to the model byte for byte.
         tool_call_id: on a tool's message, the id of the call that it answers.
-        reasoning: an assistant's reasoning. `""` (it reasoned, and what is not shown) and None (it did not) differ.
-        extras: what else the wire carried for this turn, by its name there.
-        partial: an assistant's last turn that the model is to continue, on the wires that can do that.
+        reasoning: an assistant's reasoning. `""` (it reasoned, and the text is not shown) differs from None.
+        extras: other members of this turn, by their names on the wire. Those that you write are sent as they are in
+            that wire format; those of an answer are sent where the provider wants them back.
+        partial: an assistant's last turn that the model is to continue, in the wire formats that support it.
         error: on a tool's message: the tool failed, and the content says how.
-        origin: the adapter and the endpoint that an answer came from. What only its provider can read (encrypted
-            reasoning, items, signatures of calls) goes back there and nowhere else; None: wherever the message is sent.
+        origin: the adapter and the endpoint that wrote the message. Parts that only the author can read (encrypted
+            reasoning, items, signatures of calls) are sent there and nowhere else. None: they are sent everywhere.
 
     Raises:
-        ConfigError: the role or the content is none of these.
+        ConfigError: the role or the content is of another kind.
     """
 
     role: Role

@@ -29,14 +29,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that the model may call: its name, what it does, and the JSON schema of its arguments.
+    """A function that the model may call: its name, its description, and the JSON schema of its arguments.
 
     Attributes:
-        strict: whether the provider is to hold the model to the schema, where it can.
-        kind: "function", or the kind of a tool that the provider runs itself, on the wires that have such.
-        function: what runs a call, plain or async. It takes the arguments by name, or an instance of `model`.
-        model: validates the arguments. Without one they are only checked to be what `function` takes.
-        spread: `function` takes the fields of `model` by name, instead of the instance.
+        strict: whether the provider must hold the model to the schema, where it can.
+        kind: "function", or the kind of a tool that the provider runs itself.
+        function: runs a call, plain or async. It gets the arguments by name, or an instance of `model`.
+        model: validates the arguments. Without a model they are only matched with the parameters of `function`.
+        spread: `function` gets the fields of `model` by name, instead of the instance.
     """
 
     name: str

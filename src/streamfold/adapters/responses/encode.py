@@ -23,17 +23,17 @@ __all__ = ["RequestWriter", "ResponsesQuirks"]
 
 @dataclass(frozen=True, slots=True)
 class ResponsesQuirks:
-    """What differs between servers in the request.
+    """Differences between servers in the request.
 
     Attributes:
         store: sent as `store`. None leaves it out: OpenAI then keeps the response for 30 days.
-        encrypted_reasoning: whether encrypted reasoning is asked for when nothing is stored. Never of OpenAI's models
-            that do not reason, which answer "Encrypted content is not supported with this model".
-        system_as_instructions: the system messages that open the conversation become `instructions`, for servers that
-            want them there. Otherwise they are input items like all others, because so each keeps its role and its
-            place, and because OpenAI does not carry `instructions` over to the next response of a stored conversation.
+        encrypted_reasoning: whether encrypted reasoning is requested when nothing is stored. Never for OpenAI's models
+            without reasoning, which answer "Encrypted content is not supported with this model".
+        system_as_instructions: the system messages at the start of the conversation become `instructions`, for servers
+            that want them there. Otherwise they are input items like all others: each keeps its role and its place, and
+            OpenAI does not carry `instructions` over to the next response of a stored conversation.
         strict_output: a `response_format` that is a pydantic model is sent in the subset of OpenAI's strict mode, which
-            makes it sure to fit.
+            guarantees a fitting answer.
     """
 
     store: bool | None = False
