@@ -1,7 +1,7 @@
 """The pytest plugin of streamfold: the fixtures `scripted` and `replay`.
 
-pytest imports this module in every run of everybody who has streamfold installed, so it stands outside of the package
-and imports none of it: that is left to the tests that ask for a fixture. `-p no:streamfold` switches it off.
+pytest imports this module in every run, wherever streamfold is installed. So it is outside of the package and imports
+nothing from it; only a test that uses a fixture does. `-p no:streamfold` switches the plugin off.
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ _replay: pytest.StashKey[ReplayFixture] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--streamfold-record` and the ini option `streamfold_fixtures`."""
+    """Adds `--streamfold-record` and the ini option `streamfold_fixtures`."""
     parser.getgroup("streamfold").addoption(
         "--streamfold-record",
         choices=["none", "once", "all"],
         default="none",
-        help="what the fixture `replay` does with a provider=: play its recording (none, the default); ask the provider"
-        " where there is none, and record it (once); ask it and record it anew (all)",
+        help="for `replay` with a provider=: none (default) plays the recording; once asks the provider and records its"
+        " answer if there is no recording; all always asks and records",
     )
     parser.addini(
         "streamfold_fixtures",
-        "folders of recordings, instead of the `fixtures` beside the test file and above it",
+        "folders of recordings; by default the folders `fixtures` beside the test file and above it",
         type="paths",
         default=[],
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker."""
+    """Registers the marker."""
     config.addinivalue_line(
-        "markers", "streamfold_faults(*faults): values of streamfold.testing.faults that happen to what `replay` plays"
+        "markers",
+        "streamfold_faults(*faults): faults of streamfold.testing.faults, for all answers that `replay` plays",
     )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """After a test that passed: its scripts must have been played to their end, and its faults have had a chance."""
+    """Fails a test that passed but did not use all turns of its scripts, or used its faults nowhere."""
     yield
     if (scripts := item.stash.get(_scripted, None)) is not None:
         try:
@@ -56,15 +57,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     if item.get_closest_marker("streamfold_faults") is not None:
         played = item.stash.get(_replay, None)
         if played is None or not played.providers:
-            told = "the faults of streamfold_faults happened to nothing: no provider was made with `replay`"
-            pytest.fail(told, pytrace=False)
+            pytest.fail("the marker streamfold_faults had no effect: no provider was made with `replay`", pytrace=False)
 
 
 @pytest.fixture
 def scripted(request: pytest.FixtureRequest) -> ScriptedFixture:
-    """Makes providers that follow a script: `scripted(call("get_weather", city="Paris"), "It is sunny.")`.
+    """Makes models that follow a script: `scripted(call("get_weather", city="Paris"), "It is sunny.")`.
 
-    Takes what `streamfold.testing.ScriptedProvider` takes. A test that passed fails if a turn was not asked for.
+    Takes the arguments of `streamfold.testing.ScriptedProvider`. A test fails if a turn was not used.
     """
     from streamfold.testing import ScriptedFixture
 
@@ -74,15 +74,15 @@ def scripted(request: pytest.FixtureRequest) -> ScriptedFixture:
 
 @pytest.fixture
 def replay(request: pytest.FixtureRequest) -> Generator[ReplayFixture, None, None]:
-    """Makes providers that play recordings: `replay("kimi/parallel_calls", cuts="bytes:1")`.
+    """Makes models that play recordings: `replay("kimi/parallel_calls", cuts="bytes:1")`.
 
-    With `provider="kimi:kimi-k2.6"` it records what is missing, if pytest is run with `--streamfold-record=once`. See
+    With `provider="kimi:kimi-k2.6"` and `pytest --streamfold-record=once`, missing recordings are made. See
     `streamfold.testing.ReplayFixture`.
     """
     from streamfold.testing import ReplayFixture
 
     config = request.config
-    markers = reversed(list(request.node.iter_markers("streamfold_faults")))  # those of the module and the class first
+    markers = reversed(list(request.node.iter_markers("streamfold_faults")))  # module and class first
     request.node.stash[_replay] = made = ReplayFixture(
         folders=config.getini("streamfold_fixtures"),
         beside=request.path,

@@ -33,7 +33,7 @@ def test_inspect_in_the_terminal():
     done = run("inspect", "fixtures/kimi/parallel_calls.sse")
     assert done.returncode == 0, done.stderr
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    assert lines[0] == "kimi/parallel_calls chat · 34 events · 8,727 bytes · no times noted"
+    assert lines[0] == "kimi/parallel_calls chat · 34 events · 8,727 bytes · no times recorded"
     assert "2-18 reasoning 'Weather and clock do not depend on each other, so I can ask for both at once.'" in lines
     assert (
         "20 call 1 name 'get_time', id 'functions.get_time:1' nobody opened index 1 yet: opens call 1 (get_time)"

@@ -258,7 +258,7 @@ def test_folders_of_the_ini_option(run: Runner) -> None:
 
         def test_it(replay):
             assert anyio.run(replay("mine").chat, "Hi").tool_calls
-            with pytest.raises(ConfigError, match="there is no recording 'other' in .*a, .*recordings.b, nor"):
+            with pytest.raises(ConfigError, match="no recording 'other' in .*a, .*recordings.b, and none is bundled"):
                 replay("other")
     """
     run.here(test_it=test).assert_outcomes(passed=1)
@@ -294,7 +294,7 @@ def test_faults(run: Runner) -> None:
     """
     result = run.here("--strict-markers", test_it=test)
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["*streamfold_faults*happened to nothing*replay*"])
+    result.stdout.fnmatch_lines(["*streamfold_faults had no effect*replay*"])
 
 
 def test_a_request_too_many(run: Runner) -> None:
@@ -385,7 +385,7 @@ def test_a_conversation_is_recorded_once(run: Runner, model: Model) -> None:
     missing = run.here(**files)
     missing.assert_outcomes(failed=1)
     missing.stdout.fnmatch_lines(
-        ["E*there is no recording 'weather/paris' in *fixtures*pytest --streamfold-record=once 'test_it.py::test_it'"]
+        ["E*no recording 'weather/paris' in *fixtures*pytest --streamfold-record=once 'test_it.py::test_it'"]
     )
     assert model.asked == 0
 

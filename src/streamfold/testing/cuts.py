@@ -1,8 +1,7 @@
-"""An answer means the same however it is cut: the checks for whoever writes an adapter or a dialect.
+"""Checks for authors of adapters and dialects: an answer is the same however its bytes or its text are cut.
 
-A network cuts bytes where it likes: inside a character, between a CR and its LF. A model's text is cut just so: a
-marker comes in two events, or in ten. What an author forgets shows only in such places, so they are all tried, and a
-failure is told with the fewest cuts that bring it about.
+A network cuts bytes anywhere: inside a character, between a CR and its LF. A model's text is cut in the same way: a
+marker may come in two events, or in ten. All such places are tried, and a failure shows the fewest cuts that cause it.
 """
 
 from __future__ import annotations
@@ -37,22 +36,25 @@ def assert_any_cut(
     random_cuts: int = 25,
     **decoder: Any,
 ) -> Reply:
-    """Folds a body whole, in two pieces cut anywhere, byte by byte and in random pieces: always to the same reply.
+    """Asserts that a body gives the same reply whole, cut in two anywhere, byte by byte and in random pieces.
 
-    Each time it is checked too that the chunks keep what streamfold promises of them.
+    Also asserts what streamfold promises about chunks, each time.
 
     Args:
-        source: the bytes, a `Recording`, the path of one, or the name of one that comes with streamfold.
-        adapter: the wire format; else the recording's, and "chat" for bytes.
-        dialect: its name, or a function that makes one, because a dialect remembers what it has read; else the
+        source: the bytes, a `Recording`, the path of one, or the name of a bundled one.
+        adapter: the wire format. Default: the recording's, or "chat" for bytes.
+        dialect: its name, or a function that makes one (a dialect has state). Default: the recording's.
+        splits: how many places to cut in two; all places, if the body has no more bytes.
+        random_cuts: how often to cut into up to forty pieces, at random but reproducible places.
+        decoder: other arguments of `StreamDecoder`: tools, tool_choice, start_in_reasoning, limits. Default: the
             recording's.
-        splits: in how many places it is cut in two: in all of them, if the body has no more.
-        random_cuts: how often it is cut into up to forty pieces, in the same places every time.
-        decoder: what else `StreamDecoder` takes: tools, tool_choice, start_in_reasoning, limits; else the recording's.
+
+    Returns:
+        The reply.
 
     Raises:
-        AssertionError: two cuts do not fold to the same; the message says where to cut, and what differs.
-        StreamError: the body folds to this error, and does so in every cut.
+        AssertionError: the answer depends on the cut. The message says where to cut, and what differs.
+        StreamError: the body gives this error, in every cut.
     """
     __tracebackhide__ = True
     return _reply(_of_bytes(source, adapter, dialect, decoder).any_cut(splits, random_cuts))
@@ -66,13 +68,18 @@ def assert_any_text_cut(
     random_cuts: int = 25,
     **decoder: Any,
 ) -> Reply:
-    """Folds a text that a model wrote, in events that are cut anywhere: always to the same reply.
+    """Asserts that a text that a model wrote gives the same reply, however it is cut into events.
 
-    `assert_any_cut` cuts the bytes and leaves the events as they are; this is the check for a dialect, which reads the
-    text across them.
+    `assert_any_cut` cuts bytes and does not change the events. This is the check for a dialect, which reads text across
+    events.
 
     Args:
-        decoder: what else `StreamDecoder` takes. Without `tools` no dialect reads calls.
+        text: the model's text, markup included.
+        dialect, splits, random_cuts: as for `assert_any_cut`.
+        decoder: other arguments of `StreamDecoder`. Dialects read calls only if there are `tools`.
+
+    Returns:
+        The reply.
 
     Raises:
         AssertionError: as for `assert_any_cut`.
@@ -95,19 +102,23 @@ def assert_recording(
     random_cuts: int = 25,
     **decoder: Any,
 ) -> Reply | StreamError:
-    """Folds a recording like `assert_any_cut`, and compares the outcome with the `[expect]` of its description.
+    """Asserts that a recording gives what the `[expect]` of its description says, and the same in every cut.
+
+    Args:
+        source: a `Recording`, the path of one, or the name of a bundled one.
+        adapter, dialect, splits, random_cuts, decoder: as for `assert_any_cut`.
 
     Returns:
-        The reply, or the error that was expected.
+        The reply, or the expected error.
 
     Raises:
-        AssertionError: it folds to something else, or not in every cut to the same.
-        ConfigError: there is no such recording, or its description expects nothing.
+        AssertionError: the outcome is another one, or depends on the cut.
+        ConfigError: there is no such recording, or its description has no `[expect]`.
     """
     __tracebackhide__ = True  # pytest shows the call of this function, and nothing below
     recording = read_source(source)
     if not recording.expect:
-        raise ConfigError(f"{recording.name} says nothing of what it must fold to: write [expect] into its description")
+        raise ConfigError(f"{recording.name} has no expected outcome: write [expect] into its description")
     folding = _of_bytes(recording, adapter, dialect, decoder)
     if lines := expected_differences(recording.expect, folding.fold([recording.body])):
         raise AssertionError("\n".join([f"{recording.name} does not fold to what it expects:", *lines]))
@@ -115,7 +126,7 @@ def assert_recording(
 
 
 def read_source(source: Source) -> Recording:
-    """A recording in any accepted spelling: a value, bytes, a path, or a name that comes with streamfold."""
+    """Returns the recording for a value, bytes, a path, or the name of a bundled recording."""
     if isinstance(source, Recording):
         return source
     if isinstance(source, bytes):
@@ -137,7 +148,7 @@ def _decoders(
     adapter: str | Adapter, dialect: str | Callable[[], Dialect] | None, decoder: dict[str, Any]
 ) -> Callable[[], StreamDecoder]:
     if not (dialect is None or isinstance(dialect, str) or callable(dialect)):
-        raise ConfigError("a dialect remembers what it has read: pass its name, or a function that makes one")
+        raise ConfigError("a dialect has state, so it can't be used twice: pass its name, or a function that makes one")
 
     def make() -> StreamDecoder:
         return StreamDecoder(adapter, dialect=dialect() if callable(dialect) else dialect, **decoder)
@@ -154,12 +165,12 @@ def _reply(outcome: Outcome) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Folding:
-    """What is cut, and how its pieces are folded.
+    """Something to cut, and how to decode its pieces.
 
     Attributes:
-        make: makes a fresh decoder.
-        wire: the bytes to feed for some pieces.
-        interrupted: how the connection broke off after them, if it did.
+        make: makes a new decoder.
+        wire: returns the bytes to feed for some pieces.
+        interrupted: how the connection broke off at the end, if it did.
     """
 
     name: str
@@ -169,7 +180,7 @@ class _Folding:
     interrupted: str | None = None
 
     def fold(self, pieces: Sequence[bytes | str]) -> Outcome:
-        """The reply or the error of these pieces. Raises AssertionError for a promise that is not kept."""
+        """Returns the reply or the error of these pieces. Raises AssertionError for a broken promise."""
         __tracebackhide__ = True
         decoder, chunks = self.make(), list[StreamChunk]()
         outcome: Outcome
@@ -187,7 +198,7 @@ class _Folding:
         return outcome
 
     def any_cut(self, splits: int, random_cuts: int) -> Outcome:
-        """The outcome of the whole. Raises AssertionError if another cut has another."""
+        """Returns the outcome of the whole. Raises AssertionError if a cut has another outcome."""
         __tracebackhide__ = True
         whole = self.fold([self.content])
         known = facts(whole)
@@ -199,16 +210,18 @@ class _Folding:
             if not differs(places):
                 continue
             if facts(self.fold([self.content])) != known or not differs(places):
-                raise AssertionError(f"{self.name}: the same pieces fold to two things: something remembers them")
+                raise AssertionError(
+                    f"{self.name}: the same pieces give two different results: something keeps state between streams"
+                )
             fewest = _fewest(list(places), differs)
             lines = differences(whole, self.fold(self._pieces(fewest)), ("whole", "cut"))
-            raise AssertionError("\n".join([*self._told(fewest), *lines]))
+            raise AssertionError("\n".join([*self._shown(fewest), *lines]))
         return whole
 
     def _pieces(self, places: Sequence[int]) -> list[bytes | str]:
         return [self.content[start:end] for start, end in pairwise([0, *places, len(self.content)])]
 
-    def _told(self, places: list[int]) -> Iterator[str]:
+    def _shown(self, places: list[int]) -> Iterator[str]:
         unit = "byte" if isinstance(self.content, bytes) else "character"
         where = f"after {unit} {places[0]}" if len(places) == 1 else f"in {len(places)} places"
         yield f"{self.name} folds to something else when it is cut {where}:"
@@ -219,7 +232,7 @@ class _Folding:
 
 
 def _all_cuts(size: int, splits: int, random_cuts: int) -> Iterator[Sequence[int]]:
-    """Places to cut: one alone first, because that is what a reader of the failure understands best."""
+    """Yields places to cut: single ones first, because they are easiest to understand in a failure."""
     for at in range(0, size + 1, max(1, size // max(1, splits))):
         yield (at,)
     yield range(1, size)
@@ -229,7 +242,7 @@ def _all_cuts(size: int, splits: int, random_cuts: int) -> Iterator[Sequence[int
 
 
 def _fewest(places: list[int], differs: Callable[[list[int]], bool]) -> list[int]:
-    """Leaves out the cuts that make no difference, first half of them at once, in the end one by one."""
+    """Removes the cuts that make no difference: half of them at once first, one by one at the end."""
     size = max(1, len(places) // 2)
     while True:
         at = 0

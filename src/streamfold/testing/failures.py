@@ -1,4 +1,4 @@
-"""What a script lets go wrong: each failure as a server would bring it about, never as an exception that is thrown."""
+"""Failures in a script. Each is caused as a server would cause it; none is raised directly."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ How: TypeAlias = Literal["status", "event", "cut", "broken", "timeout", "empty",
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Fail:
-    """The end of an answer that goes wrong.
+    """The failure at the end of an answer.
 
     Attributes:
-        how: an HTTP status, an error event, the end of the body in the middle of the answer, a connection that breaks
-            or never comes, one that does not come in time, a body without anything, or one that is no answer.
-        kind: the word of the server for it, beside its code.
+        how: "status": an HTTP error; "event": an error event; "cut": the body ends early; "broken": the connection
+            breaks, or there is none; "timeout": no connection in time; "empty": an empty body; "garbage": a malformed
+            event.
+        kind: the `type` in the server's error object.
     """
 
     how: How
@@ -40,28 +41,28 @@ class Fail:
 
     @property
     def only_first(self) -> bool:
-        """Whether it stands in the place of the whole answer."""
+        """Whether it takes the place of the whole answer."""
         return self.how in ("status", "timeout", "empty")
 
     def __repr__(self) -> str:
         return f"fail({self.status or self.message!r})"
 
 
-# The status and the server's word that make each of them, by `errors.status_error`.
+# The status and the code from which `errors.status_error` makes each of these.
 _STATUSES: dict[type[StreamfoldError], tuple[int, str | None, str]] = {
     errors.AuthenticationError: (401, "invalid_api_key", "the key is wrong"),
-    errors.PermissionDeniedError: (403, None, "the key is not for this"),
-    errors.NotFoundError: (404, "model_not_found", "there is no such model"),
-    errors.BadRequestError: (400, None, "the request is not acceptable"),
+    errors.PermissionDeniedError: (403, None, "the key has no permission for this"),
+    errors.NotFoundError: (404, "model_not_found", "the model does not exist"),
+    errors.BadRequestError: (400, None, "the request is invalid"),
     errors.RateLimitError: (429, "rate_limit_exceeded", "too many requests"),
-    errors.QuotaExceededError: (429, "insufficient_quota", "nothing is left of the quota"),
+    errors.QuotaExceededError: (429, "insufficient_quota", "the quota is used up"),
     errors.ServerError: (500, None, "the server failed"),
 }
 _OTHERS: dict[type[StreamfoldError], tuple[How, str]] = {
     errors.UpstreamError: ("event", "the server failed in the middle of the answer"),
     errors.IncompleteStreamError: ("cut", "the answer ends here"),
-    errors.EmptyResponseError: ("empty", "nothing came"),
-    errors.ProtocolError: ("garbage", "this is no event"),
+    errors.EmptyResponseError: ("empty", "the body is empty"),
+    errors.ProtocolError: ("garbage", "not an event"),
     errors.APITimeoutError: ("timeout", "no connection in time"),
     errors.APIConnectionError: ("broken", "the connection broke"),
 }
@@ -73,7 +74,7 @@ def read_failure(
     code: str | None,
     retry_after: float | None,
 ) -> Fail:
-    """A failure in any accepted spelling. Raises ConfigError for what no server can bring about."""
+    """Returns a failure, given in any accepted form. Raises ConfigError if a server can't fail in this way."""
     if isinstance(error, StreamfoldError):
         return _of_instance(error, message, code, retry_after)
     made: Fail | None = None
@@ -81,34 +82,34 @@ def read_failure(
         made = Fail("event", message or error, code=code)
     elif isinstance(error, int) and not isinstance(error, bool):
         if not 400 <= error <= 599:
-            raise ConfigError(f"fail({error}): a status that fails is one from 400 to 599")
+            raise ConfigError(f"fail({error}): an error status is a number from 400 to 599")
         made = Fail("status", message or f"status {error}", error, code=code, retry_after=retry_after)
     elif error in _STATUSES:
-        status, word, told = _STATUSES[error]
-        made = Fail("status", message or told, status, code=code or word, retry_after=retry_after)
+        status, word, text = _STATUSES[error]
+        made = Fail("status", message or text, status, code=code or word, retry_after=retry_after)
     elif error in _OTHERS:
-        how, told = _OTHERS[error]
-        made = Fail(how, message or told, code=code)
+        how, text = _OTHERS[error]
+        made = Fail(how, message or text, code=code)
     if made is None:
         names = ", ".join(sorted(kind.__name__ for kind in (*_STATUSES, *_OTHERS)))
-        raise ConfigError(f"fail({error!r}): an answer fails with a status, a message, or one of {names}")
+        raise ConfigError(f"fail({error!r}): not a failure. Allowed: a status, a message, or one of {names}")
     if retry_after is not None and made.how != "status":
-        raise ConfigError(f"{made!r}: only a status comes with retry_after")
+        raise ConfigError(f"{made!r}: retry_after is only allowed with a status")
     return made
 
 
 def _of_instance(error: StreamfoldError, message: str | None, code: str | None, retry_after: float | None) -> Fail:
     text = message or (error.message if isinstance(error, APIError) else str(error))
     if isinstance(error, APIStatusError):
-        text = text.removesuffix(f" (HTTP {error.status_code})")  # which is put there when it is raised
+        text = text.removesuffix(f" (HTTP {error.status_code})")  # which is added when it is raised
         wait = error.retry_after if retry_after is None else retry_after
         return Fail("status", text, error.status_code, code=code or error.code, retry_after=wait)
     if isinstance(error, UpstreamError):
         return Fail("event", text, error.status_code, error.type, code or error.code)
     if isinstance(error, APITimeoutError) and error.phase != "connect":
         raise ConfigError(
-            f"an APITimeoutError of the phase {error.phase!r} is a matter of the provider's clocks: let the script"
-            " pause(math.inf), and give the provider timeouts of its own"
+            f"an APITimeoutError of the phase {error.phase!r} comes from the provider's own timeouts: use"
+            " pause(math.inf) in the script, and set timeouts="
         )
     kinds = [kind for kind in type(error).__mro__ if kind in _OTHERS and kind is not StreamError]
     return read_failure(kinds[0] if kinds else type(error), text, code, retry_after)

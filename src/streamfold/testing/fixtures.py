@@ -1,4 +1,4 @@
-"""What the pytest plugin hands to a test: makers of providers, which know the test that they are for."""
+"""The values of the pytest fixtures: functions that make test doubles for one test."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["ReplayFixture", "ScriptedFixture"]
 
 
 class ScriptedFixture:
-    """The fixture `scripted`: makes a `ScriptedProvider`. See there for the arguments.
+    """The fixture `scripted`: makes a `ScriptedProvider`, with the same arguments.
 
     Attributes:
-        providers: those that were made for this test.
+        providers: the models that were made for this test.
     """
 
     def __init__(self) -> None:
@@ -33,13 +33,13 @@ class ScriptedFixture:
         provider: str | Mapping[str, Any] | None = None,
         **overrides: Any,
     ) -> ScriptedProvider:
-        """A provider that answers with these turns."""
+        """Returns a model that answers with these turns."""
         made = ScriptedProvider(*turns, then=then, provider=provider, **overrides)
         self.providers.append(made)
         return made
 
     def assert_done(self) -> None:
-        """Raises ScriptError if a turn of any of them was not asked for."""
+        """Raises ScriptError if a turn of any of them was not used."""
         __tracebackhide__ = True  # pytest shows the test, and nothing below
         problems = []
         for provider in self.providers:
@@ -52,24 +52,24 @@ class ScriptedFixture:
 
 
 class ReplayFixture:
-    """The fixture `replay`: makes a `ReplayProvider` of recordings that it finds by their names.
+    """The fixture `replay`: finds recordings by name and makes a `ReplayProvider` that plays them.
 
-    They are looked for in the folders of the ini option `streamfold_fixtures`, else in `fixtures` beside the test file
-    and in every folder above it up to pytest's root; then among those that come with streamfold.
+    Recordings are looked up in the folders of the ini option `streamfold_fixtures`, by default in `fixtures` beside
+    the test file and above it, up to pytest's root; then among the bundled recordings.
 
-    With `--streamfold-record`, a call that names a provider asks that provider, where there is no recording ("once") or
-    in any case ("all"), and records it: beside the recording that was there, else in the first of the folders.
+    With `--streamfold-record`, a call that names a provider asks it and records the answer: if there is no recording
+    ("once"), or always ("all"). A new recording replaces the old one, or is saved in the first of the folders.
 
     Args:
-        folders: those of the ini option.
+        folders: the folders of the ini option.
         beside: the test file.
         root: pytest's root.
-        faults: those of the marker `streamfold_faults`; they come before those of the call.
+        faults: the faults of the marker `streamfold_faults`; they come before the faults of a call.
         record: the option `--streamfold-record`.
-        test: the name of the test, by which it can be run.
+        test: the id of the test, for messages.
 
     Attributes:
-        providers: those that were made for this test.
+        providers: the models that were made for this test.
     """
 
     def __init__(
@@ -99,12 +99,12 @@ class ReplayFixture:
         match: Match = "order",
         **overrides: Any,
     ) -> SpyProvider:
-        """A provider that answers with these recordings. The other arguments are those of `ReplayProvider`.
+        """Returns a model that answers with these recordings. The other arguments are those of `ReplayProvider`.
 
-        While it records, nothing is cut, slowed down or broken.
+        `cuts`, `speed` and `faults` are not used while an answer is recorded.
 
         Raises:
-            ConfigError: there is no such recording; the message says where it was looked for, and how to record it.
+            ConfigError: there is no such recording; the message has the folders, and the command that records it.
         """
         __tracebackhide__ = True
         missing = [name for name in names if self._folder_of(name) is None]
@@ -120,7 +120,7 @@ class ReplayFixture:
         return made
 
     def find(self, name: str, provider: Any = None) -> list[Recording]:
-        """The recording of this name, and what followed it in the same conversation. Raises ConfigError."""
+        """Returns the recording of this name and the later ones of the same conversation. Raises ConfigError."""
         __tracebackhide__ = True
         folder = self._folder_of(name)
         if folder is not None:
@@ -131,12 +131,12 @@ class ReplayFixture:
             looked = ", ".join(str(_inside(self._root, folder)) for folder in self.folders)
             how = "record it with" if provider is not None else 'name its provider (provider="kimi:kimi-k2.6"), and run'
             raise ConfigError(
-                f"there is no recording {name!r} in {looked}, nor does one come with streamfold: {how}"
+                f"no recording {name!r} in {looked}, and none is bundled with streamfold: {how}"
                 f" pytest --streamfold-record=once {self._test!r}"
             ) from None
 
     def keep(self) -> list[str]:
-        """Keeps what was recorded. Returns what could not be kept, and why."""
+        """Saves the new recordings. Returns a message for each that could not be saved."""
         kept = [provider.keep() for provider in self.providers if isinstance(provider, RecordingProvider)]
         return [problem for problem in kept if problem is not None]
 
@@ -145,8 +145,8 @@ class ReplayFixture:
     ) -> RecordingProvider:
         if len(names) != 1:
             raise ConfigError(
-                f"a conversation is recorded under one name, its later answers as NAME-2, NAME-3: give one of"
-                f" {', '.join(names) or 'none'}, or a provider for each"
+                f"a conversation is recorded under one name, its later answers as NAME-2, NAME-3: pass one of"
+                f" {', '.join(names) or 'none'}, or make a model for each"
             )
         return RecordingProvider(self._folder_of(names[0]) or self.folders[0], names[0], provider, overrides)
 
@@ -155,7 +155,7 @@ class ReplayFixture:
 
 
 def _up_to(root: Path, folder: Path) -> list[Path]:
-    """The folder and those above it, up to the root; the root in any case."""
+    """Returns the folder and those above it up to the root, always including the root."""
     if not folder.is_relative_to(root):
         return [folder, root]
     return [folder, *[above for above in folder.parents if above.is_relative_to(root)]]

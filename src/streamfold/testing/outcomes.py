@@ -1,4 +1,4 @@
-"""What became of an answer, as a value to compare: a reply or an error, and how two of them differ, in words."""
+"""The outcome of an answer, a reply or an error, and the differences between two outcomes in words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ABSENT = "(absent)"
 
 
 def facts(outcome: Outcome) -> tuple[Any, ...]:
-    """All that two outcomes must have in common."""
+    """Returns everything that two equal outcomes have in common."""
     if isinstance(outcome, Reply):
         return outcome, [call.extra for call in outcome.tool_calls]
     words = (outcome.type, outcome.code, outcome.status_code) if isinstance(outcome, UpstreamError) else ()
@@ -28,11 +28,13 @@ def facts(outcome: Outcome) -> tuple[Any, ...]:
 
 
 def broken_promises(chunks: Sequence[StreamChunk], outcome: Outcome, *, whole_events: bool) -> list[str]:
-    """What is true of the chunks of every answer, and is not of these: a line each.
+    """Returns a line for each promise about chunks that is broken.
 
     Args:
-        whole_events: the body ends with a whole event. Only the text of one without its blank line is known no sooner
-            than the error.
+        chunks: the chunks of one answer.
+        outcome: its reply or error.
+        whole_events: the body ends with a whole event. If it does not, the last event is read together with the error,
+            so its text is in no chunk.
     """
     text = "".join(chunk.delta for chunk in chunks)
     early = [chunk for chunk in chunks[:-1] if chunk.finished or chunk.tool_calls is not None]
@@ -60,12 +62,12 @@ def broken_promises(chunks: Sequence[StreamChunk], outcome: Outcome, *, whole_ev
 
 
 def differences(one: Outcome, other: Outcome, names: tuple[str, str]) -> list[str]:
-    """Where two outcomes differ: lines for each member, with its value in both."""
+    """Returns the differences between two outcomes: for each member, its value in both."""
     return _differences(_flat(one), _flat(other), names)
 
 
 def expected_differences(expect: Mapping[str, Any], outcome: Outcome) -> list[str]:
-    """Where an outcome is not what the `[expect]` of a recording says. What is not named there must not be there."""
+    """Returns the differences between an outcome and the `[expect]` of a recording, which must name everything."""
     found = in_words(outcome)
     found.pop("message", None)  # ours may be reworded, so that it is compared where one is written
     if "message" in expect and isinstance(outcome, StreamError):
@@ -102,7 +104,7 @@ def _value(value: Any) -> Any:
 
 
 def _plain(value: Any, path: str = "") -> dict[str, Any]:
-    """The leaves of dicts and lists, by their paths: `tool_calls[0].arguments.city`."""
+    """Returns the leaves of dicts and lists by their paths: `tool_calls[0].arguments.city`."""
     if isinstance(value, Mapping) and (value or not path):
         pairs = [(f"{path}.{name}" if path else str(name), item) for name, item in value.items()]
     elif isinstance(value, list) and value:

@@ -1,9 +1,9 @@
-"""What a recorded stream was, event by event, and why it became the answer that it became.
+"""Explains a recorded stream: what each event contained, and how it became part of the answer.
 
-Nothing here reads a stream by itself. `trace.py` runs the decoder that answers run through, with an adapter, a fold and
-a sorter of calls that keep what they are given (`watchers.py`); so what is explained is what happens. The result is a
-value (`values.py`), which is compared (`compare.py`), told in lines (`steps.py`, `words.py`), written as JSON
-(`export.py`) and drawn as one HTML page (`page.py`).
+Nothing here decodes a stream by itself. `trace.py` runs the library's own decoder and listens to its decisions
+(`watchers.py`), so an explanation shows what really happens. The result is a value (`values.py`). It is compared
+(`compare.py`), described in lines (`steps.py`, `words.py`), written as JSON (`export.py`) and drawn as an HTML page
+(`page.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Inspections and comparisons as plain dicts, in the shape that docs/inspect.md describes.
+"""Inspections and comparisons as plain dicts, in the format of docs/inspect.md.
 
-Every member is always there, null where there is nothing, so that whoever reads it needs no defaults.
+Every member is always present, if only as null, so that readers need no defaults.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["comparison_to_dict", "to_dict"]
 
 
 def to_dict(inspection: Inspection) -> dict[str, Any]:
-    """The inspection as what `json.dumps` takes."""
+    """Returns the inspection as data for `json.dumps`."""
     return {
         "format": "streamfold.inspection/1",
         **_plain(inspection),
@@ -29,12 +29,12 @@ def to_dict(inspection: Inspection) -> dict[str, Any]:
 
 
 def comparison_to_dict(comparison: Comparison) -> dict[str, Any]:
-    """The comparison as what `json.dumps` takes."""
+    """Returns the comparison as data for `json.dumps`."""
     return {"format": "streamfold.diff/1", "same": comparison.same, **_plain(comparison)}
 
 
 def seconds(value: float | None) -> float | None:
-    """A time as JSON can hold it: to the microsecond, and null for what is no number."""
+    """Returns a time rounded to the microsecond; None if it is not finite, because JSON has no such number."""
     return None if value is None or not math.isfinite(value) else round(value, 6)
 
 
@@ -55,7 +55,7 @@ def _delta(delta: Delta) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Our own values as dicts and lists; what came as JSON stays as it is."""
+    """Returns our own values as dicts and lists, and JSON data unchanged."""
     if is_dataclass(value):
         return {member.name: _plain(getattr(value, member.name)) for member in fields(value)}
     if isinstance(value, tuple):

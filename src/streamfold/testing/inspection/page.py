@@ -1,9 +1,8 @@
-"""An inspection as one HTML page that needs nothing else: no network, no server, no other file.
+"""An inspection as one self-contained HTML page: no network, no server, no other file.
 
-The page gets the facts as JSON in a data block and draws them itself. What is in the stream stays text: on its way in,
-because the data block holds no character that HTML could take for markup; in the page, because its script makes no HTML
-out of text; and in the browser, because its policy allows these two scripts and styles, by their hashes, and no source
-of anything else.
+The page gets the facts as JSON in a data block and draws them itself. Text of the stream can't become markup: the data
+block has no character that HTML could read as markup, the page's script never makes HTML from text, and the page's
+content security policy allows only its own script and style, by their hashes.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from .words import called, stream_words, usage_words
 __all__ = ["render_page"]
 
 _SCRIPTS = ("state.js", "timeline.js", "rows.js", "detail.js", "main.js")
-# Inside <script> only `<` matters; the rest is for those who paste the JSON elsewhere.
+# Inside <script> only `<` matters; the others are escaped in case the JSON is pasted elsewhere.
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 def render_page(inspection: Inspection) -> str:
-    """The page as text, to be written as UTF-8."""
+    """Returns the page as text. Write it as UTF-8."""
     style = _asset("page.css")
     script = '"use strict";\n(() => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
     policy = "; ".join(
@@ -65,15 +64,15 @@ def _json(value: Any) -> str:
 
 
 def _encodable(text: str) -> str:
-    """Half of a surrogate pair can't be encoded; as an escape it can, and in JSON it still is what it was."""
+    """Escapes halves of surrogate pairs, which can't be encoded; in JSON the escape means the same."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-# --- What the page is given ------------------------------------------------------------------------------------------
+# --- The data of the page --------------------------------------------------------------------------------------------
 
 
 class _Table:
-    """Words that come again and again, each once: the page gets their positions."""
+    """Strings that are repeated often, each stored once; the page gets their positions."""
 
     def __init__(self) -> None:
         self.words: dict[str, int] = {"": 0}
@@ -116,7 +115,7 @@ def _key(step: Step) -> str:
 
 
 def _lanes(made: Inspection, explained: list[tuple[Step, ...]]) -> list[dict[str, str]]:
-    """The parts of the answer that there are, in the order of the picture. The two last ones are drawn above it."""
+    """Returns the parts of this answer, in the order of the picture. The last two are drawn above it."""
     there = {step.lane for lines in explained for step in lines}
     kinds: tuple[str, ...] = ("reasoning", "text", "refusal")
     texts = [_lane(kind, kind) for kind in kinds if kind in there]

@@ -1,6 +1,6 @@
-"""An event as the few lines that a reader wants of it: what it added to which part of the answer, and why there.
+"""The few lines that describe an event to a reader: what it added to which part of the answer, and why.
 
-The terminal and the page show these. What is the same in every event of a stream, as the model's name, is told once.
+The terminal and the page show these. Facts that every event repeats, such as the model's name, are shown once.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Step:
     """One thing that an event did.
 
     Attributes:
-        lane: the part of the answer that it belongs to; `stream` is everything that is not the model's own words.
+        lane: the part of the answer that it belongs to; `stream` is everything that the model did not write.
         call: the number of the call, in the lane `call`.
-        what: in words, where it is not simply the next piece of a text or of arguments.
+        what: a description, unless it is simply the next piece of a text or of arguments.
         piece: that piece.
-        why: why it went there, or what became of it.
+        why: the reason why it belongs there, or its effect.
     """
 
     lane: Lane
@@ -38,12 +38,12 @@ class Step:
 
     @property
     def shown(self) -> str:
-        """What it did, in one line without control characters."""
+        """The step in one line without control characters."""
         return ", ".join(part for part in (self.what, repr(self.piece) if self.piece else "") if part)
 
 
 def steps(inspection: Inspection) -> list[tuple[Step, ...]]:
-    """The steps of every event, in the order of `inspection.events`."""
+    """Returns the steps of every event, in the order of `inspection.events`."""
     warned: dict[int, list[Caused]] = {}
     for warning in inspection.warnings:
         warned.setdefault(warning.event, []).append(warning)

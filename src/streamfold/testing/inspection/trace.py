@@ -1,6 +1,6 @@
-"""A body through the real decoder, watched at three places: the adapter, the sorter of calls, and the fold.
+"""Runs a body through the library's own decoder and notes what each event does.
 
-Nothing is decided here. The body is given line by line, because any cut gives the same answer, and what comes to light
+Nothing is decided here. The body is fed line by line, because any cut gives the same answer: whatever the decoder does
 with a line belongs to the event that the line ended.
 """
 
@@ -78,7 +78,7 @@ def inspect_stream(
 
 
 class _Clock:
-    """When the bytes of a body came.
+    """The times at which the bytes of a body arrived.
 
     Args:
         cuts: the bytes of each piece from the network, and the seconds since the one before.
@@ -89,7 +89,7 @@ class _Clock:
         self._times = list(accumulate(delay for _, delay in cuts))
 
     def at(self, end: int) -> tuple[float | None, int | None]:
-        """The time of the last of the first `end` bytes, and the number of the piece that brought it."""
+        """Returns the time of byte `end`, and the number of the network read with it."""
         if not self._ends:
             return None, None
         piece = min(bisect_left(self._ends, end), len(self._ends) - 1)
@@ -110,7 +110,7 @@ class _Trace:
         self._time = 0.0
 
     def run(self, body: bytes, interrupted: str | None) -> StreamError | None:
-        """Reads the body; the error in which it ends, if it does."""
+        """Reads the body. Returns the error in which it ends, if it does."""
         decoder, reader = self._decoder, self._reader
         is_stream = not body or body_kind(body) == "events"
         failed: StreamError | None = None

@@ -1,4 +1,4 @@
-"""The nouns of an inspection. They are made once, by `trace.py`, and only read afterwards."""
+"""The values of an inspection: made once, by `trace.py`, and read-only afterwards."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Caused:
-    """A warning and where it comes from.
+    """A warning and its cause.
 
     Attributes:
         event: the position, in `Inspection.events`, of the event at which it was first noticed.
@@ -62,22 +62,22 @@ class Caused:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event, or what else there is in a body.
+    """One event, or another part of a body.
 
     Attributes:
         number: 1, 2, 3 for events; None for everything else.
-        start, end: where its bytes are in the body, blank line included.
-        raw: those bytes as text; what is not UTF-8 is replaced by U+FFFD.
-        name: of the event, as its `event:` line says it.
+        start, end: the position of its bytes in the body, including the blank line.
+        raw: those bytes as text; bytes that are not UTF-8 are replaced by U+FFFD.
+        name: the name in its `event:` line.
         data: its payload.
-        time: seconds from the headers to its last byte, if somebody noted that; gap: since the event before.
-        piece: which piece from the network (1, 2, 3) brought its last byte, if somebody noted that.
+        time: seconds from the headers to its last byte, if recorded; gap: since the event before.
+        piece: the number (1, 2, 3) of the network read with its last byte, if recorded.
         deltas: the facts that the adapter read in it.
-        text, reasoning: what became visible with it.
-        placements: the fragments of calls, in order. With a dialect they may stem from the text of earlier events.
-        notes: in words, what became of facts that did not show at once.
-        finished: whether the finished chunk came with it.
-        error: why it ended the answer with an error, or why it can't be read.
+        text, reasoning: the text of the chunks that came out with it.
+        placements: the fragments of calls, in order. With a dialect they may come from the text of earlier events.
+        notes: explanations of facts that had no visible effect yet.
+        finished: whether the finished chunk came out with it.
+        error: the error in which it ended the answer, or the reason why it can't be read.
     """
 
     number: int | None
@@ -107,7 +107,7 @@ class TracedCall:
         number: 0, 1, 2 in the order in which calls were opened.
         index: the server's number for it, if its first fragment had one.
         arguments: the text of its pieces, before any repair.
-        fragments: how many fragments came.
+        fragments: the number of its fragments.
         first, last: the positions, in `Inspection.events`, of the events with its first and its last fragment.
     """
 
@@ -123,7 +123,7 @@ class TracedCall:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The error in which a stream ended: the name of its class, its message, and whether a retry is worth it."""
+    """The error in which a stream ended: the name of its class, its message, and whether a retry may help."""
 
     error: str
     message: str
@@ -136,15 +136,15 @@ class Inspection:
 
     Attributes:
         name: of the recording.
-        adapter, dialect: what read it.
+        adapter, dialect: the names of the adapter and the dialect.
         size: bytes of the body.
-        pieces: the sizes of the pieces in which the network delivered it; empty if nobody noted them.
+        pieces: the sizes of the network reads; empty if not recorded.
         events: everything in the body, in order.
-        calls: all calls that were in it, in the order in which they were opened.
-        warnings: what the server did wrong, with the event at which it was noticed.
-        reply: the answer, or what there was of it before the error.
+        calls: all calls in the stream, in the order in which they were opened.
+        warnings: mistakes of the server, with the event at which each was noticed.
+        reply: the answer, or the part of it before the error.
         failed: the error, if it ended in one.
-        about: what else is known about the recording, in words.
+        about: other facts about the recording, in words.
     """
 
     name: str
@@ -161,10 +161,10 @@ class Inspection:
 
     @property
     def count(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         return sum(event.number is not None for event in self.events)
 
     @property
     def duration(self) -> float | None:
-        """Seconds from the headers to the last byte, if somebody noted the times."""
+        """Seconds from the headers to the last byte, if times were recorded."""
         return max((event.time for event in self.events if event.time is not None), default=None)

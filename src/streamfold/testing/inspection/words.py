@@ -1,4 +1,4 @@
-"""Facts and rules in sentences, the same for the terminal, for JSON and for the page."""
+"""Describes facts and decisions in sentences, the same in the terminal, in JSON and on the page."""
 
 from __future__ import annotations
 
@@ -64,17 +64,17 @@ _KINDS: dict[type[object], str] = {
 
 
 def delta_kind(delta: Delta) -> str:
-    """The kind of a delta in one word."""
+    """Returns the kind of a delta in one word."""
     return _KINDS[type(delta)]
 
 
 def called(number: int, name: str) -> str:
-    """A call as it is spoken of: `call 1 (get_time)`."""
+    """Returns the label of a call: `call 1 (get_time)`."""
     return f"call {number} ({name if name.isprintable() else repr(name)})" if name else f"call {number}"
 
 
 def placement_words(found: Placement) -> str:
-    """Why a fragment went to a call."""
+    """Explains why a fragment belongs to a call."""
     part, call, rival = found.part, found.call, found.rival
     here = called(call.number, call.name)
     there = called(rival.number, rival.name) if rival else "another call"
@@ -123,7 +123,7 @@ def placement_words(found: Placement) -> str:
 
 
 def delta_words(delta: Delta) -> str:
-    """A delta in one line."""
+    """Describes a delta in one line."""
     match delta:
         case Text(text, _, whole) | Reasoning(text, _, whole) | Refusal(text, _, whole):
             return f"{'all of it: ' * whole}{_shown(text)}"
@@ -170,7 +170,7 @@ def _at(index: int | None) -> str:
 
 
 def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dialect: bool) -> Iterator[str]:
-    """Why text that an event has in it did not show with it."""
+    """Explains why text of an event is not in the chunks that came out with it."""
     for kind, shown in ((Text, text), (Reasoning, reasoning)):
         pieces = [delta for delta in deltas if isinstance(delta, kind) and delta.text]
         if shown or not pieces:
@@ -185,17 +185,17 @@ def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dial
 
 
 def stream_words(made: Inspection) -> list[str]:
-    """What a stream is, in a few words each."""
+    """Describes a stream: each fact in a few words."""
     facts = [made.adapter + (f" + {made.dialect}" if made.dialect else ""), _many(made.count, "event")]
     facts.append(f"{made.size:,} bytes")
     facts += [_many(len(made.pieces), "piece") + " from the network"] if made.pieces else []
-    facts.append("no times noted" if made.duration is None else f"{made.duration:.3f} s")
+    facts.append("no times recorded" if made.duration is None else f"{made.duration:.3f} s")
     facts += [f"HTTP {made.about['status']}"] if "status" in made.about else []
     return facts
 
 
 def usage_words(usage: Usage) -> str:
-    """Token counts in one line."""
+    """Returns token counts in one line."""
     counts = [
         (usage.input_tokens, "in"),
         (usage.output_tokens, "out"),
@@ -210,7 +210,7 @@ def _head(index: int | None) -> str:
 
 
 def _news(part: Call, other: OpenCall | None) -> str:
-    """What a fragment brings that the call which it might continue has already."""
+    """Describes what in a fragment contradicts the call that it might continue."""
     if part.id and not (other and other.id == part.id):
         return f"id {_quoted(part.id)} is a new one" if other is None else f"id {_quoted(part.id)} is not its"
     if part.name and other is not None and part.name != other.name:
