@@ -51,7 +51,7 @@ def providers() -> str:
     page = (ROOT / "providers" / "README.md").read_text("utf-8")
     page = re.sub(r"\[([^\]]+)\]\([\w-]+\.toml\)", r"\1", page)
     page = re.sub(r"<(https://[^>]+)>", r"[docs](\1)", page)  # addresses would fill half of the table
-    return re.sub(r"\A(<!--.*?-->)?\s*# .*\n", "", page)
+    return page[page.index("## ") :]  # providers.md has an introduction of its own
 
 
 def changelog() -> str:
