@@ -124,8 +124,8 @@ class Page:
 
         def from_config(cls: type[Provider], spec: Any = None, *, hooks: Any = (), **given: Any) -> Any:
             made = real(spec, hooks=hooks, **given)  # it must be a configuration that can be used
-            if given.get("http_client") is not None:
-                return made
+            if given.get("http_client") is not None or made.profile.adapter in ("anthropic", "gemini"):
+                return made  # a transport of the page's own, or a wire that no script speaks
             given = {key: value for key, value in given.items() if key not in ("config", "http_client", "fallback")}
             named = spec or getattr(made, "name", None)
             scripted = ScriptedProvider(then=page.next_turn, provider=named, hooks=hooks, **given)
