@@ -28,6 +28,7 @@ class Said:
         calls: name and arguments of each call, in order.
         cut: the answer is not whole: no call may be handed out.
         broken: the stream ends with an error.
+        lost: an event is missing: no more is promised than that no call runs with other arguments than it has.
         ordered: the stream says in which order the calls are.
         habits: what the server does, for the message of a failure.
     """
@@ -37,6 +38,7 @@ class Said:
     calls: list[tuple[str, dict[str, Any]]]
     cut: bool
     broken: bool
+    lost: bool
     ordered: bool
     habits: dict[str, Any] = field(default_factory=dict)
 
@@ -117,7 +119,8 @@ def _responses(rng: Random) -> Said:
         at = place(number)
         at.pop("item_id", None)
         if habits["added"]:
-            yield {"type": "output_item.added", **at, "item": item(number, "", call_id, "in_progress")}
+            begun = {"full": text, "placeholder": "{}", None: ""}[habits["begun"]]
+            yield {"type": "output_item.added", **at, "item": item(number, begun, call_id, "in_progress")}
         if habits["deltas"]:
             for piece in _pieces(rng, text):
                 yield {"type": "function_call_arguments.delta", **place(number), "delta": piece}
@@ -149,11 +152,16 @@ def _responses(rng: Random) -> Said:
         events.append({"type": end, "response": response})
     if habits["numbered"]:
         events = [{**one, "sequence_number": number} for number, one in enumerate(events)]
+    deltas = [one for one in events if one["type"].endswith("arguments.delta")]
+    emptied_too = "emptied" in (habits["done"], habits["item_done"], habits["output"])
+    lost = habits["numbered"] and habits["lost"] and bool(deltas) and not emptied_too
+    if lost:
+        events.remove(rng.choice(deltas))
     ordered = bool(habits["index"]) or not habits["interleave"]
     body = b"".join(_event({**one, "type": f"response.{one['type']}"}, f"response.{one['type']}") for one in events)
     if habits["done_mark"] and end != "eof":
         body += DONE
-    return Said("responses", body, truth, end != "completed", end in ("eof", "failed"), ordered, habits)
+    return Said("responses", body, truth, end != "completed", end in ("eof", "failed"), lost, ordered, habits)
 
 
 def _responses_habits(rng: Random) -> dict[str, Any]:
@@ -162,6 +170,7 @@ def _responses_habits(rng: Random) -> dict[str, Any]:
             "item": rng.choice(["kept", "kept", "redrawn", None]),
             "index": rng.choice(["int", "int", "str", "float", None]),
             "added": rng.random() < 0.7,
+            "begun": rng.choice([None, None, None, "placeholder", "full"]),
             "deltas": rng.random() < 0.8,
             "done": rng.choice(["full", "named", "emptied", None]),
             "done_bare": rng.random() < 0.2,
@@ -171,6 +180,7 @@ def _responses_habits(rng: Random) -> dict[str, Any]:
             "output_id": rng.choice(["kept", "kept", "redrawn"]),
             "interleave": rng.random() < 0.4,
             "numbered": rng.random() < 0.5,
+            "lost": rng.random() < 0.1,
             "done_mark": rng.random() < 0.2,
             "end": rng.choice(["completed"] * 6 + ["incomplete", "failed", "eof"]),
         }
@@ -201,7 +211,7 @@ def _chat(rng: Random) -> Said:
     habits = _chat_habits(rng)
     truth = _truth(rng)
 
-    def entry(number: int, place: int, arguments: str | None) -> dict[str, Any]:
+    def entry(number: int, place: int, arguments: Any) -> dict[str, Any]:
         made: dict[str, Any] = {"type": "function", "function": {}}
         if habits["index"] is not None:
             made["index"] = {"right": number, "one": number + 1, "zero": 0, "str": str(number)}[habits["index"]]
@@ -220,6 +230,10 @@ def _chat(rng: Random) -> Said:
 
     def lane(number: int) -> list[dict[str, Any]]:
         text = _text(rng, truth[number][1])
+        if habits["form"] == "object":
+            return [entry(number, 0, truth[number][1])]
+        if habits["form"] == "twice" and truth[number][1]:
+            text = json.dumps(text)
         pieces: list[str | None] = list(_pieces(rng, text))
         if habits["head"] == "empty" or not pieces:
             pieces = [rng.choice(["", None]), *pieces]
@@ -242,6 +256,9 @@ def _chat(rng: Random) -> Said:
         deltas.insert(rng.randrange(len(deltas) + 1), {"content": "hm"})
     events: list[dict[str, Any]] = [_chunk(delta) for delta in deltas]
     words, cut, broken = habits["end"]
+    if habits["early"]:
+        events.insert(rng.randrange(len(events) + 1), _chunk({}, rng.choice(["stop", "tool_calls"])))
+        cut, broken = cut and words != [], broken and words != []  # the early reason is one
     for word in words:
         events.append(_chunk({}, word))
     if habits["message"] and words:
@@ -257,7 +274,10 @@ def _chat(rng: Random) -> Said:
         events[-1] = {"id": "c", "object": "chat.completion", "choices": [choice]}
     body = b"".join(map(_event, events))
     ordered = habits["index"] not in ("zero", None) or not habits["interleave"]
-    return Said("chat", body + (DONE if habits["done"] and words else b""), truth, cut, broken, ordered, habits)
+    if words == ["weird"]:  # nobody knows whether calls without arguments are whole
+        truth = [one for one in truth if one[1]]
+    body += DONE if habits["done"] and words else b""
+    return Said("chat", body, truth, cut, broken, False, ordered, habits)
 
 
 def _chunk(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
@@ -269,6 +289,7 @@ _ENDS: list[tuple[list[str], bool, bool]] = [
     (["tool_calls"], False, False),
     (["stop"], False, False),
     (["stop", "tool_calls"], False, False),
+    (["weird"], False, False),
     (["length"], True, False),
     (["length", "tool_calls"], True, False),
     (["content_filter", "stop"], True, False),
@@ -288,6 +309,8 @@ def _chat_habits(rng: Random) -> dict[str, Any]:
             "blank": rng.random() < 0.3,
             "head": rng.choice(["empty", "empty", "full", "placeholder"]),
             "repeat": rng.random() < 0.1,
+            "form": rng.choice(["text"] * 6 + ["object", "twice"]),
+            "early": rng.random() < 0.15,
             "interleave": rng.random() < 0.4,
             "message": rng.choice([None, None, None, "full", "emptied"]),
             "message_id": rng.choice(["kept", "redrawn", None]),
@@ -295,6 +318,8 @@ def _chat_habits(rng: Random) -> dict[str, Any]:
             "done": rng.random() < 0.8,
         }
         placed = habits["index"] in ("right", "one", "str")
+        if habits["form"] != "text" and (habits["repeat"] or habits["head"] == "placeholder" or habits["id"] == "late"):
+            continue
         if not placed and (habits["id"] not in ("head", "every") or (habits["interleave"] and habits["id"] != "every")):
             continue
         return habits

@@ -212,6 +212,33 @@ def test_an_answer_that_was_cut_does_not_become_whole(cut: str, later: str) -> N
     assert codes(reply) == ["calls_dropped"]
 
 
+@pytest.mark.parametrize("arguments", ["", '{"y":1}'])
+def test_a_call_that_grows_when_the_stream_breaks_off(arguments: str) -> None:
+    """After an early finish reason, a broken connection leaves the calls that were there before it."""
+    body = call(entry(0, "a", "f", X)) + fin("tool_calls") + call(entry(1, "b", "g", arguments))
+    decoder = StreamDecoder("chat")
+    decoder.feed(body)
+    decoder.close(interrupted="connection reset")
+    assert run(decoder.reply) == [("f", {"x": 1})]
+    assert "calls_dropped" in codes(decoder.reply)
+    fold_error(body + fin("error") + DONE)
+
+
+def test_two_choices_in_one_event() -> None:
+    """Choices that nobody numbered are one answer: if either was cut, it was cut."""
+    choices = [{"delta": {}, "finish_reason": word} for word in ("length", "tool_calls")]
+    reply = assert_any_cut(call(entry(0, "a", "f", X)) + event({"choices": choices}) + DONE)
+    assert (reply.tool_calls, reply.finish_reason) == ([], "length")
+
+
+def test_late_content_is_a_warning() -> None:
+    """Text and calls after a finish reason are shown and handed out, with one warning for each kind."""
+    late = chunk({"content": "a"}) + chunk({"content": "b"}) + call(entry(0, "a", "f", X))
+    reply = assert_any_cut(fin("stop") + late + fin("tool_calls") + DONE)
+    assert (reply.text, run(reply)) == ("ab", [("f", {"x": 1})])
+    assert codes(reply) == ["late_content", "late_content"]
+
+
 @pytest.mark.parametrize(
     ("word", "reason"),
     [

@@ -34,6 +34,9 @@ def problem(said: Said, seed: int) -> str | None:
         return None if said.broken else f"{type(whole).__name__}: {whole}"
     made = [(call.name, call.arguments) for call in whole.tool_calls]
     meant = [] if said.cut else said.calls
+    if said.lost:
+        wrong = [call for call in whole.tool_calls if not call.error and (call.name, call.arguments) not in meant]
+        return f"{wrong} would run" if wrong else None
     if made != meant and (said.ordered or sorted(made, key=repr) != sorted(meant, key=repr)):
         return f"{made} instead of {meant}, warnings {whole.warnings}"
     if said.broken:

@@ -109,6 +109,11 @@ class Calls:
                     placed.append(self._place(part, call, rule))
         return [*placed, *(self._place(part, None, "listed_new") for part in parts)]
 
+    def confirm(self) -> None:
+        """Notes a finish reason: what came until now is what the model said."""
+        for call in self._opened:
+            call.late = False
+
     def miss(self) -> None:
         """Notes that events are missing at this place of the stream: calls under way may have lost arguments."""
         for call in self._opened:
@@ -248,6 +253,8 @@ class Calls:
             call.done, call.broken_off = True, not part.ended
         if part.arguments or part.whole:
             self._append(call, part)
+            if opened and part.item is not None and part.id and part.ended is None:
+                call.came_whole = False  # arguments in `output_item.added` come again
         return Placement(call, rule, part, opened, rival if rival is not call else None)
 
     def _open(self, part: Call) -> OpenCall:

@@ -7,7 +7,8 @@
     a word that nobody knows                            those whose arguments came as an object with members
     any, after a request with `tool_choice="none"`      none
 
-Never handed out: a call without a name, and one that the server itself says is not complete. Every call that is dropped
+Never handed out: a call without a name, one that the server itself says is not complete, and one that was still growing
+when the stream broke off after its finish reason. Every call that is dropped
 is a warning. A call whose arguments are not a JSON object, or may have lost a part, is handed out with `error` set: it
 can't be run by accident, and can be reported to the model.
 """
@@ -73,6 +74,7 @@ class Ending:
         tool_choice, names: of the request.
         finish: the finish reason; None if the stream was declared done without one.
         meta: of the answer; fresh ids are made from it.
+        broken: the stream broke off, or ended with an error, after the finish reason.
     """
 
     warn: Callable[[WarningCode, str, OpenCall | None], None]
@@ -80,6 +82,7 @@ class Ending:
     names: WireNames
     finish: Finish | None
     meta: Meta
+    broken: bool = False
     _ids: set[str] = field(default_factory=set, init=False)
     _taken: set[str] = field(default_factory=set, init=False)
 
@@ -133,10 +136,12 @@ class Ending:
             self._drop(named, why)
             return []
         self._drop((call for call in named if call.broken_off), "the server says that they are not complete")
+        late = [call for call in named if self.broken and call.late and not call.broken_off]
+        self._drop(late, "the stream broke off after the finish reason, and inside them")
         read = [
             (call, read_arguments(call.pieces, call.wholes, repair=not call.markup))
             for call in named
-            if not call.broken_off
+            if not call.broken_off and call not in late
         ]
         if self.finish and reason == "unknown":
             doubtful = [call for call, arguments in read if not (arguments.valid and arguments.value)]

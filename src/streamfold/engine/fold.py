@@ -144,6 +144,8 @@ class Fold:
         if type(delta) is Call:
             self._begun = True
             placed = self._calls.feed(delta)
+            if placed and self._finish is not None:
+                placed.call.late = True
             if self._listener and placed:
                 self._listener(placed)
             self._calls_begun = len(self._calls)
@@ -158,6 +160,7 @@ class Fold:
             case Finish():
                 if self._finish is None or not self._finish.cut:
                     self._finish = delta
+                self._calls.confirm()
             case Refusal(text):
                 self._refusal.add(text)
             case Summary(calls):
@@ -203,7 +206,7 @@ class Fold:
             raise IncompleteStreamError(f"{how} before the answer was finished", retryable=True)
         if interrupted:
             self.warn("interrupted_after_finish", interrupted)
-        return self._finished()
+        return self._finished(broken=bool(interrupted))
 
     def partial(self) -> Reply:
         """Returns what has come so far, without tool calls."""
@@ -269,9 +272,9 @@ class Fold:
 
     def _fail(self, failure: Failure) -> StreamChunk | None:
         info = failure.info
-        if self._finish:
+        if self._finish and not failure.reason:
             self.warn("error_after_finish", info.message)
-            return self._finished()
+            return self._finished(broken=True)
         raise UpstreamError(
             info.message,
             type=info.type,
@@ -291,11 +294,11 @@ class Fold:
             self.warn("missing_finish_reason", "the stream was declared done without a finish reason")
         return self._finished()
 
-    def _finished(self) -> StreamChunk:
+    def _finished(self, *, broken: bool = False) -> StreamChunk:
         text, reasoning = self._text.finish(), self._reasoning.finish()
         self._refusal.finish()
         self._tell(self._calls.adopt())
-        ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self._meta)
+        ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self._meta, broken)
         calls, numbers, reason, answer = ending.decide(self._calls.finish())
         text += self._text.add(answer or "")
         if reason == "stop" and not (self._text.size or self._refusal.size or self._extras):

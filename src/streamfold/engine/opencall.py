@@ -31,6 +31,7 @@ class OpenCall:
         emptied: a whole was empty although there were arguments. It does not count.
         done: the server said that the call is complete.
         broken_off: the server said that the call is not complete.
+        late: a part of it came after the last finish reason.
         gap_at: `size` when events were found missing, and no whole had come; None if none are missing.
         spliced: pieces came behind such a gap, so that some may be missing between them.
     """
@@ -50,6 +51,7 @@ class OpenCall:
     emptied: bool = False
     done: bool = False
     broken_off: bool = False
+    late: bool = False
     gap_at: int | None = None
     spliced: bool = False
     _brackets: Brackets = field(default_factory=Brackets, init=False, repr=False)
@@ -69,19 +71,19 @@ class OpenCall:
         An empty object may be a placeholder (Bedrock opens with `{}`). A call that is done, or whose arguments came as
         a whole, never waits.
         """
-        return not self.came_whole and self.size < 8 and self.text.strip() in ("", "{}")
+        return not (self.came_whole or self.wholes) and self.size < 8 and self.text.strip() in ("", "{}")
 
     @property
     def settled(self) -> bool:
         """Whether the arguments are all there, as far as can be seen."""
-        return self.came_whole or self.is_complete()
+        return self.came_whole or bool(self.wholes) or self.is_complete()
 
     @property
     def lost_pieces(self) -> bool:
         """Whether a missing event may have held a part of the arguments, and no whole says what they are."""
         if self.gap_at is None:
             return False
-        return (self.spliced and not self.wholes) or (not self.size and not self.came_whole)
+        return (self.spliced and not self.wholes) or not (self.size or self.came_whole or self.wholes)
 
     def has_text(self, arguments: str) -> bool:
         """Whether these are the arguments: the same text, or just as empty."""

@@ -246,10 +246,11 @@ class Warn:
 
 @dataclass(slots=True)
 class Failure:
-    """The server reports an error."""
+    """The server reports an error. `reason`: by a finish reason, so that it takes the place of an earlier one."""
 
     info: ErrorInfo
     body: Any = None
+    reason: bool = False
 
 
 @dataclass(slots=True)

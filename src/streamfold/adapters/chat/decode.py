@@ -123,7 +123,8 @@ class EventReader:
                         self._calls(entries, out)
                 else:
                     self._delta(delta, out)
-            finish = get("finish_reason") or finish
+            if (ended := get("finish_reason")) and not (finish and _is_cut(finish)):  # two choices without a number
+                finish = ended
             # Moonshot puts it inside the choice (fixtures/kimi/usage_in_choice).
             if said := get("usage"):
                 usage = usage or _object(said)
@@ -176,7 +177,8 @@ class EventReader:
         reason = _finish_reason(finish) if finish else None
         if reason == "error" and not failure:
             failure = Failure(
-                error_info({"message": f"the provider ended with finish reason {finish!r}", "type": finish})
+                error_info({"message": f"the provider ended with finish reason {finish!r}", "type": finish}),
+                reason=True,
             )
         if failure:  # an error beats the finish reason that came with it
             out.append(failure)
@@ -313,6 +315,10 @@ def _finish_reason(said: str) -> FinishReason | Literal["error"] | None:
     if word in ("", "null", "none"):
         return None
     return _FINISH_REASONS.get(word) or unlisted_reason(word)
+
+
+def _is_cut(said: Any) -> bool:
+    return isinstance(said, str) and _finish_reason(said) in ("length", "content_filter", "error")
 
 
 def _parts(content: Any, out: list[Delta]) -> None:
