@@ -35,48 +35,48 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "unknow
 
 WarningCode = Literal[
     # how the stream ended
-    "missing_finish_reason",  # the stream said it was done, and never why
-    "interrupted_after_finish",  # it broke off, but the answer was already finished
-    "error_after_finish",  # an error was reported when the answer was already finished
+    "missing_finish_reason",  # the stream ended in order, but without a finish reason
+    "interrupted_after_finish",  # the connection broke after the finish reason; the answer is complete
+    "error_after_finish",  # an error was reported after the finish reason; the answer is complete
     "truncated_event",  # the last event was cut in two; it held nothing that was needed
-    "late_content",  # text or calls came after a finish reason
-    "leaked_markup",  # the text has tool calls in it that a dialect would have read; the detail names it
-    "empty_answer",  # finished in order, with neither text nor calls
+    "late_content",  # text or calls came after a finish reason; they are part of the answer
+    "leaked_markup",  # the text contains tool calls as markup; the detail names the dialect that would read them
+    "empty_answer",  # the stream ended in order, with neither text nor calls
     # tool calls
-    "calls_dropped",  # calls were in the stream and are not handed out; the detail says which and why
-    "missing_tool_calls",  # the finish reason promises calls; there are none
-    "missing_id",  # a call had no id and was given a fresh one
-    "changed_id",  # a call was given another id later on; the first one counts
-    "duplicate_id",  # two calls of one message had the same id; the later one was given a fresh one
-    "invalid_arguments",  # the arguments are not a JSON object
-    "repaired_arguments",  # the arguments were damaged in a known way; the detail names the repair
-    "arguments_mismatch",  # the pieces of the arguments and their repetition as a whole differ
-    "tool_choice_unmet",  # the request demanded a call, and none came
+    "calls_dropped",  # calls were in the stream and are not delivered; the detail says which and why
+    "missing_tool_calls",  # the finish reason is tool_calls, but there are none
+    "missing_id",  # a call had no id and was given a new one
+    "changed_id",  # a call got a second id later on; the first one is used
+    "duplicate_id",  # two calls of one message had the same id; the second one was given a new one
+    "invalid_arguments",  # the arguments of a call are not a JSON object
+    "repaired_arguments",  # the arguments were damaged in a known way and repaired; the detail names the repair
+    "arguments_mismatch",  # the arguments in pieces and their repetition as a whole differ
+    "tool_choice_unmet",  # the request required a call, and none came
     "unfinished_markup",  # the answer ended inside a tool call that the model wrote into its text
-    "markup_dropped",  # tool calls that the model wrote into its text are not handed out; the detail says why
+    "markup_dropped",  # tool calls that the model wrote into its text are not delivered; the detail says why
     # the request
-    "forced_choice_dropped",  # the model takes no forced choice, or none while it thinks; "auto" was sent
-    "tool_choice_changed",  # the choice was asked for in another way: the tools that may not be chosen were left out
-    "option_dropped",  # the server or the model fixes this option, and may refuse to be told a value
+    "forced_choice_dropped",  # the model does not accept a forced choice, or not while it thinks; "auto" was sent
+    "tool_choice_changed",  # the choice was sent in another form: tools that may not be chosen were left out
+    "option_dropped",  # the option was not sent: the server or the model does not accept a value for it
     "option_changed",  # the server has no such value; the detail says what was sent instead
-    "schema_changed",  # a schema was sent in the provider's own flavour; the detail says what was changed, and why
-    "response_format_changed",  # the form of the answer was asked for in another way than by a schema
-    "tool_renamed",  # the provider takes no such name; calls come back under the tool's own
+    "schema_changed",  # a schema was sent in the form that the provider accepts; the detail says what was changed and why
+    "response_format_changed",  # the form of the answer was requested in another way than by a schema
+    "tool_renamed",  # the provider does not accept the name of a tool; calls have the tool's own name
     # the conversation
     "history_repaired",  # `repair=True`: a message was dropped, moved, added or given another id; the detail says which
-    "history_doubtful",  # some providers would refuse this, or misread it; this one may not
-    "lost_reasoning",  # the provider wants the reasoning of an earlier turn back, and the turn has none
-    "reasoning_dropped",  # the provider takes no reasoning of earlier turns back: it was not sent
-    "extras_dropped",  # what only another provider can read, or this wire has no place for, was not sent
-    "ids_renumbered",  # calls and their results were sent with ids in the provider's own style
-    "parts_moved",  # images of a tool's result were sent in a user's message, the only place that takes them
+    "history_doubtful",  # some providers would refuse this conversation, or misread it; this one may not
+    "lost_reasoning",  # the provider wants the reasoning of an earlier turn back, but the turn has none
+    "reasoning_dropped",  # the reasoning of earlier turns was not sent: the provider does not accept it
+    "extras_dropped",  # something that only another provider can read was not sent
+    "ids_renumbered",  # calls and results were sent with ids in the provider's own style
+    "parts_moved",  # images of a tool's result were sent in a user's message, the only place that accepts them
     # the wire
-    "text_mismatch",  # the pieces of a text and its repetition as a whole differ; what was shown stays
+    "text_mismatch",  # a text in pieces and its repetition as a whole differ; what was shown stays
     "repeated_event",  # an event came twice, as when a stream is resumed; the second one is ignored
     "missing_event",  # the numbers of the events have a gap
-    "extra_choice",  # a choice other than the first one; its content is ignored
+    "extra_choice",  # the server sent more than one choice; only the first one is read
     "malformed_event",  # a line that is not part of an event, or an event after the finish that can't be read; ignored
-    "unseparated_events",  # several payloads in one event, for want of a blank line between them
+    "unseparated_events",  # several payloads were in one event, because a blank line between them is missing
     "invalid_utf8",  # bytes that are not UTF-8, or half a character in the request, were replaced by U+FFFD
     "more_warnings",  # there were more warnings than `Limits.warnings`; the detail says how many
 ]
