@@ -59,7 +59,7 @@ WarningCode = Literal[
     "tool_choice_changed",  # the choice was sent in another form: tools that may not be chosen were left out
     "option_dropped",  # the option was not sent: the server or the model does not accept a value for it
     "option_changed",  # the server has no such value; the detail says what was sent instead
-    "schema_changed",  # a schema was sent in the form that the provider accepts; the detail says what was changed and why
+    "schema_changed",  # a schema was sent in the form that the provider accepts; the detail says what was changed
     "response_format_changed",  # the form of the answer was requested in another way than by a schema
     "tool_renamed",  # the provider does not accept the name of a tool; calls have the tool's own name
     # the conversation
