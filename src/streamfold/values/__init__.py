@@ -1,6 +1,7 @@
 """The nouns of the library: messages, tools, requests, replies, errors, and the deltas that the engine works on."""
 
 from .arguments import *
+from .configerrors import *
 from .content import *
 from .deltas import *
 from .errorinfo import *
@@ -15,6 +16,7 @@ from .ratelimit import *
 from .references import *
 from .replies import *
 from .suggestions import *
+from .toolcalls import *
 from .tools import *
 from .validation import *
 from .version import *

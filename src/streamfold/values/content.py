@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from .errors import ConfigError
+from .configerrors import ConfigError
 from .media import data_url as make_data_url
 from .media import from_base64, media_type_of, read_data_url, to_base64
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from .errorinfo import ErrorInfo
-from .replies import FinishReason, ToolCall, Usage, WarningCode
+from .replies import FinishReason, Usage, WarningCode
+from .toolcalls import ToolCall
 
 __all__ = [
     "Answered",

@@ -6,19 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import (
-    APIStatusError,
-    AuthenticationError,
-    BadRequestError,
-    NotFoundError,
-    PermissionDeniedError,
-    QuotaExceededError,
-    RateLimitError,
-    ServerError,
-)
 from .jsontext import join_surrogates
 
-__all__ = ["ErrorInfo", "error_info", "status_error"]
+__all__ = ["ErrorInfo", "error_info"]
 
 # Words that servers put into `code` or `type`, in lower case. They are looked at before the status: a 429 may mean
 # "slow down" or "pay", and only the word tells which (OpenAI, Moonshot, vLLM, OpenRouter).
@@ -140,41 +130,6 @@ def error_info(body: Any, status: int | None = None) -> ErrorInfo:
         status=status,
         param=_word(fields.get("param")),
     )
-
-
-def status_error(info: ErrorInfo, *, should_retry: bool | None = None, **rest: Any) -> APIStatusError:
-    """Returns the exception for an answer whose status is not 2xx.
-
-    Args:
-        should_retry: the server's own advice (`x-should-retry`), if it sent any. It is followed, except for quota
-            errors, which are never retried.
-    """
-    status = info.status or 0
-    kind = _BY_STATUS.get(status, APIStatusError)
-    if info.quota:
-        kind = QuotaExceededError
-    elif status == 400 and info.type == "authentication_error":  # what Google calls a wrong key
-        kind = AuthenticationError
-    elif kind is APIStatusError and status >= 500:
-        kind = ServerError
-    elif kind is APIStatusError and 400 <= status < 500 and not info.retryable:
-        kind = BadRequestError
-    return kind(
-        f"{info.message} (HTTP {status})",
-        status_code=status,
-        code=info.code or info.type,
-        retryable=info.retryable if should_retry is None or info.quota else should_retry,
-        info=info,
-        **rest,
-    )
-
-
-_BY_STATUS: dict[int, type[APIStatusError]] = {
-    401: AuthenticationError,
-    403: PermissionDeniedError,
-    404: NotFoundError,
-    429: RateLimitError,
-}
 
 
 def _message(value: Any, depth: int = 0) -> str | None:

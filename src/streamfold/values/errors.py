@@ -24,10 +24,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from .configerrors import StreamfoldError
+from .errorinfo import ErrorInfo
+
 if TYPE_CHECKING:
-    from .errorinfo import ErrorInfo
     from .ratelimit import RateLimit
-    from .replies import Attempt, Reply, ToolCall
+    from .replies import Attempt, Reply
 
 __all__ = [
     "APIConnectionError",
@@ -36,12 +38,8 @@ __all__ = [
     "APITimeoutError",
     "AuthenticationError",
     "BadRequestError",
-    "ConfigError",
     "EmptyResponseError",
     "IncompleteStreamError",
-    "InvalidReplyError",
-    "InvalidToolArgumentsError",
-    "NotConfiguredError",
     "NotFoundError",
     "PermissionDeniedError",
     "ProtocolError",
@@ -49,25 +47,13 @@ __all__ = [
     "RateLimitError",
     "ServerError",
     "StreamError",
-    "StreamfoldError",
     "TimeoutPhase",
     "TurnLimitError",
     "UpstreamError",
+    "status_error",
 ]
 
 TimeoutPhase = Literal["connect", "first_event", "read", "stall", "total"]
-
-
-class StreamfoldError(Exception):
-    """Base class of all errors of this library."""
-
-
-class ConfigError(StreamfoldError):
-    """A setting or an argument is wrong. The message says which one, where it is, and what is allowed."""
-
-
-class NotConfiguredError(ConfigError):
-    """A provider's key, or another environment variable that its configuration refers to, is not set."""
 
 
 class APIError(StreamfoldError):
@@ -231,29 +217,40 @@ class EmptyResponseError(StreamError):
     """The answer ended normally and was empty."""
 
 
-class InvalidToolArgumentsError(StreamfoldError, ValueError):
-    """The arguments of a call do not fit the tool. The message can be sent back to the model as the tool's result.
-
-    Attributes:
-        call: the call.
-    """
-
-    def __init__(self, message: str, call: ToolCall) -> None:
-        super().__init__(message)
-        self.call = call
-
-
-class InvalidReplyError(StreamfoldError, ValueError):
-    """The text of a reply does not fit the model it is parsed as. The message can be sent back to the model.
-
-    Attributes:
-        reply: the reply.
-    """
-
-    def __init__(self, message: str, reply: Reply) -> None:
-        super().__init__(message)
-        self.reply = reply
-
-
 class TurnLimitError(StreamfoldError):
     """The model still asked for tools in the last turn of `run_tools`. The run has the conversation so far."""
+
+
+def status_error(info: ErrorInfo, *, should_retry: bool | None = None, **rest: Any) -> APIStatusError:
+    """Returns the exception for an answer whose status is not 2xx.
+
+    Args:
+        should_retry: the server's own advice (`x-should-retry`), if it sent any. It is followed, except for quota
+            errors, which are never retried.
+    """
+    status = info.status or 0
+    kind = _BY_STATUS.get(status, APIStatusError)
+    if info.quota:
+        kind = QuotaExceededError
+    elif status == 400 and info.type == "authentication_error":  # what Google calls a wrong key
+        kind = AuthenticationError
+    elif kind is APIStatusError and status >= 500:
+        kind = ServerError
+    elif kind is APIStatusError and 400 <= status < 500 and not info.retryable:
+        kind = BadRequestError
+    return kind(
+        f"{info.message} (HTTP {status})",
+        status_code=status,
+        code=info.code or info.type,
+        retryable=info.retryable if should_retry is None or info.quota else should_retry,
+        info=info,
+        **rest,
+    )
+
+
+_BY_STATUS: dict[int, type[APIStatusError]] = {
+    401: AuthenticationError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    429: RateLimitError,
+}

@@ -7,7 +7,7 @@ from functools import partial
 from inspect import Parameter, getdoc, isroutine, signature
 from typing import TYPE_CHECKING, Any, get_type_hints, overload
 
-from .errors import ConfigError
+from .configerrors import ConfigError
 from .tools import Tool, ToolLike, read_tool
 
 if TYPE_CHECKING:

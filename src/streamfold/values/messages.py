@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias, get_args
 
+from .configerrors import ConfigError
 from .content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, read_part, write_part
-from .errors import ConfigError
-from .replies import ToolCall
 from .suggestions import nearest
+from .toolcalls import ToolCall
 
 __all__ = [
     "Content",

@@ -8,9 +8,9 @@ from functools import partial
 from inspect import isawaitable, signature
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from .errors import ConfigError, InvalidToolArgumentsError
-from .replies import ToolCall
+from .configerrors import ConfigError
 from .suggestions import nearest
+from .toolcalls import InvalidToolArgumentsError, ToolCall
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

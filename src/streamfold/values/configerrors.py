@@ -1,0 +1,17 @@
+"""The root of all errors, and the errors about settings and arguments. `errors.py` draws the whole tree."""
+
+from __future__ import annotations
+
+__all__ = ["ConfigError", "NotConfiguredError", "StreamfoldError"]
+
+
+class StreamfoldError(Exception):
+    """Base class of all errors of this library."""
+
+
+class ConfigError(StreamfoldError):
+    """A setting or an argument is wrong. The message says which one, where it is, and what is allowed."""
+
+
+class NotConfiguredError(ConfigError):
+    """A provider's key, or another environment variable that its configuration refers to, is not set."""
