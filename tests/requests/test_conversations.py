@@ -7,6 +7,7 @@ them an answer as each wire sends it, with the one reply that all of these must 
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ from streamfold.config import read_profile
 from streamfold.requests.request import Request
 
 WIRES = ("chat", "responses", "kimi")
+EVERY_WIRE = ("anthropic", "chat", "gemini", "kimi", "responses")
 MODELS = {"chat": "m", "responses": "m", "kimi": "kimi-k2.6"}
 CHAT_BODY = TypeAdapter[Any](CompletionCreateParamsStreaming)
 RESPONSES_BODY = TypeAdapter[Any](ResponseCreateParamsStreaming)
@@ -635,7 +637,7 @@ ANSWERED = [
 
 def adapter_for(wire: str) -> Adapter:
     """The adapter as a provider uses it for the model of these conversations."""
-    return read_profile({"adapter": wire, "base_url": "http://test/v1"}).make_adapter(MODELS[wire])
+    return read_profile({"adapter": wire, "base_url": "http://test/v1"}).make_adapter(MODELS.get(wire, "m"))
 
 
 def prepare(wire: str, row: Conversation, messages: list[Any] | None = None) -> tuple[Request, list[str]]:
@@ -699,7 +701,7 @@ def as_dict(message: Any) -> Any:
     return {name: value for name, value in written.items() if value is not None}
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", EVERY_WIRE)
 @pytest.mark.parametrize("name", ROWS)
 def test_dicts_and_messages_are_sent_alike(name: str, wire: str) -> None:
     """The same conversation as dicts and as Messages has the same body and the same warnings on every wire."""
@@ -710,7 +712,7 @@ def test_dicts_and_messages_are_sent_alike(name: str, wire: str) -> None:
         return  # a part that Chat Completions has no spelling for
 
     def sent(messages: Any) -> Any:
-        asked = Request.read(MODELS[wire], messages, list(row.tools), row.tool_choice, row.options)
+        asked = Request.read(MODELS.get(wire, "m"), messages, list(row.tools), row.tool_choice, row.options)
         try:
             ready = adapter_for(wire).prepare(asked)
         except ConfigError as exc:
@@ -721,7 +723,7 @@ def test_dicts_and_messages_are_sent_alike(name: str, wire: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", EVERY_WIRE)
 async def test_a_preview_is_what_is_sent(wire: str) -> None:
     """`preview` shows method, URL, headers and body of each conversation exactly as they are sent, without secrets."""
     sent: list[httpx.Request] = []
@@ -731,16 +733,20 @@ async def test_a_preview_is_what_is_sent(wire: str) -> None:
         return httpx.Response(400, json={"error": {"message": "enough"}})
 
     config = {
-        "adapter": wire, "base_url": "https://example.com/v1", "model": MODELS[wire], "api_key": "sk-the-key-itself",
+        "adapter": wire, "base_url": "https://example.com/v1", "model": MODELS.get(wire, "m"),
+        "api_key": "sk-the-key-itself",
         "headers": {"X-Team": "a-configured-value"},
     }  # fmt: skip
     async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as client:
         provider = Provider.from_config(config, http_client=client)
         for row in CONVERSATIONS:
-            if isinstance(getattr(row, wire), str):
-                continue
             asked: dict[str, Any] = {"tool_choice": row.tool_choice, "extra_headers": {"X-Trace": "9"}, **row.options}
-            shown = provider.preview(row.messages, row.tools, **asked)
+            try:
+                shown = provider.preview(row.messages, row.tools, **asked)
+            except ConfigError as refusal:
+                with pytest.raises(ConfigError, match=re.escape(str(refusal))):
+                    await provider.chat(row.messages, row.tools, **asked)
+                continue
             with pytest.raises(BadRequestError):
                 await provider.chat(row.messages, row.tools, **asked)
             request = sent.pop()
