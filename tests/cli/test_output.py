@@ -195,7 +195,7 @@ def test_json_has_the_error(tmp_path: Path) -> None:
     assert first == {"delta": "Hi", "finished": False}
     assert (last["delta"], last["finished"], last["error"]["type"]) == ("", False, "IncompleteStreamError")
     assert last["error"]["retryable"] is True
-    assert last["error"]["message"] in done.stderr.decode()
+    assert done.stderr.decode().splitlines()[0] == f"error: {last['error']['message']}"
 
 
 @pytest.mark.parametrize(

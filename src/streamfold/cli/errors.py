@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -47,7 +48,7 @@ def reported_errors(as_json: bool = False, line: Mapping[str, Any] | None = None
 
 def print_error(error: StreamfoldError) -> None:
     """Prints one of our errors on standard error."""
-    began = isinstance(error, StreamError)  # then text may be standing there, without a line end
+    began = isinstance(error, StreamError) and sys.stderr.isatty()  # text may stand there without a line end
     _print_line("\n" * began + f"error: {error}")
     if isinstance(error, APIError) and error.retryable:
         console(stderr=True).print("The same request may succeed later.", style="dim")
