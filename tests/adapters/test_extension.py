@@ -69,5 +69,5 @@ def test_without_it_the_names_are_unknown() -> None:
     """A name that nobody provides is an error with the names there are."""
     with pytest.raises(ConfigError, match=r"unknown adapter 'acme'.* Allowed: chat, kimi"):
         StreamDecoder("acme")
-    with pytest.raises(ConfigError, match=r"unknown dialect 'acme'.* there are .*hermes"):
+    with pytest.raises(ConfigError, match=r"unknown dialect 'acme'.* Allowed: .*hermes"):
         StreamDecoder("chat", dialect="acme")

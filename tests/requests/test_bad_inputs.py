@@ -51,7 +51,7 @@ MEMBERS = (
     " all the tools"
 )
 DIALECTS = (
-    "there are deepseek, glm, hermes, kimi, llama3, mistral, named, qwen3coder, required, think, or several joined by"
+    "Allowed: deepseek, glm, hermes, kimi, llama3, mistral, named, qwen3coder, required, think, or several joined by"
     " '+'"
 )
 
@@ -338,7 +338,7 @@ PROFILES: list[Row] = [
     ),
     (
         lambda: configured(dialect="hermess"),
-        f"provider 'custom': dialect: unknown dialect 'hermess' (did you mean 'hermes'?): {DIALECTS}",
+        f"provider 'custom': dialect: unknown dialect 'hermess' (did you mean 'hermes'?). {DIALECTS}",
     ),
     (lambda: configured(timeouts=5), "provider 'custom': timeouts: must be a table"),
     (
@@ -479,7 +479,7 @@ FILES = [
     (OWN + "headers = { X-Team = 5 }", "FILE:4: providers.own.headers.X-Team: must be a string"),
     (
         OWN + 'dialect = "kmi"',
-        f"FILE:4: providers.own.dialect: unknown dialect 'kmi' (did you mean 'kimi'?): {DIALECTS}",
+        f"FILE:4: providers.own.dialect: unknown dialect 'kmi' (did you mean 'kimi'?). {DIALECTS}",
     ),
     (
         OWN + "[providers.own.timeouts]\nraed = 5",
@@ -544,7 +544,7 @@ COMMANDS: list[tuple[str, str]] = [
     ),
     (
         "replay FOLDER/a.sse --dialect hermess",
-        f"unknown dialect 'hermess' (did you mean 'hermes'?): {DIALECTS}",
+        f"unknown dialect 'hermess' (did you mean 'hermes'?). {DIALECTS}",
     ),
     ("config show kimmi", f"unknown provider 'kimmi' (did you mean 'kimi'?). The catalogue has: {NAMES}"),
     (

@@ -1,4 +1,4 @@
-"""Bodies that are no event stream although one was asked for: a whole JSON answer, a web page, text, an error."""
+"""Bodies that are not an event stream although one was requested: a whole JSON answer, a web page, text, an error."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ HEAD = 512  # bytes that are enough to show what a body is
 
 
 class PlainBody:
-    """Collects a body that is no event stream.
+    """Collects a body that is not an event stream.
 
     Args:
-        kind: "json", which may be a whole answer, or "markup", which is none.
+        kind: "json", which may be a whole answer, or "markup", which never is.
     """
 
     def __init__(self, kind: str, limits: Limits) -> None:
@@ -39,7 +39,7 @@ class PlainBody:
         return self.text.encode("utf-8", "replace") == self.raw
 
     def feed(self, data: bytes) -> None:
-        """Adds a piece. Raises ProtocolError as soon as it is clear that no answer will come of it."""
+        """Adds a piece. Raises ProtocolError as soon as it can't become an answer any more."""
         self._pieces.append(data)
         self._size += len(data)
         if self.kind == "markup":
@@ -49,7 +49,7 @@ class PlainBody:
             raise ProtocolError(f"the body is larger than {self._limit} bytes (limits.event_bytes)")
 
     def finish(self, interrupted: str | None) -> Any:
-        """The JSON value of the whole body.
+        """Returns the JSON value of the whole body.
 
         Raises:
             IncompleteStreamError: it was cut off.
@@ -70,9 +70,9 @@ class PlainBody:
 
 
 def error_body(text: str) -> Any:
-    """What the body of an error status says: its JSON value, the title of a web page, else the beginning of the text.
+    """Reads the body of an error status: its JSON value, the title of a web page, or else the beginning of the text.
 
-    An event has its payload: LiteLLM answers with one where a stream was asked for (1.106, 2026).
+    Of an event, it reads the payload: LiteLLM sends one where a stream was requested (1.106, 2026).
     """
     if text.startswith("<"):  # a proxy's page: its title says what a person would read
         title = re.search(r"<title[^>]*>([^<]*)", text, re.IGNORECASE)
@@ -88,7 +88,7 @@ def error_body(text: str) -> Any:
 
 
 def not_a_stream(head: bytes, what: str) -> ProtocolError:
-    """The error for a body that is something else; `head` is its beginning."""
+    """Returns the error for a body that is something else; `head` is its beginning."""
     start = head[:HEAD].decode("utf-8", "replace")
     return ProtocolError(
         f"the answer is {what} instead of server-sent events; is the base URL right? It begins: {shown(start)}",
@@ -97,6 +97,6 @@ def not_a_stream(head: bytes, what: str) -> ProtocolError:
 
 
 def shown(text: str) -> str:
-    """The beginning of a text, for a message."""
+    """Returns the beginning of a text, for an error message."""
     text = " ".join(text.split())
     return repr(text if len(text) <= 200 else text[:200] + "...")

@@ -1,4 +1,4 @@
-"""Where in a JSON text, or a Python literal, are we: inside a string, and how deep? Found out piece by piece."""
+"""Follows the strings and brackets of a JSON text, or a Python literal, that arrives in pieces."""
 
 from __future__ import annotations
 

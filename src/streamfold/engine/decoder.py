@@ -60,7 +60,7 @@ class StreamDecoder:
         start_in_reasoning: the output begins inside reasoning (the prompt opened it); for dialects.
         limits: how much is accepted before ProtocolError is raised.
         names: what the request calls tools on the wire, where that is not their own name.
-        listener: is told where each fragment of a call goes, and about each warning; for explanations.
+        listener: called with the placement of each fragment of a call, and with each warning; for explanations.
 
     Attributes:
         events: how many events carried a part of the answer; pings, empty deltas and bare metadata do not.

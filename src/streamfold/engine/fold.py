@@ -67,7 +67,7 @@ class Fold:
         tool_choice: the tool choice of the request. After "none" no call is handed out.
         limits: how much is accepted.
         names: what tools are called on the wire, where that is not their own name.
-        listener: is told where each fragment of a call goes, and about each warning.
+        listener: called with the placement of each fragment of a call, and with each warning.
 
     Attributes:
         finished: whether the finished chunk has been made.

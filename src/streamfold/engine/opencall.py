@@ -137,7 +137,7 @@ class OpenCall:
 
 
 def _object(text: str) -> Any:
-    """The object that a text is; False if it is none."""
+    """Returns the JSON object in a text; False if it is anything else."""
     try:
         value = parse_object(text)
     except ValueError:

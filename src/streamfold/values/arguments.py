@@ -54,7 +54,7 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
     5. Another empty value, as `[]`.
 
     Args:
-        repair: whether damage that servers do is mended. What the model wrote into its text no server has touched.
+        repair: whether damage that servers do is repaired. Markup in the text comes from the model itself.
     """
     joined = join_surrogates("".join(pieces))
     if not wholes or list(wholes) == [joined]:

@@ -1,4 +1,4 @@
-"""One fact per object: what an adapter makes of one wire event, and what everything after it works on.
+"""One fact per object: adapters turn wire events into deltas, and the engine works on deltas only.
 
 An event becomes as many deltas as it holds facts, in the order reasoning, text, calls, usage, finish; none is dropped,
 and none is put together before `calls.py` and `fold.py` do it. Values are immutable by convention; they are made once
@@ -48,7 +48,7 @@ class Part(NamedTuple):
         output: the position of the item among those of the answer, if the server sent it.
         item: the id of the item, if the server sent it.
         number: the position of the part inside the item.
-        told: how a reasoning is told, where a server may tell the same one twice: as a summary, and in full.
+        told: the form of a reasoning, where a server may send the same one twice: as a summary, and in full.
     """
 
     output: int | None = None
@@ -125,7 +125,7 @@ class Summary:
 
 @dataclass(slots=True)
 class Extra:
-    """Something that belongs to the message and is neither text nor a call: an annotation, a piece of audio.
+    """A part of the message that is neither text nor a call: an annotation, a piece of audio.
 
     `whole`: the value is the list of all of them, and replaces what came before.
     """
@@ -230,7 +230,7 @@ class Sequence:
 
 @dataclass(slots=True)
 class Meta:
-    """Who is speaking, as sent. The first of each that can be a name counts."""
+    """The id, model and time of the answer, as sent. The first usable value of each counts."""
 
     id: str | None = None
     model: str | None = None
@@ -239,7 +239,7 @@ class Meta:
 
 @dataclass(slots=True)
 class Warn:
-    """Something odd about the event, worth telling."""
+    """A warning about the event."""
 
     code: WarningCode
     detail: str
@@ -273,7 +273,7 @@ class Finish:
 
 @dataclass(slots=True)
 class Done:
-    """The server says that nothing follows."""
+    """The server declares the end of the stream."""
 
 
 Delta: TypeAlias = (

@@ -1,4 +1,4 @@
-"""The nouns of the library: what a caller gets to see."""
+"""The values that callers receive: chunks, tool calls, usage, warnings, and the whole reply."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ WarningCode = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ProtocolWarning:
-    """Something that the server did wrong, and what was made of it. `code` is from a closed set."""
+    """Something that the server did wrong, and how it was handled. `code` is from a closed set."""
 
     code: WarningCode
     detail: str
@@ -186,7 +186,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A try that brought no answer, or a provider that was passed over.
+    """A failed attempt, or a provider that was skipped.
 
     Attributes:
         provider: its name.
@@ -209,11 +209,11 @@ class Reply:
         text: the visible text; `reasoning` and `refusal` are apart from it.
         tool_calls: whole calls in the model's order; empty if there are none.
         raw_finish_reason: the provider's own word for `finish_reason`; None if it sent none.
-        warnings: what the server did wrong on the way, and what was made of it.
+        warnings: what the server did wrong, and how each was handled.
         id, model: as the server named them; request_id: from the response headers, for support requests.
         extras: what else the wire carried for this message, by its name there (`annotations`, `audio`, ...).
         rate_limit: the provider's rate limits, from the response headers; None if it sent none.
-        attempts: what was tried before this answer began, in vain.
+        attempts: failed attempts before this answer.
         provider: the name of the provider that answered.
     """
 

@@ -1,7 +1,7 @@
 """Tool calls and reasoning that a model writes inside its text: filters from deltas to deltas.
 
-A server that knows its model parses them itself. One that does not, or not this model, hands them on as text; so the
-user says which dialect an endpoint speaks. It is never guessed: several share their markers.
+A server that knows its model parses them itself. Any other passes them on as text, so the configuration names the
+dialect of an endpoint. It is never guessed: several dialects share their markers.
 
     kimi, deepseek            special tokens                        tokens.py
     hermes                    JSON in <tool_call>                   hermes.py
@@ -11,7 +11,7 @@ user says which dialect an endpoint speaks. It is never guessed: several share t
     think                     reasoning only (the others, but for llama3, read it too)
 
 All of them are tables and short grammars over one reader (`reader.py`) and one scanner (`scanner.py`). Several are
-joined by `+`. Other packages add theirs by an entry point in the group `streamfold.engine.dialects`.
+joined by `+`. Other packages add theirs by an entry point in the group `streamfold.dialects`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _GUIDED_WHEN_FORCED = ("kimi", "hermes")
 
 @dataclass(frozen=True, slots=True)
 class DialectContext:
-    """What a dialect has to know of the request.
+    """The parts of the request that a dialect needs.
 
     Attributes:
         tools: the tools that were declared. Without any, no calls are read.
@@ -66,7 +66,7 @@ class DialectContext:
 
     @property
     def call_demanded(self) -> bool:
-        """Whether the model must make one."""
+        """Whether the model must make a call."""
         match self.tool_choice:
             case "required" | NamedTool() | AllowedTools(mode="required"):
                 return True
@@ -78,16 +78,16 @@ class Dialect(Protocol):
     """A filter for the deltas of one answer."""
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
-        """What can be said after this delta; text that may still become markup is held back."""
+        """Returns the deltas that are certain after this one. Text that may still become markup is held back."""
         ...
 
     def finish(self) -> Iterable[Delta]:
-        """What was held back, the calls, and warnings. To be asked once, when all of the answer has come."""
+        """Returns the text that was held back, the calls, and warnings. Call it once, at the end of the answer."""
         ...
 
 
 def find_dialect(name: str, context: DialectContext) -> Dialect:
-    """A fresh dialect by its name, or by several joined by `+`. Raises ConfigError with the names there are."""
+    """Returns a new dialect by its name, or by several joined by `+`. Raises ConfigError for an unknown name."""
     families: list[str] = []
     others: list[Dialect] = []
     for part in dict.fromkeys(part.strip() for part in name.split("+")):
@@ -124,7 +124,7 @@ def _third_party(name: str, context: DialectContext) -> Dialect:
         return made
     known = sorted({*_BUILT_IN, *found})
     raise ConfigError(
-        f"unknown dialect {name!r}{nearest(name, known)}: there are {', '.join(known)}, or several joined by '+'"
+        f"unknown dialect {name!r}{nearest(name, known)}. Allowed: {', '.join(known)}, or several joined by '+'"
     )
 
 

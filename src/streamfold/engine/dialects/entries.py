@@ -44,7 +44,7 @@ def read_entry(text: str, keys: tuple[str, ...] = ("arguments", "parameters")) -
 
 
 def read_entries(text: Reader, keys: tuple[str, ...], begun: str = "") -> Reading[Verdict]:
-    """Reads an array of calls, or a single one. If it is cut off, those that are whole count."""
+    """Reads an array of calls, or a single one. If it is cut off, only the complete calls count."""
     value, closed = yield from text.value(begun)
     try:
         nothing = closed and _value(value) == []
@@ -96,7 +96,7 @@ def _value(text: str) -> Any:
 
 
 def _between(text: str, at: int) -> int:
-    """Where the next value begins, in a text of which it is known that it is JSON."""
+    """Returns the position of the next value in a JSON text."""
     found = _SEPARATORS.match(text, at)
     return found.end() if found else at
 

@@ -27,7 +27,7 @@ class Markup:
         self._structured = False
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
-        """What can be said after this delta; text that may still become markup is held back."""
+        """Returns the deltas that are certain after this one. Text that may still become markup is held back."""
         if isinstance(delta, Text) and delta.text:
             return self._text.feed(delta.text)
         if isinstance(delta, Reasoning) and delta.text and self._thoughts:
@@ -38,7 +38,7 @@ class Markup:
         return (delta,)
 
     def finish(self) -> Iterable[Delta]:
-        """What was held back, what was odd, and the calls."""
+        """Returns the text that was held back, warnings, and the calls."""
         lanes = [self._thoughts, self._text] if self._thoughts else [self._text]
         out = [delta for lane in lanes for delta in lane.finish()]
         out += [warning for lane in lanes for warning in lane.warnings]

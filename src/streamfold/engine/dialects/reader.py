@@ -40,11 +40,11 @@ OPENERS, CLOSERS = tuple(THINK), tuple(THINK.values())
 
 
 class Verdict(Enum):
-    """What a family says of what it has read."""
+    """The result of a family's attempt to read a structure."""
 
     TAKEN = auto()  # it was structure
     TEXT = auto()  # it looked like a call, and is text, all of it
-    DECLINED = auto()  # not its own: somebody else may read it
+    DECLINED = auto()  # not its own: another family may read it
 
 
 class Family:
@@ -122,22 +122,22 @@ class Reader(Scanner):
         self.warnings: list[Warn] = []
 
     def feed(self, piece: str) -> list[Delta]:
-        """What can be shown after this piece."""
+        """Returns the deltas that can be shown after this piece."""
         self.push(piece)
         return self._shown()
 
     def finish(self) -> list[Delta]:
-        """What was held back."""
+        """Returns what was held back."""
         self.end()
         if not self._structured and self._space:
             self._show("".join(self._space))
         self._space.clear()
         return self._shown()
 
-    # What a family may do.
+    # Methods for families.
 
     def call(self, name: str, arguments: str, call_id: str | None = None) -> Verdict:
-        """A call has been read."""
+        """Takes a call that has been read."""
         made_id = join_surrogates(call_id) if call_id else None
         self.calls.append(Call(len(self.calls), made_id, join_surrogates(name), arguments.strip(), whole=True))
         self._head = False
@@ -158,7 +158,7 @@ class Reader(Scanner):
         return Verdict.TAKEN
 
     def dropped(self, why: str) -> None:
-        """A call is not given out."""
+        """Drops a call, with a warning."""
         self.warnings.append(Warn("markup_dropped", why))
 
     # The lane.
@@ -181,7 +181,7 @@ class Reader(Scanner):
         return (yield from self.until(self._wanted(), self._show))
 
     def _wanted(self) -> Markers:
-        """What would be read as a marker here."""
+        """Returns the markers that count here."""
         wanted = self._openers
         if self._fresh:
             wanted += self._heads if self._head else ()
@@ -259,7 +259,7 @@ class Reader(Scanner):
         self._out.append(Reasoning(piece))
 
     def _shown(self) -> list[Delta]:
-        """What has gathered, neighbours of one kind as one."""
+        """Returns the deltas so far; neighbours of one kind are joined."""
         out, self._out = self._out, []
         if len(out) < 2:
             return [*out]

@@ -95,7 +95,7 @@ class Scanner:
         next(self._program, None)
 
     def end(self) -> None:
-        """The text has ended: reads what is left."""
+        """Ends the text: reads the rest of it."""
         self._ended = True
         next(self._program, None)
 

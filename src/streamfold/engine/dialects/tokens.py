@@ -47,7 +47,7 @@ class _Tokens(Family):
         return Verdict.TAKEN
 
     def name(self, header: str) -> tuple[str, str | None]:
-        """The name of the tool, "" if there is none to be found, and the id."""
+        """Returns the name of the tool, "" if it is missing, and the id."""
         raise NotImplementedError  # each family's own rule
 
     def _call(self, text: Reader) -> Reading[str]:
@@ -119,7 +119,7 @@ class DeepSeek(_Tokens):
 
 
 def _fenced_name(text: Reader) -> Reading[str]:
-    """The name in front of a fence; "", and nothing is read, if there is none: V3.1, and a tool called "function"."""
+    """Reads the name in front of a fence. Reads nothing and returns "" if it is missing (V3.1, a tool "function")."""
     pieces: list[str] = []
     name: list[str] = []
     yield from text.span(NOT_SPACE, pieces.append)
