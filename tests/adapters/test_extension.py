@@ -67,7 +67,7 @@ def test_an_adapter_of_another_package_sends_messages(installed: Path) -> None:
 
 def test_without_it_the_names_are_unknown() -> None:
     """A name that nobody provides is an error with the names there are."""
-    with pytest.raises(ConfigError, match=r"unknown adapter 'acme'.* Allowed: chat, kimi"):
+    with pytest.raises(ConfigError, match=r"unknown adapter 'acme'.* Allowed: anthropic, chat"):
         StreamDecoder("acme")
     with pytest.raises(ConfigError, match=r"unknown dialect 'acme'.* Allowed: .*hermes"):
         StreamDecoder("chat", dialect="acme")

@@ -346,7 +346,10 @@ URL = 'base_url = "http://x/v1"\n'
         ),
         (
             PROVIDER + URL + 'adapter = "chatt"',
-            ":3: providers.a.adapter: unknown adapter 'chatt' (did you mean 'chat'?). Allowed: chat, kimi, responses",
+            (
+                ":3: providers.a.adapter: unknown adapter 'chatt' (did you mean 'chat'?)."
+                " Allowed: anthropic, chat, gemini, kimi, responses"
+            ),
         ),
         (
             PROVIDER + URL + 'dialect = "hermess"',

@@ -334,7 +334,10 @@ PROFILES: list[Row] = [
     ),
     (
         lambda: configured(adapter="Chat"),
-        "provider 'custom': adapter: unknown adapter 'Chat' (did you mean 'chat'?). Allowed: chat, kimi, responses",
+        (
+            "provider 'custom': adapter: unknown adapter 'Chat' (did you mean 'chat'?)."
+            " Allowed: anthropic, chat, gemini, kimi, responses"
+        ),
     ),
     (
         lambda: configured(dialect="hermess"),
@@ -397,7 +400,7 @@ PROFILES: list[Row] = [
     ),
     (
         lambda: StreamDecoder("chatt"),
-        "unknown adapter 'chatt' (did you mean 'chat'?). Allowed: chat, kimi, responses",
+        "unknown adapter 'chatt' (did you mean 'chat'?). Allowed: anthropic, chat, gemini, kimi, responses",
     ),
 ]
 
@@ -540,7 +543,7 @@ COMMANDS: list[tuple[str, str]] = [
     ),
     (
         "replay FOLDER/a.sse --adapter kmi",
-        "unknown adapter 'kmi' (did you mean 'kimi'?). Allowed: chat, kimi, responses",
+        "unknown adapter 'kmi' (did you mean 'kimi'?). Allowed: anthropic, chat, gemini, kimi, responses",
     ),
     (
         "replay FOLDER/a.sse --dialect hermess",
