@@ -18,7 +18,7 @@ from streamfold.values import status_error
 def test_recorded(name: str) -> None:
     """Recorded error bodies, with the class and the wait that were derived independently."""
     cases = {Path(case["file"]).stem: case for case in corpus.read_json("corpus/gemini/errors.json")}
-    case, body = cases[Path(name).name], corpus.read_json(f"{name}.json")
+    case, body = cases[Path(name).stem], corpus.read_json(name)
     info = read_google_error(body, case["http_status"])
     error = status_error(info)
     assert type(error).__name__ == case["expected_class"]

@@ -69,7 +69,11 @@ def silent(outcome: Outcome) -> list[str]:
 # --- no provider loses anything without a word ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", provider_files())
+# The oracle reads the bodies of OpenAI's two wires; those of the others are compared whole, in tests/adapters.
+READ = [name for name in provider_files() if read_profile(name).adapter in ("chat", "kimi", "responses")]
+
+
+@pytest.mark.parametrize("name", READ)
 def test_nothing_is_lost_without_a_warning(name: str) -> None:
     """Conversations made by chance, in our own form and as dicts, at every provider of the catalogue."""
     sent = 0
