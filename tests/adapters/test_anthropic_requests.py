@@ -76,8 +76,19 @@ def test_a_late_system_message_keeps_its_place() -> None:
     assert "system" not in body
     assert body["messages"][2]["content"] == [{"type": "text", "text": text} for text in ("Be brief.", "Go on.")]
     assert codes(talk) == ["history_doubtful"]
-    inline = sent(talk, quirks={"inline_system": True})
-    assert [turn["role"] for turn in inline["messages"]] == ["user", "assistant", "system", "user"]
+    assert codes(talk, quirks={"inline_system": True}) == ["history_doubtful"]  # it would have to stand behind the user
+
+
+@pytest.mark.parametrize("after", [[], [assistant("Hello."), user("Go on.")]])
+def test_a_late_system_message_behind_the_user(after: list[Message]) -> None:
+    """Newer models take it at its place, where nothing or the assistant follows."""
+    talk = [user("Hi"), system("Be brief."), Message("developer", "Be kind."), *after]
+    body = sent(talk, quirks={"inline_system": True})
+    assert body["messages"][1:3] == [
+        {"role": "system", "content": [{"type": "text", "text": text}]} for text in ("Be brief.", "Be kind.")
+    ]
+    assert codes(talk, quirks={"inline_system": True}) == []
+    assert codes(talk) == ["history_doubtful"]
 
 
 def test_results_stand_first_in_one_turn() -> None:

@@ -14,16 +14,16 @@ from urllib.parse import quote
 
 from ...requests import HistoryRules, Request, Rules, read_response_format
 from ...requests.schema import rebuilt
-from ...values import ConfigError, Delta, ImagePart, Message, NamedTool, ProtocolWarning, Tool, UsageUpdate
+from ...values import ConfigError, Delta, Message, NamedTool, ProtocolWarning, Tool, UsageUpdate
+from ..blocks import find_dropped
 from ..chat.thinking import only_allowed_tools
-from ..dropped import DroppedParts
 from ..protocol import Adapter
 from .content import content_blocks
 from .decode import EventReader, read_usage_with_cache
 from .eventstream import AWSEventStream
 from .quirks import AnthropicQuirks
 from .thinking import fit_thinking, thinking_members
-from .turns import as_it_came, changed_ids, read_turns, split_system
+from .turns import as_it_came, changed_ids, inline_places, is_system, lacks_signature, read_turns, split_system
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -56,7 +56,7 @@ class AnthropicAdapter(EventReader, Adapter):
 
     def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
-        dropped = _dropped(request, self.quirks).warnings()
+        dropped = self._dropped(request)
         request, changes = super().rewrite(request)
         request, only = only_allowed_tools(request)
         request, fitted = fit_thinking(request, self.quirks)
@@ -64,12 +64,21 @@ class AnthropicAdapter(EventReader, Adapter):
         if ids := changed_ids(request.messages):
             detail = f"ids of calls were sent as the API accepts them: {', '.join(ids[:20])}"
             warnings.append(ProtocolWarning("ids_renumbered", detail))
-        if not self.quirks.inline_system:
-            late = [f"messages[{at}]" for at, message in split_system(request.messages)[1] if message.role == "system"]
-            if late:
-                detail = f"{', '.join(late)}: a system message inside the conversation was sent as text of the user"
-                warnings.append(ProtocolWarning("history_doubtful", detail))
+        rest = split_system(request.messages)[1]
+        inline = inline_places(rest) if self.quirks.inline_system else ()
+        if late := [f"messages[{at}]" for at, message in rest if is_system(message) and at not in inline]:
+            detail = f"{', '.join(late)}: a system message inside the conversation was sent as text of the user"
+            warnings.append(ProtocolWarning("history_doubtful", detail))
         return request, warnings
+
+    def _dropped(self, request: Request) -> list[ProtocolWarning]:
+        def loses_reasoning(message: Message) -> bool:
+            if self.quirks.thinking_history == "required":
+                return False
+            came_as = as_it_came(message, request)
+            return bool(message.reasoning) if came_as is None else any(map(lacks_signature, came_as))
+
+        return find_dropped(request, lambda message: as_it_came(message, request), loses_reasoning).warnings()
 
     # --- how it is written --------------------------------------------------------------------------------------------
 
@@ -188,23 +197,3 @@ def _closed(schema: Mapping[str, Any]) -> Any:
         return {**node, "additionalProperties": False} if is_object else node
 
     return rebuilt(schema, "", visit)
-
-
-def _dropped(request: Request, quirks: AnthropicQuirks) -> DroppedParts:
-    """What this API can't carry, or only another provider can read."""
-    found = DroppedParts()
-    for at, message in enumerate(request.messages):
-        if not isinstance(message, Message):
-            continue
-        where = f"messages[{at}]"
-        came_as = as_it_came(message) if request.came_from_here(message) else None
-        if message.reasoning and came_as is None and quirks.thinking_history == "signed":
-            found.reasoning.append(where)
-        if came_as is None:
-            found.members += [f"{where}.{name}" for name in message.extras]
-        if message.name:
-            found.members.append(f"{where}.name")
-        if not isinstance(message.content, str | None):
-            images = (part for part in message.content if isinstance(part, ImagePart) and part.detail is not None)
-            found.members += [f"{where}: detail of an image" for _ in images]
-    return found

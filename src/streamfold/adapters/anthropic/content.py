@@ -15,6 +15,7 @@ from ...values import (
     result_content,
     to_base64,
 )
+from ..blocks import readable_part
 
 __all__ = ["content_blocks", "result_block"]
 
@@ -50,7 +51,7 @@ def result_block(message: Message, call_id: str, where: str) -> dict[str, Any]:
 
 
 def _block(part: Any, where: str) -> dict[str, Any]:
-    match part:
+    match part := readable_part(part, where):
         case TextPart(text):
             return {"type": "text", "text": text}
         case ImagePart():

@@ -38,6 +38,7 @@ from ...values import (
     unlisted_reason,
     word,
 )
+from ..blocks import arguments_object
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -149,9 +150,7 @@ def _without_null(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write_call(block: dict[str, Any], call: ToolCall) -> dict[str, Any]:
-    # `input` must be an object. Text that is none is wrapped; the result that follows says what was wrong.
-    given = {"_raw": call.raw_arguments} if call.error else call.arguments
-    return {**block, "id": call.id, "name": call.name, "input": given}
+    return {**block, "id": call.id, "name": call.name, "input": arguments_object(call)}
 
 
 def _piece(payload: dict[str, Any], out: list[Delta]) -> None:

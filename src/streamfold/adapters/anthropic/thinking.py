@@ -22,6 +22,7 @@ __all__ = ["fit_thinking", "thinking_members"]
 _BUDGETS = {"minimal": 1024, "low": 1024, "medium": 8192, "high": 16384, "xhigh": 16384}
 _ORDER = ("minimal", "low", "medium", "high", "xhigh", "max")
 _THINKING = ("thinking", "redacted_thinking")
+_SMALLEST_BUDGET = 1024
 
 
 def thinking_members(request: Request, quirks: AnthropicQuirks, max_tokens: int) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def thinking_members(request: Request, quirks: AnthropicQuirks, max_tokens: int)
     if effort == "none":
         return {} if quirks.thinking == "never" else {"thinking": {"type": "disabled"}}
     if quirks.thinking == "manual":
-        budget = max(1024, min(_BUDGETS[effort], max_tokens - 1))
+        budget = min(_BUDGETS[effort], max_tokens - 1)
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
     level = {"output_config": {"effort": _nearest(effort, quirks)}} if quirks.efforts else {}
     return {"thinking": {"type": "adaptive"}, **level}
@@ -61,7 +62,13 @@ def _possible_effort(request: Request, quirks: AnthropicQuirks) -> tuple[Request
         detail = f"{name} does not think: reasoning_effort={effort!r} was not sent"
         return _with_effort(request, None), [ProtocolWarning("option_dropped", detail)]
     if quirks.thinking == "manual":
-        return request, []
+        limit = request.options.max_output_tokens or quirks.max_tokens
+        if limit > _SMALLEST_BUDGET:
+            return request, []
+        detail = (
+            f"max_output_tokens={limit} leaves no room for thinking ({_SMALLEST_BUDGET} tokens at least): it is off"
+        )
+        return _with_effort(request, "none"), [ProtocolWarning("option_changed", detail)]
     if not quirks.efforts:
         detail = f"{name} has no levels of effort: for reasoning_effort={effort!r}, thinking was switched on"
         return request, [ProtocolWarning("option_changed", detail)]

@@ -8,36 +8,78 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
-from ...values import ConfigError, Message, TextPart
+from ...values import ConfigError, Message
+from ..blocks import arguments_object, blocks_of, own_name, said_text
 from .content import content_blocks, result_block
 from .quirks import AnthropicQuirks
 
-__all__ = ["assistant_blocks", "changed_ids", "read_turns", "split_system", "wire_id"]
+if TYPE_CHECKING:
+    from ...requests import Request
+    from ...values import ToolCall
+
+__all__ = [
+    "as_it_came",
+    "assistant_blocks",
+    "changed_ids",
+    "inline_places",
+    "is_system",
+    "lacks_signature",
+    "read_turns",
+    "split_system",
+]
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
+_THINKING = ("thinking", "redacted_thinking")
+_CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses members that it does not know
+
+
+def is_system(message: Message) -> bool:
+    """Returns whether a message is an instruction of the application."""
+    return message.role in ("system", "developer")
 
 
 def split_system(messages: Sequence[Message]) -> tuple[list[Message], list[tuple[int, Message]]]:
     """Returns the system messages that open the conversation, and the other messages with their positions."""
     opening: list[Message] = []
     for message in messages:
-        if message.role not in ("system", "developer"):
+        if not is_system(message):
             break
         opening.append(message)
     return opening, list(enumerate(messages))[len(opening) :]
 
 
-def read_turns(messages: Sequence[tuple[int, Message]], request: Any, quirks: AnthropicQuirks) -> list[dict[str, Any]]:
+def inline_places(messages: Sequence[tuple[int, Message]]) -> frozenset[int]:
+    """Returns the positions of late system messages that may stay: behind a user's turn, and with no other behind it.
+
+    https://docs.anthropic.com/en/docs/build-with-claude/mid-conversation-system-messages
+    """
+    runs = [(system, list(run)) for system, run in groupby(messages, lambda numbered: is_system(numbered[1]))]
+    found: list[int] = []
+    for before, (system, run), after in zip(runs, runs[1:], [*runs[2:], None], strict=False):
+        follows_user = before[1][-1][1].role != "assistant"
+        if system and follows_user and (after is None or after[1][0][1].role == "assistant"):
+            found += [at for at, _ in run]
+    return frozenset(found)
+
+
+def read_turns(
+    messages: Sequence[tuple[int, Message]], request: Request, quirks: AnthropicQuirks
+) -> list[dict[str, Any]]:
     """Returns the turns. Neighbours of one role are one turn: several servers refuse two user turns in a row.
 
     Raises:
         ConfigError: the API would refuse the conversation.
     """
     turns: list[dict[str, Any]] = []
+    inline = inline_places(messages) if quirks.inline_system else ()
+    order: dict[str, int] = {}
     for at, message in messages:
+        order |= {wire_id(call.id): len(order) + nth for nth, call in enumerate(message.tool_calls)}
         role, blocks = _turn(message, at, request, quirks)
+        role = "system" if at in inline else role
         if not blocks:
             continue
         if turns and turns[-1]["role"] == role != "system":
@@ -45,23 +87,28 @@ def read_turns(messages: Sequence[tuple[int, Message]], request: Any, quirks: An
         else:
             turns.append({"role": role, "content": blocks})
     for turn in turns:
-        if turn["role"] == "user":  # sorted() keeps the order of equals
-            turn["content"] = sorted(turn["content"], key=lambda block: block.get("type") != "tool_result")
+        if turn["role"] == "user":
+            turn["content"] = _results_first(turn["content"], order)
     if not turns or turns[0]["role"] == "assistant":
         raise ConfigError("messages: the Messages API needs a conversation that begins with a user message")
     _check_end(turns, quirks)
     return turns
 
 
-def _turn(message: Message, at: int, request: Any, quirks: AnthropicQuirks) -> tuple[str, list[dict[str, Any]]]:
+def _results_first(blocks: list[dict[str, Any]], order: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Results begin their turn, in the order of the calls."""
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    others = [block for block in blocks if block.get("type") != "tool_result"]
+    return [*sorted(results, key=lambda block: order.get(block["tool_use_id"], len(order))), *others]
+
+
+def _turn(message: Message, at: int, request: Request, quirks: AnthropicQuirks) -> tuple[str, list[dict[str, Any]]]:
     where = f"messages[{at}]"
     match message.role:
         case "assistant":
             return "assistant", list(assistant_blocks(message, where, request, quirks))
         case "tool":
             return "user", [result_block(message, wire_id(message.tool_call_id or ""), where)]
-        case "system" | "developer":
-            return "system" if quirks.inline_system else "user", list(content_blocks(message, where))
     return "user", list(content_blocks(message, where))
 
 
@@ -81,9 +128,11 @@ def _check_end(turns: list[dict[str, Any]], quirks: AnthropicQuirks) -> None:
 # --- the assistant's turns --------------------------------------------------------------------------------------------
 
 
-def assistant_blocks(message: Message, where: str, request: Any, quirks: AnthropicQuirks) -> Iterator[dict[str, Any]]:
+def assistant_blocks(
+    message: Message, where: str, request: Request, quirks: AnthropicQuirks
+) -> Iterator[dict[str, Any]]:
     """Yields the blocks of an assistant's turn: those that it came as, if it came from here, else new ones."""
-    came_as = as_it_came(message) if request.came_from_here(message) else None
+    came_as = as_it_came(message, request)
     if came_as is not None:
         yield from _sent(came_as, message, quirks)
         return
@@ -91,39 +140,48 @@ def assistant_blocks(message: Message, where: str, request: Any, quirks: Anthrop
         yield {"type": "thinking", "thinking": message.reasoning or "", "signature": ""}
     yield from content_blocks(message, where)
     for call in message.tool_calls:
-        given = {"_raw": call.raw_arguments} if call.error else call.arguments
-        extra = call.extra if call.extra and request.came_from_here(message) else {}
-        yield {"type": "tool_use", "id": wire_id(call.id), "name": call.name, "input": given, **extra}
+        extra = {name: value for name, value in (call.extra or {}).items() if name in _CALL_EXTRAS}
+        extra = extra if request.came_from_here(message) else {}
+        yield {"type": "tool_use", **_call_members(call), **extra}
 
 
-def as_it_came(message: Message) -> list[Mapping[str, Any]] | None:
+def as_it_came(message: Message, request: Request) -> list[dict[str, Any]] | None:
     """Returns the blocks that the answer came as, unless the message has been changed since."""
-    blocks = message.extras.get("blocks")
-    if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
+    blocks = blocks_of(message, request)
+    if blocks is None or not all(isinstance(block.get("type"), str) for block in blocks):
         return None
-    text = "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
-    called = [block.get("id") for block in blocks if block.get("type") == "tool_use"]
-    parts = message.content
-    said = parts if isinstance(parts, str | None) else "".join(p.text for p in parts if isinstance(p, TextPart))
-    return blocks if text == (said or "") and called == [call.id for call in message.tool_calls] else None
+    text = "".join(str(block.get("text", "")) for block in blocks if block["type"] == "text")
+    called = [(block.get("id"), block.get("name")) for block in blocks if block["type"] == "tool_use"]
+    calls = [(call.id, own_name(call, request)) for call in message.tool_calls]
+    return blocks if (text, called) == (said_text(message), calls) else None
 
 
-def _sent(blocks: list[Mapping[str, Any]], message: Message, quirks: AnthropicQuirks) -> Iterator[dict[str, Any]]:
+def lacks_signature(block: Mapping[str, Any]) -> bool:
+    """Returns whether a block is thinking without its signature, which is worth nothing to Anthropic."""
+    return block.get("type") == "thinking" and not block.get("signature")
+
+
+def _sent(blocks: list[dict[str, Any]], message: Message, quirks: AnthropicQuirks) -> Iterator[dict[str, Any]]:
     needs_thinking = quirks.thinking_history == "required" and message.tool_calls
-    if needs_thinking and not any(block.get("type") in ("thinking", "redacted_thinking") for block in blocks):
+    if needs_thinking and not any(block["type"] in _THINKING for block in blocks):
         yield {"type": "thinking", "thinking": message.reasoning or "", "signature": ""}
-    for block in blocks:
-        match block.get("type"):
+    calls = iter(message.tool_calls)
+    for came in blocks:
+        block = {name: value for name, value in came.items() if name != "cache_control"}  # marks are the request's
+        match block["type"]:
             case "text" if not block.get("text"):
                 continue
             case "thinking":
-                signature = block.get("signature")
-                if signature or quirks.thinking_history == "required":
-                    yield {**block, "thinking": block.get("thinking", ""), "signature": signature or ""}
+                if not lacks_signature(block) or quirks.thinking_history == "required":
+                    yield {**block, "thinking": block.get("thinking", ""), "signature": block.get("signature") or ""}
             case "tool_use":
-                yield {**block, "id": wire_id(str(block.get("id")))}
+                yield {**block, **_call_members(next(calls))}
             case _:
-                yield dict(block)
+                yield block
+
+
+def _call_members(call: ToolCall) -> dict[str, Any]:
+    return {"id": wire_id(call.id), "name": call.name, "input": arguments_object(call)}
 
 
 # --- ids --------------------------------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 from ...requests import HistoryRules, Request, Rules, read_response_format
 from ...requests.schema import openapi_subset
-from ...values import AllowedTools, ConfigError, ErrorInfo, ImagePart, Message, NamedTool, ProtocolWarning, Tool
+from ...values import AllowedTools, ConfigError, ErrorInfo, NamedTool, ProtocolWarning, Tool
+from ..blocks import find_dropped
 from ..chat.content import results_without_media
 from ..chat.thinking import only_allowed_tools
-from ..dropped import DroppedParts
 from ..protocol import Adapter
 from .contents import as_it_came, content_parts, read_contents, sign_open_calls
 from .decode import EventReader
@@ -57,7 +57,12 @@ class GeminiAdapter(EventReader, Adapter):
 
     def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
-        warnings = _dropped(request).warnings()
+        dropped = find_dropped(
+            request,
+            lambda message: as_it_came(message, request),
+            lambda message: bool(message.reasoning) and as_it_came(message, request) is None,
+        )
+        warnings = dropped.warnings()
         if not self.quirks.result_images:
             messages, moved = results_without_media(request.messages)
             request = replace(request, messages=messages)
@@ -179,23 +184,3 @@ def _deep_merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str,
         mine = out.get(name)
         out[name] = _deep_merged(mine, value) if isinstance(mine, Mapping) and isinstance(value, Mapping) else value
     return out
-
-
-def _dropped(request: Request) -> DroppedParts:
-    """What this API can't carry, or only another provider can read."""
-    found = DroppedParts()
-    for at, message in enumerate(request.messages):
-        if not isinstance(message, Message):
-            continue
-        where = f"messages[{at}]"
-        came_as = as_it_came(message) if request.came_from_here(message) else None
-        if came_as is None:
-            if message.reasoning:
-                found.reasoning.append(where)
-            found.members += [f"{where}.{name}" for name in message.extras]
-        if message.name and message.role != "tool":
-            found.members.append(f"{where}.name")
-        if not isinstance(message.content, str | None):
-            images = (part for part in message.content if isinstance(part, ImagePart) and part.detail is not None)
-            found.members += [f"{where}: detail of an image" for _ in images]
-    return found

@@ -21,10 +21,12 @@ from ...values import (
     result_content,
     to_base64,
 )
+from ..blocks import arguments_object, blocks_of, own_name, readable_part, said_text
 from .quirks import GeminiQuirks
 
 if TYPE_CHECKING:
     from ...requests import Request
+    from ...values import ToolCall
 
 __all__ = ["as_it_came", "content_parts", "read_contents", "sign_open_calls"]
 
@@ -43,10 +45,11 @@ def read_contents(
     """
     contents: list[dict[str, Any]] = []
     names, ids = _calls(messages, request, quirks)
+    order = {call_id: at for at, call_id in enumerate(names)}
     kind = ""
     for run, group in _grouped(messages):
         if run == "tool":
-            results = sorted(group, key=lambda found: list(names).index(found[1].tool_call_id or ""))
+            results = sorted(group, key=lambda found: order[found[1].tool_call_id or ""])
             parts = [_result(message, names, ids, f"messages[{at}]") for at, message in results]
         elif run == "model":
             parts = [
@@ -106,47 +109,47 @@ def _calls(
 
 
 def _model_parts(message: Message, request: Request, quirks: GeminiQuirks, where: str) -> Iterator[dict[str, Any]]:
-    came_as = as_it_came(message) if request.came_from_here(message) else None
+    came_as = as_it_came(message, request)
     if came_as is not None:
+        calls = iter(message.tool_calls)
+        of_client = {id(part) for part in _calls_for_client(came_as)}
         for part in came_as:
-            if part.get("thought") and _SIGNATURE not in part:
-                continue  # summaries of thoughts are for people
-            if part.get("text") == "" and _SIGNATURE not in part:
-                continue
-            yield part if quirks.call_ids else _without_id(part)
+            if id(part) in of_client:
+                yield _called(part, next(calls), quirks)
+            elif _SIGNATURE in part or not (part.get("thought") or part.get("text") == ""):
+                yield part  # summaries of thoughts are for people
         return
     yield from (part for part in content_parts(message, where) if part.get("text") != "")
     for call in message.tool_calls:
-        if call.error:
-            raise ConfigError(f"{where}: the arguments of {call.name} are not a JSON object, which Gemini can't carry")
         extra = call.extra if call.extra and request.came_from_here(message) else {}
         signature = {_SIGNATURE: extra[_SIGNATURE]} if _SIGNATURE in extra else {}
-        yield {"functionCall": {"name": call.name, "args": call.arguments}, **signature}
+        yield {"functionCall": {"name": call.name, "args": arguments_object(call)}, **signature}
 
 
-def _without_id(part: dict[str, Any]) -> dict[str, Any]:
-    call = part.get("functionCall")
-    if not isinstance(call, Mapping):
-        return part
-    return {**part, "functionCall": {name: value for name, value in call.items() if name != "id"}}
+def _called(part: dict[str, Any], call: ToolCall, quirks: GeminiQuirks) -> dict[str, Any]:
+    kept = {name: value for name, value in part["functionCall"].items() if name != "id" or quirks.call_ids}
+    return {**part, "functionCall": {**kept, "name": call.name, "args": arguments_object(call)}}
 
 
-def as_it_came(message: Message) -> list[dict[str, Any]] | None:
+def as_it_came(message: Message, request: Request) -> list[dict[str, Any]] | None:
     """Returns the parts that the answer came as, unless the message has been changed since."""
-    parts = message.extras.get("blocks")
-    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+    parts = blocks_of(message, request)
+    if parts is None or any("type" in part for part in parts):  # which only blocks of another API have
         return None
     text = "".join(str(part.get("text", "")) for part in parts if not part.get("thought"))
-    answered = [
-        part["functionResponse"].get("name") for part in parts if isinstance(part.get("functionResponse"), dict)
-    ]
-    called = [part["functionCall"].get("name") for part in parts if isinstance(part.get("functionCall"), dict)]
-    for name in answered:  # Google ran these itself
-        if name in called:
-            called.remove(name)
-    content = message.content
-    said = content if isinstance(content, str | None) else "".join(p.text for p in content if isinstance(p, TextPart))
-    return parts if text == (said or "") and called == [call.name for call in message.tool_calls] else None
+    called = [part["functionCall"].get("name") for part in _calls_for_client(parts)]
+    calls = [own_name(call, request) for call in message.tool_calls]
+    return parts if (text, called) == (said_text(message), calls) else None
+
+
+def _calls_for_client(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The calls among the parts without those that Google ran itself: their results are among the parts too."""
+    calls = [part for part in parts if isinstance(part.get("functionCall"), dict)]
+    for answer in (part["functionResponse"] for part in parts if isinstance(part.get("functionResponse"), dict)):
+        by = "id" if answer.get("id") else "name"
+        ran = next((part for part in calls if part["functionCall"].get(by) == answer.get(by)), None)
+        calls = [part for part in calls if part is not ran]
+    return calls
 
 
 def sign_open_calls(contents: list[dict[str, Any]]) -> list[int]:
@@ -179,17 +182,14 @@ def _result(message: Message, names: Mapping[str, str], ids: set[str], where: st
     response: dict[str, Any] = {"name": names.get(call_id, message.name or ""), "response": _response(message)}
     if call_id in ids:
         response["id"] = call_id
-    if not isinstance(message.content, str | None):
-        media = [_media(part, where) for part in message.content if isinstance(part, ImagePart | FilePart | AudioPart)]
-        if media:
-            response["parts"] = media
+    if media := [part for part in content_parts(message, where) if "text" not in part]:
+        response["parts"] = media
     return {"functionResponse": response}
 
 
 def _response(message: Message) -> dict[str, Any]:
     """The result as an object: Gemini takes nothing else."""
-    content = message.content
-    text = content if isinstance(content, str | None) else "\n".join(p.text for p in content if isinstance(p, TextPart))
+    text = "\n".join(part["text"] for part in content_parts(message, "") if "text" in part)
     if message.error:
         return {"error": text or str(result_content(message))}
     try:
@@ -206,13 +206,13 @@ def content_parts(message: Message, where: str) -> Iterator[dict[str, Any]]:
     content = message.content
     parts = (TextPart(content),) if isinstance(content, str) else content or ()
     for at, part in enumerate(parts):
-        match part:
-            case TextPart(text):
+        match part := readable_part(part, f"{where}.content[{at}]"):
+            case TextPart(text) | {"type": "text", "text": str(text)}:
                 yield {"text": text}
             case ImagePart() | FilePart() | AudioPart():
                 yield _media(part, f"{where}.content[{at}]")
-            case Mapping():
-                yield dict(part)
+            case _:
+                raise ConfigError(f"{where}.content[{at}] is {part!r:.120}, a part that Gemini can't carry")
 
 
 def _media(part: MediaPart, where: str) -> dict[str, Any]:

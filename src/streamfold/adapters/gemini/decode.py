@@ -38,6 +38,7 @@ from ...values import (
     unlisted_reason,
     word,
 )
+from ..blocks import arguments_object
 from .errors import read_google_error
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _extra(part: dict[str, Any]) -> dict[str, Any] | None:
 def _write_call(part: dict[str, Any], call: ToolCall) -> dict[str, Any]:
     was = part["functionCall"]
     kept = {name: value for name, value in was.items() if name not in ("partialArgs", "willContinue", "args")}
-    return {**part, "functionCall": {**kept, "args": call.arguments}}
+    return {**part, "functionCall": {**kept, "args": arguments_object(call)}}
 
 
 def _path_value(piece: dict[str, Any]) -> PathValue:
