@@ -189,7 +189,7 @@ def _extra(part: dict[str, Any]) -> dict[str, Any] | None:
 def _write_call(part: dict[str, Any], call: ToolCall) -> dict[str, Any]:
     was = part["functionCall"]
     kept = {name: value for name, value in was.items() if name not in ("partialArgs", "willContinue", "args")}
-    return {**part, "functionCall": {**kept, "args": arguments_object(call)}}
+    return {**part, "functionCall": {**kept, "name": call.name, "args": arguments_object(call)}}
 
 
 def _path_value(piece: dict[str, Any]) -> PathValue:
