@@ -92,7 +92,9 @@ def sorted_deltas(body: bytes, adapter: str) -> list[Delta]:
     decoder.close()
     calls = Calls()
     finish = [Finish(decoder.reply.finish_reason, decoder.reply.raw_finish_reason or "")]
-    return [*_numbered(recorder.deltas, calls), *(finish if finish[0].raw else [])]
+    usage = decoder.reply.usage
+    merged = [] if usage is None or any(isinstance(delta, Usage) for delta in recorder.deltas) else [usage]
+    return [*_numbered(recorder.deltas, calls), *merged, *(finish if finish[0].raw else [])]
 
 
 def _numbered(deltas: Iterable[Delta], calls: Calls) -> Iterator[Delta]:

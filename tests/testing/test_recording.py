@@ -111,7 +111,7 @@ def test_load_a_bare_body(tmp_path: Path) -> None:
     [
         ('orgin = "x"', "unknown key 'orgin' (did you mean 'origin'?). Allowed: adapter, status, headers,"),
         ('[expect]\nfinish_resaon = "stop"', "unknown key 'expect.finish_resaon' (did you mean 'finish_reason'?)"),
-        ('[[expect.calls]]\nname = "f"\nargs = "{}"', "unknown key 'expect.calls.0.args' (did you mean 'arguments'?)"),
+        ('[[expect.calls]]\nname = "f"\nargs = "{}"', "unknown key 'expect.calls.0.args'. Allowed: name, arguments"),
         ("[expect.usage]\ninput_token = 1", "unknown key 'expect.usage.input_token' (did you mean 'input_tokens'?)"),
         ('source = "recoded"', "source can't be 'recoded' (did you mean 'recorded'?). Allowed: recorded, documented"),
         (
