@@ -6,12 +6,13 @@ ConfigError instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..values import AudioPart, FilePart, ImagePart, Message, ProtocolWarning
 
-__all__ = ["DroppedParts", "dropped_media_members"]
+__all__ = ["DroppedParts", "blocks_say_more", "dropped_media_members"]
 
 _LONGEST_REPORT = 20  # places
 
@@ -50,6 +51,40 @@ def dropped_media_members(message: Message, where: str) -> Iterator[str]:
                 yield f"{where}.content[{at}].media_type"
             if isinstance(part, FilePart) and part.name is not None:
                 yield f"{where}.content[{at}].name"
+
+
+def blocks_say_more(blocks: Any) -> bool:
+    """Returns whether the blocks that a turn came as say something that is not in its text, reasoning and calls.
+
+    Both wires whose messages are lists of blocks are known: Anthropic's, whose blocks have a type, and Gemini's.
+
+    >>> blocks_say_more([{"type": "text", "text": "Hi"}, {"type": "thinking", "thinking": "Hm", "signature": ""}])
+    False
+    >>> blocks_say_more([{"type": "thinking", "thinking": "Hm", "signature": "c2lnbmVk"}])
+    True
+    """
+    if not isinstance(blocks, list):
+        return bool(blocks)
+    return any(not isinstance(block, Mapping) or not _said(block) <= _plain(block) for block in blocks)
+
+
+def _said(block: Mapping[str, Any]) -> set[str]:
+    return {name for name, value in block.items() if value not in (None, "", [], {})}
+
+
+def _plain(block: Mapping[str, Any]) -> set[str]:
+    """The members of a block that are also in the message's own text, reasoning and calls."""
+    common = {"type", "cache_control"}
+    match block.get("type"):
+        case None:
+            return {"text", "thought", "functionCall"}
+        case "text":
+            return {*common, "text"}
+        case "thinking":
+            return {*common, "thinking"}
+        case "tool_use":
+            return {*common, "id", "name", "input", "caller"}  # the last one is also an extra of the call
+    return set()
 
 
 def _listed(places: list[str]) -> str:

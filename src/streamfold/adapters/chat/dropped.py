@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...requests import ITEM_EXTRAS, is_custom
 from ...values import Message
-from ..dropped import DroppedParts, dropped_media_members
+from ..dropped import DroppedParts, blocks_say_more, dropped_media_members
 from .quirks import ChatQuirks
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ def _says_more(name: str, message: Message) -> bool:
     The items that an answer of the Responses API came as often say nothing more.
     """
     value = message.extras[name]
+    if name == "blocks":
+        return blocks_say_more(value)
     if name != "output" or not isinstance(value, list):
         return True
     known = ("message", "function_call", *(("custom_tool_call",) if any(map(is_custom, message.tool_calls)) else ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...requests import CALL_EXTRAS, ITEM_EXTRAS, is_custom
-from ..dropped import DroppedParts, dropped_media_members
+from ..dropped import DroppedParts, blocks_say_more, dropped_media_members
 from .items import as_it_came
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def dropped_by_responses(request: Request, *, stored: bool) -> DroppedParts:
         sent = {
             *(ITEM_EXTRAS if here and message.role != "assistant" else ()),
             *(["output"] if items is not None else []),
+            *([] if blocks_say_more(message.extras.get("blocks")) else ["blocks"]),
         }
         dropped.members += [f"{where}.{name}" for name in message.extras if name not in sent]
         if message.name and message.role == "tool":  # the id says whose result it is
