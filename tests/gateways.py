@@ -23,6 +23,7 @@ from streamfold.recording import Recording, ReplayTransport
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
+MESSAGES = "/v1/messages"
 PATHS = {"chat": CHAT, "responses": RESPONSES}
 
 
@@ -129,6 +130,7 @@ async def serve_command(file: Path, **environment: str) -> AsyncIterator[tuple[s
 
 __all__ = [
     "CHAT",
+    "MESSAGES",
     "PATHS",
     "RESPONSES",
     "Connection",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..requests import read_part
 from ..values import ConfigError, ImagePart, Message, TextPart, ToolCall
-from .dropped import DroppedParts
+from .dropped import DroppedParts, blocks_say_more
 
 if TYPE_CHECKING:
     from ..requests import Request
@@ -78,7 +78,8 @@ def find_dropped(
         if loses_reasoning(message):
             found.reasoning.append(where)
         if came_as(message) is None:
-            found.members += [f"{where}.{name}" for name in message.extras]
+            names = (name for name, value in message.extras.items() if name != "blocks" or blocks_say_more(value))
+            found.members += [f"{where}.{name}" for name in names]
         if message.name and message.role != "tool":
             found.members.append(f"{where}.name")
         if not isinstance(message.content, str | None):

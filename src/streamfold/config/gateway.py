@@ -22,7 +22,9 @@ class GatewayOptions(Table):
             server that listens on a loopback address and asks for no key accepts loopback names only, so that no web
             page can reach it under a name of its own (DNS rebinding).
         repair: repair conversations that a provider would refuse, with a warning (see `ChatOptions`).
-        keepalive: seconds of silence after which a stream gets a comment, so that proxies keep it open; 0: never.
+        keepalive: seconds of silence after which a stream gets a comment (on the Messages API: a ping), so that proxies
+            keep it open; 0: never.
+        unasked_thinking: send the model's reasoning on the Messages API to clients that did not ask for thinking, too.
         max_requests: requests that are answered at the same time; further ones get a 503.
         max_body_bytes: size of one request body; larger ones get a 413.
         max_total_body_bytes: size of all request bodies in memory together; further ones get a 503.
@@ -41,6 +43,7 @@ class GatewayOptions(Table):
     hosts: Names = ()
     repair: Flag = False
     keepalive: Seconds = 15.0
+    unasked_thinking: Flag = False
     max_requests: PositiveCount = 256
     max_body_bytes: PositiveCount = 32 * 2**20
     max_total_body_bytes: PositiveCount = 256 * 2**20

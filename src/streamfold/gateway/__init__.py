@@ -1,4 +1,4 @@
-"""An HTTP server that speaks OpenAI's APIs to its clients, with the configured providers behind it.
+"""An HTTP server that speaks OpenAI's and Anthropic's APIs to its clients, with the configured providers behind it.
 
 Clients get the same stream whatever the provider's is like: text as it arrives, and each tool call once, complete,
 after the answer has ended in order. Needs the extra `gateway`.
@@ -7,8 +7,9 @@ after the answer has ended in order. Needs the extra `gateway`.
     streamfold serve          serves the same app from the command line, with uvicorn
 
 The way of a request: `app` finds the wire by its path, `access` decides who may ask, `bodies` reads the body, `wires`
-parses it, `models` finds the provider, `exchange` asks it and writes the answer through `sink`. `failures` says how an
-error looks to a client, `logs` how it looks in the log; `serve` and `connections` are the server under the app.
+and `messages` parse it, `models` finds the provider, `exchange` asks it and writes the answer through `sink`.
+`failures` says how an error looks to a client, `logs` how it looks in the log; `serve` and `connections` are the server
+under the app.
 """
 
 from __future__ import annotations

@@ -54,13 +54,16 @@ class Access:
             raise refused(403, f"the host {host[:200]!r} is not allowed here; add it to `hosts`, or configure a key")
 
     def _check_key(self, headers: Headers) -> None:
-        kind, _, key = headers.get("authorization", "").partition(" ")
-        given = key.strip().encode("latin-1")  # the very bytes that were sent
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        given = [token if kind.lower() == "bearer" else ""]
+        if "x-api-key" in headers:  # of clients of the Messages API, which send both where both are set
+            given.append(headers["x-api-key"])
+        keys = [key.strip().encode("latin-1") for key in given]  # the very bytes that were sent
         # All are compared, each in constant time: how long it takes tells nothing of any of them.
-        fits = [compare_digest(given, known) for known in self._keys]
-        if kind.lower() != "bearer" or not any(fits):
-            message = "unknown API key" if given else "an API key is needed: send it as a bearer token"
-            raise refused(401, message, "invalid_api_key", www_authenticate="Bearer")
+        fits = [compare_digest(key, known) for key in keys for known in self._keys]
+        if not any(fits):
+            needed = "an API key is needed: send it as a bearer token or in x-api-key"
+            raise refused(401, "unknown API key" if any(keys) else needed, "invalid_api_key", www_authenticate="Bearer")
 
 
 def _name(host: str) -> str:

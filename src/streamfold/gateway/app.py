@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from time import time
+from time import gmtime, strftime, time
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
@@ -18,7 +18,6 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ..adapters.emitting import error_body
 from ..client import Provider
 from ..config import GatewayOptions, read_settings
 from ..values import ConfigError, parse_object
@@ -29,7 +28,8 @@ from .failures import Refused, refused
 from .logs import RequestLog
 from .models import Models
 from .sink import Send, guarded, send_json
-from .wires import WIRES, ClientRequest, Wire
+from .wire import ClientRequest, Wire
+from .wires import WIRES, ChatWire, MessagesWire
 
 __all__ = ["Gateway", "gateway"]
 
@@ -43,7 +43,7 @@ def gateway(
     keys: Collection[str] = (),
     **options: Any,
 ) -> Gateway:
-    """Returns an ASGI app that answers `/v1/chat/completions`, `/v1/responses`, `/v1/models` and `/healthz`.
+    """Returns an ASGI app that answers `/v1/chat/completions`, `/v1/responses`, `/v1/messages` and `/v1/models`.
 
     Serve it with any ASGI server, or mount it: `app.mount("/llm", gateway(...))`. Providers that it makes are closed
     when the server stops. A mounted app is not told of that: use it as an async context manager, or call `aclose()`.
@@ -53,8 +53,8 @@ def gateway(
             `Provider.from_config`. One provider is served under its own name; None: all of `streamfold.toml`.
             `"NAME:MODEL"` asks one of them for another model.
         config: the file to read; None: the one that is found.
-        keys: the keys of clients, who send one of them as a bearer token. Without any, every client that reaches the
-            server may use it, except web pages of other hosts.
+        keys: the keys of clients, who send one of them as a bearer token or in `x-api-key`. Without any, every client
+            that reaches the server may use it, except web pages of other hosts.
         options: see `GatewayOptions`.
 
     Returns:
@@ -85,10 +85,11 @@ class Gateway:
         self._began = int(time())
         self._app = Starlette(
             routes=[
+                Route("/", self._health, methods=["GET"]),  # and HEAD: the first request of Claude Code
                 Route("/healthz", self._health, methods=["GET"]),
                 Route("/v1/models", self._list, methods=["GET"]),
                 Route("/v1/models/{name:path}", self._one, methods=["GET"]),
-                *[Route(wire.path, _Endpoint(self, wire), methods=["POST"]) for wire in WIRES],
+                *[Route(wire.path, _Endpoint(self, wire(options)), methods=["POST"]) for wire in WIRES],
             ],
             exception_handlers={HTTPException: _http_error, Refused: _refusal},  # type: ignore[dict-item]
             lifespan=self._lifespan,
@@ -118,33 +119,36 @@ class Gateway:
 
     async def answer(self, wire: Wire, scope: Any, receive: Receive, send: Send) -> None:
         """Answers one request of a client: with the provider's answer, or with an error in the wire's form."""
-        send = guarded(send, self._options.send_timeout)
+        send, headers = guarded(send, self._options.send_timeout), Headers(scope=scope)
         log = RequestLog(wire.id_prefix + uuid4().hex)
         try:
             try:
                 self._access.check(scope)
                 self._check_room()
                 with self._bodies.held() as held:
-                    body = await held.read(Headers(scope=scope), receive)
+                    body = await held.read(headers, receive)
                     with self._counted():
-                        asked = await self._parsed(wire, body, log)
+                        asked = await self._parsed(wire, body, headers, log)
                         del body
-                        exchange = Exchange(wire, asked, self.models.find(asked.model), self._options, log)
-                        await exchange.run(receive, send)
+                        served = self.models.find(asked.model)
+                        if (answer := wire.at_once(asked)) is not None:
+                            await send_json(send, 200, answer, wire.headers(log.id))
+                            log.answered()
+                        else:
+                            await Exchange(wire, asked, served, self._options, log).run(receive, send)
             except Refused as refusal:
                 log.failed(refusal)
-                headers = {"x-request-id": log.id, **refusal.headers}
-                await send_json(send, refusal.status, wire.error(refusal.info), headers)
+                await send_json(send, *wire.error(refusal, log.id), {**wire.headers(log.id), **refusal.headers})
         except ClientGone:
             log.disconnected()
 
-    async def _parsed(self, wire: Wire, body: bytes, log: RequestLog) -> ClientRequest:
+    async def _parsed(self, wire: Wire, body: bytes, headers: Headers, log: RequestLog) -> ClientRequest:
         """Parses a body. A large one is parsed in a thread, so that other clients do not wait for it."""
         if len(body) > _LARGE:
-            return await anyio.to_thread.run_sync(self._parse, wire, body, log)
-        return self._parse(wire, body, log)
+            return await anyio.to_thread.run_sync(self._parse, wire, body, headers, log)
+        return self._parse(wire, body, headers, log)
 
-    def _parse(self, wire: Wire, body: bytes, log: RequestLog) -> ClientRequest:
+    def _parse(self, wire: Wire, body: bytes, headers: Headers, log: RequestLog) -> ClientRequest:
         try:
             value = parse_object(body.decode("utf-8-sig"))
         except ValueError as error:
@@ -154,7 +158,7 @@ class Gateway:
                 log.model = model
             self._check_size(wire, value)
         try:
-            return wire.read(value, id=log.id, created=int(time()))
+            return wire.read(value, id=log.id, created=int(time()), headers=headers)
         except ConfigError as error:
             raise refused(400, str(error)) from error
 
@@ -190,15 +194,22 @@ class Gateway:
 
     async def _list(self, request: HTTPRequest) -> Response:
         self._access.check(request.scope)
-        return JSONResponse({"object": "list", "data": [self._model(name) for name in self.models.names]})
+        models = [self._model(name, request) for name in self.models.names]
+        if _wire_of(request) is not MessagesWire:
+            return JSONResponse({"object": "list", "data": models})
+        ends = {"first_id": self.models.names[0], "last_id": self.models.names[-1]}
+        return JSONResponse({"data": models, "has_more": False, **ends})
 
     async def _one(self, request: HTTPRequest) -> Response:
         self._access.check(request.scope)
         name = request.path_params["name"]
         self.models.find(name)
-        return JSONResponse(self._model(name))
+        return JSONResponse(self._model(name, request))
 
-    def _model(self, name: str) -> dict[str, Any]:
+    def _model(self, name: str, request: HTTPRequest) -> dict[str, Any]:
+        if _wire_of(request) is MessagesWire:
+            began = strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(self._began))
+            return {"type": "model", "id": name, "display_name": name, "created_at": began}
         return {"id": name, "object": "model", "created": self._began, "owned_by": "streamfold"}
 
 
@@ -213,11 +224,20 @@ class _Endpoint:
         await self._app.answer(self._wire, scope, receive, send)
 
 
-async def _refusal(_: HTTPRequest, refusal: Refused) -> Response:
-    return JSONResponse(error_body(refusal.info), refusal.status, dict(refusal.headers))
+def _wire_of(request: HTTPRequest) -> type[Wire]:
+    """The API that a request belongs to, where its path does not say it."""
+    speaks_messages = "anthropic-version" in request.headers or request.url.path.startswith(MessagesWire.path)
+    return MessagesWire if speaks_messages else ChatWire
+
+
+async def _refusal(request: HTTPRequest, refusal: Refused) -> Response:
+    wire = _wire_of(request)(GatewayOptions())
+    request_id = wire.id_prefix + uuid4().hex
+    status, body = wire.error(refusal, request_id)
+    return JSONResponse(body, status, {**wire.headers(request_id), **refusal.headers})
 
 
 async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
     served = ", ".join([*(f"POST {wire.path}" for wire in WIRES), "GET /v1/models", "GET /healthz"])
     message = f"{error.detail}: {request.method} {request.url.path[:200]}. Served here: {served}"
-    return JSONResponse(error_body(refused(error.status_code, message).info), error.status_code)
+    return await _refusal(request, refused(error.status_code, message))

@@ -16,7 +16,7 @@ from .logs import RequestLog
 from .models import Served
 from .order import Order
 from .sink import EventSink, Send, send_json
-from .wires import ClientRequest, Wire
+from .wire import ClientRequest, Wire
 
 __all__ = ["Exchange"]
 
@@ -41,7 +41,7 @@ class Exchange:
             Refused: there is no answer, and nothing has been sent.
             ClientGone: the client left before the end.
         """
-        sink = EventSink(send, {"x-request-id": self.asked.id}, self.options.keepalive)
+        sink = EventSink(send, self._headers, self.options.keepalive, self.wire.keep_alive)
         emitter = self.wire.emitter(self.asked)
         gone = answered = False
         refusal: Refused | None = None
@@ -83,7 +83,7 @@ class Exchange:
             if self.asked.stream:
                 await sink.write(emitter.feed_all(order.end(reply)) + emitter.finish(), last=True)
             else:
-                headers = {"x-request-id": self.asked.id, **_warning_header(reply)}
+                headers = {**self._headers, **_warning_header(reply)}
                 body = self.wire.whole(self.asked, reply, [*waiting, *order.end(reply)])
                 await send_json(send, 200, body, headers)
             self.log.completed(reply)
@@ -95,7 +95,7 @@ class Exchange:
                 sink.ended = True
                 raise refusal from refusal.__cause__
             self.log.failed(refusal)
-            await sink.write(emitter.feed_all([*order.rest(), Failure(refusal.info)]), last=True)
+            await sink.write(emitter.feed_all([*order.rest(), Failure(self.wire.info(refusal))]), last=True)
 
     async def _read(self, emitter: Emitter, sink: EventSink, order: Order, waiting: list[Delta]) -> Reply:
         """Returns the whole answer. Its text is written as it arrives, or waits if the client wants no stream.
@@ -104,7 +104,7 @@ class Exchange:
             Refused: the request does not fit the provider, or the provider can't be asked.
             APIError: the provider failed.
         """
-        request, dropped = self.wire.for_provider(self.asked.request, self.served.adapters)
+        request, dropped = self.wire.for_provider(self.asked, self.served.adapters)
         try:
             async with self.served.stream(request, repair=self.options.repair) as stream:
                 async for chunk in stream:
@@ -122,9 +122,13 @@ class Exchange:
     async def _part(self, emitter: Emitter, sink: EventSink, send: Send) -> None:
         refusal = refused(503, "the server is shutting down")
         if sink.started:
-            await sink.write(emitter.feed(Failure(refusal.info)), last=True)
+            await sink.write(emitter.feed(Failure(self.wire.info(refusal))), last=True)
         else:
-            await send_json(send, refusal.status, self.wire.error(refusal.info), {"x-request-id": self.asked.id})
+            await send_json(send, *self.wire.error(refusal, self.asked.id), self._headers)
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        return self.wire.headers(self.asked.id)
 
 
 def _refusal(error: Exception) -> Refused:

@@ -13,7 +13,7 @@ from ..values import ConfigError
 from .access import is_loopback
 from .logs import one_line
 from .models import Models
-from .wires import WIRES
+from .wires import WIRES, MessagesCountWire
 
 __all__ = ["run", "settings"]
 
@@ -97,7 +97,7 @@ def run(path: str | os.PathLike[str] | None = None, **overrides: Any) -> None:
 def _say_what_is_served(models: Models, address: Any) -> None:
     host, port = address[:2]
     host = f"[{host}]" if ":" in host else host
-    paths = ", ".join(wire.path.removeprefix("/v1") for wire in WIRES)
+    paths = ", ".join(wire.path.removeprefix("/v1") for wire in WIRES if wire is not MessagesCountWire)
     log.info("Base URL for clients: http://%s:%s/v1 (%s, /models); health check: /healthz", host, port, paths)
     log.info("Models: %s", one_line(", ".join(models.describe())))
     for problem in models.missing():

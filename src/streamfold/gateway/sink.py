@@ -15,8 +15,6 @@ __all__ = ["EventSink", "Send", "guarded", "send_json"]
 
 Send = Callable[[Any], Awaitable[None]]
 
-KEEP_ALIVE = b": keepalive\n\n"  # there are no `id:` lines here: with one, a comment makes an event to some readers
-
 _UNFIT = re.compile(r"[^ -~]")
 _HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -53,17 +51,19 @@ class EventSink:
 
     Args:
         headers: further headers.
-        keepalive: seconds of silence after which a comment is sent; 0: never.
+        keepalive: seconds of silence after which `sign` is sent; 0: never.
+        sign: what tells the client, and the proxies on the way, that the answer is still being made.
 
     Attributes:
         started: whether the response has started.
         ended: whether it has ended.
     """
 
-    def __init__(self, send: Send, headers: Mapping[str, str], keepalive: float) -> None:
+    def __init__(self, send: Send, headers: Mapping[str, str], keepalive: float, sign: bytes) -> None:
         self._send = send
         self._headers = {**_HEADERS, **headers}
         self._keepalive = keepalive
+        self._sign = sign
         self._lock = anyio.Lock(fast_acquire=True)  # taken for every event, and hardly ever by two
         self._last = anyio.current_time()
         self.started = False
@@ -82,14 +82,14 @@ class EventSink:
             self._last = anyio.current_time()
 
     async def keep_alive(self) -> None:
-        """Sends a comment after each silence. Runs until it is cancelled or the client has left."""
+        """Sends the sign after each silence. Runs until it is cancelled or the client has left."""
         while self._keepalive and not self.ended:
             quiet_until = self._last + self._keepalive
             if anyio.current_time() < quiet_until:
                 await anyio.sleep_until(quiet_until)
                 continue
             try:
-                await self.write(KEEP_ALIVE)
+                await self.write(self._sign)
             except ClientGone:
                 return  # the task that writes the answer learns of it with its next piece, or from the server
 

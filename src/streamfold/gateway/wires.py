@@ -1,104 +1,22 @@
-"""The APIs that clients may speak: how a request is read, and how an answer is written.
-
-Another API is one class here, and one entry in `WIRES`.
-"""
+"""The APIs that clients may speak. Another API is one class, and one entry in `WIRES`."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
-from ..adapters import wants_stream
 from ..adapters.chat import ChatEmitter, completion, wants_usage
 from ..adapters.chat import parse_request as parse_chat
-from ..adapters.emitting import Emitter, error_body
+from ..adapters.emitting import Emitter
 from ..adapters.responses import ResponsesEmitter
 from ..adapters.responses import parse_request as parse_responses
 from ..requests import Request
-from ..values import Delta, ErrorInfo, ProtocolWarning, Reply
+from ..values import Delta, ProtocolWarning, Reply
+from .messages import MessagesCountWire, MessagesWire
+from .wire import ClientRequest, Size, Wire, listed
 
-__all__ = ["WIRES", "ChatWire", "ClientRequest", "ResponsesWire", "Size", "Wire"]
-
-
-@dataclass(frozen=True, slots=True)
-class ClientRequest:
-    """A request of a client.
-
-    Attributes:
-        body: the JSON body, as it was sent.
-        request: the same, parsed.
-        stream: whether the answer is to be streamed.
-        id: the id of the answer.
-        created: when the request came, in seconds since 1970.
-    """
-
-    body: Mapping[str, Any]
-    request: Request
-    stream: bool
-    id: str
-    created: int
-
-    @property
-    def model(self) -> str:
-        """The name that the client used for the model."""
-        return self.request.model
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How much a request holds, counted before it is parsed."""
-
-    messages: int
-    tool_calls: int
-    tools: int
-
-
-class Wire(ABC):
-    """One API.
-
-    Attributes:
-        path: where its requests are sent.
-        adapter: the name of the adapter that speaks it to a provider.
-        id_prefix: how the ids of its answers begin.
-    """
-
-    path: ClassVar[str]
-    adapter: ClassVar[str]
-    id_prefix: ClassVar[str]
-
-    def read(self, body: Any, *, id: str, created: int) -> ClientRequest:  # noqa: A002 - the word on the wire
-        """Parses a request. Raises ConfigError with the path to what is wrong in it."""
-        return ClientRequest(body, self.parse(body), wants_stream(body), id, created)
-
-    @abstractmethod
-    def size(self, body: Mapping[str, Any]) -> Size:
-        """Counts the parts of a request that may be anything yet."""
-
-    @abstractmethod
-    def parse(self, body: Any) -> Request:
-        """Parses a request. Raises ConfigError with the path to what is wrong in it."""
-
-    @abstractmethod
-    def emitter(self, asked: ClientRequest) -> Emitter:
-        """Returns the writer of a streamed answer."""
-
-    @abstractmethod
-    def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
-        """Returns the body of an answer that is not streamed.
-
-        Args:
-            deltas: the same answer as the facts that a stream would be written from, in their order.
-        """
-
-    def error(self, info: ErrorInfo) -> dict[str, Any]:
-        """Returns the body of an error response."""
-        return error_body(replace(info, status=None))
-
-    def for_provider(self, request: Request, adapters: Collection[str]) -> tuple[Request, list[ProtocolWarning]]:
-        """Returns the request for providers that may speak other APIs, and warnings about what they can't be asked."""
-        return request, []
+__all__ = ["WIRES", "ChatWire", "MessagesCountWire", "MessagesWire", "ResponsesWire"]
 
 
 class ChatWire(Wire):
@@ -109,9 +27,9 @@ class ChatWire(Wire):
     id_prefix = "chatcmpl-"
 
     def size(self, body: Mapping[str, Any]) -> Size:
-        messages = _list(body, "messages")
-        calls = sum(len(_list(message, "tool_calls")) for message in messages if isinstance(message, Mapping))
-        return Size(len(messages), calls, len(_list(body, "tools")))
+        messages = listed(body, "messages")
+        calls = sum(len(listed(message, "tool_calls")) for message in messages if isinstance(message, Mapping))
+        return Size(len(messages), calls, len(listed(body, "tools")))
 
     def parse(self, body: Any) -> Request:
         wants_usage(body)  # a mistake in it is one of the request
@@ -146,9 +64,9 @@ class ResponsesWire(Wire):
     id_prefix = "resp_"
 
     def size(self, body: Mapping[str, Any]) -> Size:
-        items = _list(body, "input")
+        items = listed(body, "input")
         calls = sum(isinstance(item, Mapping) and item.get("type") == "function_call" for item in items)
-        return Size(len(items), calls, len(_list(body, "tools")))
+        return Size(len(items), calls, len(listed(body, "tools")))
 
     def parse(self, body: Any) -> Request:
         return parse_responses(body)
@@ -168,7 +86,8 @@ class ResponsesWire(Wire):
         emitter.finish()
         return emitter.response
 
-    def for_provider(self, request: Request, adapters: Collection[str]) -> tuple[Request, list[ProtocolWarning]]:
+    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[Request, list[ProtocolWarning]]:
+        request = asked.request
         if set(adapters) == {self.adapter}:
             return request, []
         extra = dict(request.options.extra_body)
@@ -183,9 +102,4 @@ class ResponsesWire(Wire):
         return request, [ProtocolWarning("option_dropped", detail)] if lost else []
 
 
-WIRES: tuple[Wire, ...] = (ChatWire(), ResponsesWire())
-
-
-def _list(value: Mapping[str, Any], name: str) -> list[Any]:
-    found = value.get(name)
-    return found if isinstance(found, list) else []
+WIRES: tuple[type[Wire], ...] = (ChatWire, ResponsesWire, MessagesWire, MessagesCountWire)

@@ -104,8 +104,14 @@ class AnthropicAdapter(EventReader, Adapter):
         """Returns the headers of the wire format, with the version of the API."""
         if self.quirks.platform != "anthropic":
             return super().headers(request)
-        betas = {"anthropic-beta": ",".join(dict.fromkeys(self.quirks.betas))} if self.quirks.betas else {}
-        return {**super().headers(request), "anthropic-version": self.quirks.version, **betas}
+        betas = self._betas(request)
+        allowed = {"anthropic-beta": ",".join(betas)} if betas else {}
+        return {**super().headers(request), "anthropic-version": self.quirks.version, **allowed}
+
+    def _betas(self, request: Request) -> list[str]:
+        """The features that are asked for in a header: those of the provider, and `betas` as Anthropic's SDK has it."""
+        asked = request.options.extra_body.get("betas")
+        return list(dict.fromkeys([*self.quirks.betas, *(asked if isinstance(asked, list) else ())]))
 
     def encode(self, request: Request) -> dict[str, Any]:
         """Returns the JSON body for a streamed answer. Raises ConfigError for what this API can't carry."""
@@ -137,11 +143,12 @@ class AnthropicAdapter(EventReader, Adapter):
         for name, value in options.extra_body.items():
             mix = name == "output_config" and name in body and isinstance(value, Mapping)
             body[name] = {**body[name], **value} if mix else value
-        return self._for_platform(body)
+        body.pop("betas", None)  # they are in the headers
+        return self._for_platform(body, self._betas(request))
 
-    def _for_platform(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _for_platform(self, body: dict[str, Any], betas: list[str]) -> dict[str, Any]:
         """The body with what other platforms want in it instead of in the path or the headers."""
-        platform, betas = self.quirks.platform, list(dict.fromkeys(self.quirks.betas))
+        platform = self.quirks.platform
         if platform == "anthropic":
             return body
         version = "bedrock-2023-05-31" if platform == "bedrock" else "vertex-2023-10-16"

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from ...values import ErrorInfo, Failure, FinishReason, Reasoning, Refusal, Reply, Text, Usage
 from ..emitting.emitter import Emitter, WrittenCall, event
-from .turns import wire_id
+from .carried import carried_id
 
 __all__ = ["MessagesEmitter", "messages_error", "whole_message"]
 
@@ -34,6 +34,7 @@ _ERROR_TYPES = {
     529: "overloaded_error",
 }
 _TYPES = frozenset({*_ERROR_TYPES.values(), "api_error", "conflict_error"})
+_OF_THE_KEY = ("authentication_error", "permission_error")  # with a 5xx: of a key that is not the client's
 
 
 class MessagesEmitter(Emitter):
@@ -130,7 +131,7 @@ class MessagesEmitter(Emitter):
         self._ensure_open()
         self._stop()
         self._writing = call
-        self._start("tool_use", {"id": wire_id(call.id), "name": call.name, "input": {}})
+        self._start("tool_use", {"id": carried_id(call.id), "name": call.name, "input": {}})
 
     def _write_waiting(self) -> None:
         """Starts the block of the next call, with the fragments that have waited."""
@@ -175,7 +176,7 @@ def whole_message(reply: Reply, *, id: str, model: str, thinking: bool = True) -
         content.append({"type": "text", "text": text})
     for call in reply.tool_calls:
         given = {"_raw": call.raw_arguments} if call.error else call.arguments
-        content.append({"type": "tool_use", "id": wire_id(call.id), "name": call.name, "input": given})
+        content.append({"type": "tool_use", "id": carried_id(call.id), "name": call.name, "input": given})
     reason = _stop_reason(reply.finish_reason, calls=bool(reply.tool_calls))
     return _message(id, model, content, reason, reply.usage)
 
@@ -193,14 +194,14 @@ def messages_error(info: ErrorInfo) -> dict[str, Any]:
 
 
 def _error_type(info: ErrorInfo) -> str:
-    for word in (info.type, info.code):
-        if word in _TYPES:
-            return str(word)
+    by_status = _ERROR_TYPES.get(info.status or 0)
     if info.quota:
         return "billing_error"
-    return _ERROR_TYPES.get(
-        info.status or 0, "invalid_request_error" if 400 <= (info.status or 0) < 500 else "api_error"
-    )
+    for word in (info.type, info.code):
+        # OpenAI says `invalid_request_error` of most 4xx; where the status has a type of its own, that says more.
+        if word in _TYPES and not (by_status and word == "invalid_request_error"):
+            return "api_error" if word in _OF_THE_KEY and (info.status or 0) >= 500 else str(word)
+    return by_status or ("invalid_request_error" if 400 <= (info.status or 0) < 500 else "api_error")
 
 
 def _message(

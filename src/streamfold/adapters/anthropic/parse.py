@@ -25,6 +25,7 @@ from ...values import (
     read_arguments,
     system,
 )
+from .carried import own_id
 
 __all__ = ["parse_messages_request"]
 
@@ -122,7 +123,7 @@ def _user(blocks: list[Any], where: str) -> list[Message]:
 
 def _result(block: Mapping[str, Any], where: str) -> Message:
     fields = Fields(block, where)
-    call_id, content, error = fields.need("tool_use_id"), fields.any("content"), bool(fields.flag("is_error"))
+    call_id, content, error = own_id(fields.need("tool_use_id")), fields.any("content"), bool(fields.flag("is_error"))
     if isinstance(content, list):
         parts = tuple(_part(part, f"{where}.content[{at}]") for at, part in enumerate(content))
         is_text = all(isinstance(part, TextPart) for part in parts)
@@ -179,8 +180,12 @@ def _assistant(blocks: list[Any], where: str) -> Message:
         "".join(text) or None,
         tuple(calls),
         reasoning="".join(reasoning) if reasoning else None,
-        extras={"blocks": [dict(block) for block in blocks]},
+        extras={"blocks": [_kept(block) for block in blocks]},
     )
+
+
+def _kept(block: Mapping[str, Any]) -> dict[str, Any]:
+    return {**block, "id": own_id(str(block.get("id")))} if block.get("type") == "tool_use" else dict(block)
 
 
 def _call(block: Mapping[str, Any], fields: Fields) -> ToolCall:
@@ -188,7 +193,7 @@ def _call(block: Mapping[str, Any], fields: Fields) -> ToolCall:
     extra = {name: block[name] for name in _KEPT_EXTRA if block.get(name) is not None}
     text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
     read = read_arguments([text], repair=False)
-    return ToolCall(fields.need("id"), fields.need("name"), read.value, text, extra or None)
+    return ToolCall(own_id(fields.need("id")), fields.need("name"), read.value, text, extra or None)
 
 
 # --- tools and options ------------------------------------------------------------------------------------------------

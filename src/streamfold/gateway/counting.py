@@ -1,0 +1,42 @@
+"""An estimate of how many tokens a request has, for clients that only want to know whether it will fit."""
+
+from __future__ import annotations
+
+import json
+from math import ceil
+
+from ..requests import Request
+from ..values import Message, TextPart, Tool
+
+__all__ = ["estimated_tokens"]
+
+_BYTES = 4  # of UTF-8, for one token: right for English and code, and near for scripts of three bytes a character
+_MESSAGE = 4  # tokens around the text of a message
+_MEDIA = 1600  # tokens of a large image; those of documents and audio vary more than can be guessed
+
+
+def estimated_tokens(request: Request) -> int:
+    """Returns an estimate of the tokens of messages and tools, at least 1.
+
+    >>> estimated_tokens(Request("", (Message("user", "How many tokens are these?"),)))
+    11
+    """
+    messages = sum(map(_message, request.messages))
+    return max(1, messages + sum(map(_tool, request.tools)))
+
+
+def _message(message: Message) -> int:
+    content = message.content
+    parts = [TextPart(content)] if isinstance(content, str) else content or ()
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    calls = [text for call in message.tool_calls for text in (call.name, call.raw_arguments)]
+    return _MESSAGE + _text("".join([*texts, *calls, message.reasoning or ""])) + _MEDIA * (len(parts) - len(texts))
+
+
+def _tool(tool: Tool) -> int:
+    declared = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    return _text(json.dumps(declared, ensure_ascii=False))
+
+
+def _text(text: str) -> int:
+    return ceil(len(text.encode("utf-8", "replace")) / _BYTES)

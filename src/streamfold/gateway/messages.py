@@ -1,0 +1,137 @@
+"""Anthropic's Messages API, for clients that speak it: https://docs.anthropic.com/en/api/messages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..adapters.anthropic import MessagesEmitter, messages_error, parse_messages_request, whole_message
+from ..adapters.emitting import Emitter, event
+from ..requests import Request
+from ..values import APIError, Delta, ErrorInfo, Message, ProtocolWarning, Reply
+from .counting import estimated_tokens
+from .failures import Refused
+from .toolong import prompt_too_long
+from .wire import ClientRequest, Size, Wire, listed
+
+__all__ = ["MessagesCountWire", "MessagesWire"]
+
+# Claude Code puts this before its instructions. It may change with every request, and then no server finds a prefix
+# in its cache (ggml-org/llama.cpp#21793).
+_BILLING = "x-anthropic-billing-header:"
+
+
+class MessagesWire(Wire):
+    """The Messages API."""
+
+    path = "/v1/messages"
+    adapter = "anthropic"
+    id_prefix = "msg_"
+    keep_alive = event({"type": "ping"}, "ping")
+
+    def size(self, body: Mapping[str, Any]) -> Size:
+        messages = [message for message in listed(body, "messages") if isinstance(message, Mapping)]
+        blocks = [block for message in messages for block in listed(message, "content") if isinstance(block, Mapping)]
+        kinds = [block.get("type") for block in blocks]
+        count = len(listed(body, "messages")) + kinds.count("tool_result")  # each result becomes a message
+        return Size(count, kinds.count("tool_use"), len(listed(body, "tools")))
+
+    def parse(self, body: Any) -> Request:
+        return parse_messages_request(body)
+
+    def emitter(self, asked: ClientRequest) -> Emitter:
+        choice = asked.request.tool_choice
+        return MessagesEmitter(id=asked.id, model=asked.model, tool_choice=choice, thinking=self._thinking(asked))
+
+    def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
+        return whole_message(reply, id=asked.id, model=asked.model, thinking=self._thinking(asked))
+
+    def _thinking(self, asked: ClientRequest) -> bool:
+        """Whether the client is told what the model thinks: one that did not ask may not expect such blocks."""
+        thinking = asked.body.get("thinking")
+        wanted = isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
+        return wanted or self.options.unasked_thinking
+
+    def headers(self, answer_id: str) -> dict[str, str]:
+        return {**super().headers(answer_id), "request-id": answer_id}
+
+    def info(self, refusal: Refused) -> ErrorInfo:
+        info = replace(refusal.info, status=refusal.info.status or refusal.status)
+        if message := prompt_too_long(info):
+            return replace(info, message=message, type="invalid_request_error", code=None, status=400)
+        if info.quota:
+            info = replace(info, status=402)
+        cause = refusal.__cause__
+        if isinstance(cause, APIError):
+            if cause.provider:  # the client shows the message, and nothing else says who failed
+                info = replace(info, message=f"{cause.provider}: {info.message}")
+        elif info.status == 503:
+            info = replace(info, status=529)  # what clients of this API know as "busy, come back later"
+        return info
+
+    def error(self, refusal: Refused, answer_id: str) -> tuple[int, dict[str, Any]]:
+        info = self.info(refusal)
+        return info.status or refusal.status, {**messages_error(info), "request_id": answer_id}
+
+    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[Request, list[ProtocolWarning]]:
+        if set(adapters) == {self.adapter}:
+            return _for_anthropic(asked), []
+        request = asked.request
+        lost = [name for name, value in request.options.extra_body.items() if value not in (None, [], {})]
+        options = replace(request.options, extra_body={})
+        request = replace(request, options=options, messages=_with_one_system(request.messages))
+        detail = f"{' and '.join(lost)}: only the Messages API has this; it was not sent to the provider"
+        return request, [ProtocolWarning("option_dropped", detail)] if lost else []
+
+
+class MessagesCountWire(MessagesWire):
+    """The count of a request's tokens. Clients ask for it often; it never asks a model."""
+
+    path = "/v1/messages/count_tokens"
+    id_prefix = "count_"
+
+    def parse(self, body: Any) -> Request:
+        return super().parse({"max_tokens": 1, **body} if isinstance(body, Mapping) else body)
+
+    def at_once(self, asked: ClientRequest) -> dict[str, Any]:
+        return {"input_tokens": estimated_tokens(asked.request)}
+
+    def headers(self, answer_id: str) -> dict[str, str]:
+        detail = "estimated from the length of the texts; no provider was asked"
+        return {**super().headers(answer_id), "x-streamfold-warnings": detail}
+
+
+def _for_anthropic(asked: ClientRequest) -> Request:
+    """The request for a provider that speaks this API: with the members that only this API has."""
+    request = asked.request
+    options, extra = request.options, dict(request.options.extra_body)
+    betas = [beta.strip() for beta in asked.headers.get("anthropic-beta", "").split(",")]
+    if any(betas):  # some members are refused without the header that allows them
+        extra["betas"] = [*listed(extra, "betas"), *filter(None, betas)]
+    if _is_marked(asked.body):
+        # Messages and tools have no marks of their own here; one mark for all of the prompt keeps it in the cache.
+        extra.setdefault("cache_control", {"type": "ephemeral"})
+    options = replace(options, extra_body=extra)
+    thinking = asked.body.get("thinking")
+    if isinstance(thinking, Mapping) and thinking.get("type") == "adaptive" and options.reasoning_effort is None:
+        options = replace(options, reasoning_effort="high")  # what the API itself takes for no effort
+    return replace(request, options=options)
+
+
+def _is_marked(value: Any) -> bool:
+    """Whether any part of a request is marked for the cache."""
+    if isinstance(value, list):
+        return any(map(_is_marked, value))
+    if not isinstance(value, Mapping):
+        return False
+    nested = (value.get(name) for name in ("system", "messages", "tools", "content"))
+    return value.get("cache_control") is not None or any(map(_is_marked, nested))
+
+
+def _with_one_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The conversation with one system message at its beginning, as most templates of models want it."""
+    count = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
+    texts = [message.content for message in messages[:count] if isinstance(message.content, str)]
+    text = "\n\n".join(text for text in texts if not text.startswith(_BILLING))
+    return (*([Message("system", text)] if text else ()), *messages[count:])

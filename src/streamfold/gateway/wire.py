@@ -1,0 +1,126 @@
+"""What the gateway needs to know of an API that clients speak: how a request is read, and how an answer is written."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from ..adapters import wants_stream
+from ..adapters.emitting import Emitter, error_body
+from ..config import GatewayOptions
+from ..requests import Request
+from ..values import Delta, ErrorInfo, ProtocolWarning, Reply
+from .failures import Refused
+
+__all__ = ["ClientRequest", "Size", "Wire", "listed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRequest:
+    """A request of a client.
+
+    Attributes:
+        body: the JSON body, as it was sent.
+        request: the same, parsed.
+        stream: whether the answer is to be streamed.
+        id: the id of the answer.
+        created: when the request came, in seconds since 1970.
+        headers: the headers of the request, with names in lower case.
+    """
+
+    body: Mapping[str, Any]
+    request: Request
+    stream: bool
+    id: str
+    created: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def model(self) -> str:
+        """The name that the client used for the model."""
+        return self.request.model
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much a request holds, counted before it is parsed."""
+
+    messages: int
+    tool_calls: int
+    tools: int
+
+
+class Wire(ABC):
+    """One API.
+
+    Attributes:
+        path: where its requests are sent.
+        adapter: the name of the adapter that speaks it to a provider.
+        id_prefix: how the ids of its answers begin.
+        keep_alive: what is written into a stream that has been silent for a while.
+    """
+
+    path: ClassVar[str]
+    adapter: ClassVar[str]
+    id_prefix: ClassVar[str]
+    # There are no `id:` lines in our streams: with one, a comment makes an event to some readers.
+    keep_alive: ClassVar[bytes] = b": keepalive\n\n"
+
+    def __init__(self, options: GatewayOptions) -> None:
+        self.options = options
+
+    def read(self, body: Any, **rest: Any) -> ClientRequest:
+        """Parses a request. Raises ConfigError with the path to what is wrong in it.
+
+        Args:
+            rest: `id`, `created` and `headers` of the request.
+        """
+        return ClientRequest(body, self.parse(body), wants_stream(body), **rest)
+
+    @abstractmethod
+    def size(self, body: Mapping[str, Any]) -> Size:
+        """Counts the parts of a request that may be anything yet."""
+
+    @abstractmethod
+    def parse(self, body: Any) -> Request:
+        """Parses a request. Raises ConfigError with the path to what is wrong in it."""
+
+    @abstractmethod
+    def emitter(self, asked: ClientRequest) -> Emitter:
+        """Returns the writer of a streamed answer."""
+
+    @abstractmethod
+    def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
+        """Returns the body of an answer that is not streamed.
+
+        Args:
+            deltas: the same answer as the facts that a stream would be written from, in their order.
+        """
+
+    def at_once(self, asked: ClientRequest) -> dict[str, Any] | None:
+        """Returns the answer to a request that needs no provider; None for one that does."""
+        return None
+
+    def headers(self, answer_id: str) -> dict[str, str]:
+        """Returns the headers that every response to a request has, by the id of its answer."""
+        return {"x-request-id": answer_id}
+
+    def info(self, refusal: Refused) -> ErrorInfo:
+        """Returns an error as this API's clients understand it."""
+        return refusal.info
+
+    def error(self, refusal: Refused, answer_id: str) -> tuple[int, dict[str, Any]]:
+        """Returns status and body of an error response."""
+        return refusal.status, error_body(replace(self.info(refusal), status=None))
+
+    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[Request, list[ProtocolWarning]]:
+        """Returns the request for providers that may speak other APIs, and warnings about what they can't be asked."""
+        return asked.request, []
+
+
+def listed(value: Mapping[str, Any], name: str) -> list[Any]:
+    """Returns a member that should be a list; an empty list if it is something else."""
+    found = value.get(name)
+    return found if isinstance(found, list) else []

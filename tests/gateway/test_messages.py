@@ -1,0 +1,433 @@
+"""The Messages API of the gateway, in this process: what its clients get, from a provider that speaks another API."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from anthropic.types import Message
+
+from folding import DONE, call, entry, event, fin, text
+from gateways import MESSAGES, behind, client_of
+from mirror import payloads, read
+from streamfold import APIStatusError, StreamChunk, ToolCall
+from streamfold.gateway import gateway
+from streamfold.gateway.toolong import prompt_too_long
+from streamfold.values import ErrorInfo
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
+]
+
+USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": 3}}
+HELLO = text("Hel") + text("lo") + event({"choices": [], "usage": USAGE}) + fin("stop") + DONE
+THINKS = event({"choices": [{"index": 0, "delta": {"reasoning_content": "Hm."}}]})
+CALL = call(entry(0, "functions.f:0", "f", '{"a":1}'))
+ADAPTIVE = {"thinking": {"type": "adaptive"}}
+TOOL = {"name": "f", "input_schema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+
+
+def asking(*messages: Any, **members: Any) -> dict[str, Any]:
+    """The body of a request."""
+    return {"model": "main", "max_tokens": 100, "messages": [*(messages or (user("Hi"),))], **members}
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+async def ask(client: httpx.AsyncClient, *messages: Any, **members: Any) -> httpx.Response:
+    return await client.post(MESSAGES, json=asking(*messages, **members), params={"beta": "true"})
+
+
+def sent(client: Any, at: int = 0) -> dict[str, Any]:
+    """What the provider was asked."""
+    body: dict[str, Any] = json.loads(client.upstream.requests[at].content)
+    return body
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream() -> None:
+    """It has the events of the API, each with its name, under the client's name of the model, with all usage."""
+    async with behind(HELLO) as client:
+        answer = await ask(client, stream=True)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert [line[7:] for line in answer.text.split("\n") if line.startswith("event: ")] == [
+        payload["type"] for payload in payloads(answer.content)
+    ] == ["message_start", "content_block_start", "content_block_delta", "content_block_delta", "content_block_stop",
+          "message_delta", "message_stop"]  # fmt: skip
+    start, end = payloads(answer.content)[0]["message"], payloads(answer.content)[-2]
+    assert (start["model"], start["role"], start["content"]) == ("main", "assistant", [])
+    assert start["id"] == answer.headers["request-id"] == answer.headers["x-request-id"]
+    assert end["delta"] == {"stop_reason": "end_turn", "stop_sequence": None}
+    numbers = {"input_tokens": 2, "output_tokens": 2, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 0}
+    assert end["usage"] == numbers
+    assert read("anthropic", answer.content).text == "Hello"
+
+
+async def test_an_answer_that_is_not_streamed() -> None:
+    """It is one message that fits Anthropic's types and says what the stream says."""
+    body = THINKS + text("Hi") + CALL + fin("tool_calls") + DONE
+    async with behind(body, body) as client:
+        whole = await ask(client, tools=[TOOL], **ADAPTIVE)
+        streamed = await ask(client, tools=[TOOL], stream=True, **ADAPTIVE)
+    message = Message.model_validate(whole.json())
+    assert [block.type for block in message.content] == ["thinking", "text", "tool_use"]
+    assert message.stop_reason == "tool_use"
+    one, other = read("anthropic", whole.content), read("anthropic", streamed.content)
+    assert (one.text, one.reasoning, one.tool_calls) == (other.text, other.reasoning, other.tool_calls)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("members", "options", "told"),
+    [
+        ({}, {}, False),
+        ({"thinking": {"type": "disabled"}}, {}, False),
+        (ADAPTIVE, {}, True),
+        ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, {}, True),
+        ({}, {"unasked_thinking": True}, True),
+    ],
+)
+async def test_thinking_goes_to_clients_that_asked_for_it(
+    members: dict[str, Any], options: dict[str, Any], told: bool, stream: bool
+) -> None:
+    """Others may not expect such blocks; `unasked_thinking` sends them to all."""
+    async with behind(THINKS + text("Hi") + fin("stop") + DONE, **options) as client:
+        answer = await ask(client, stream=stream, **members)
+    reply = read("anthropic", answer.content)
+    assert (reply.text, reply.reasoning) == ("Hi", "Hm." if told else "")
+
+
+async def test_ids_of_calls_come_back_as_the_provider_gave_them() -> None:
+    """The API allows few characters in them: others travel spelled with those, and the provider gets its own."""
+    body = CALL + fin("tool_calls") + DONE
+    async with behind(body, HELLO) as client:
+        first = (await ask(client, tools=[TOOL])).json()
+        block = first["content"][0]
+        assert block["id"].replace("_", "").isalnum()
+        result = {"type": "tool_result", "tool_use_id": block["id"], "content": "7"}
+        await ask(client, user("Hi"), {"role": "assistant", "content": first["content"]}, user([result]), tools=[TOOL])
+        assistant, tool = sent(client, 1)["messages"][1:]
+    assert assistant["tool_calls"][0]["id"] == tool["tool_call_id"] == "functions.f:0"
+
+
+async def test_a_turn_that_comes_back_says_no_more_than_it_does() -> None:
+    """Blocks of text, calls and unsigned thinking are the turn itself: nothing of them is lost, and nothing is sent."""
+    turn = [
+        {"type": "thinking", "thinking": "Hm.", "signature": ""},
+        {"type": "text", "text": "Hi"},
+        {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}},
+    ]
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "7", "is_error": True}
+    conversation = [user("Hi"), {"role": "assistant", "content": turn}, user([result, {"type": "text", "text": "Go"}])]
+    for adapter in ("chat", "kimi", "responses", "gemini"):
+        body = json.dumps({"error": {"message": "no"}}).encode()
+        async with behind(body, adapter=adapter, status=400) as client:
+            await ask(client, *conversation, tools=[TOOL], **ADAPTIVE)
+            assert "blocks" not in client.upstream.requests[0].content.decode()  # type: ignore[attr-defined]
+    async with behind(HELLO, quirks={"reasoning_field": "reasoning_content"}) as client:
+        answer = await ask(client, *conversation, tools=[TOOL], **ADAPTIVE)
+        assert "x-streamfold-warnings" not in answer.headers
+        assistant, tool, last = sent(client)["messages"][1:]
+    assert (assistant["reasoning_content"], assistant["content"]) == ("Hm.", "Hi")
+    assert (tool["role"], last) == ("tool", user("Go"))
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "expected", "kind"),
+    [
+        (400, {"message": "no"}, 400, "invalid_request_error"),
+        (401, {"message": "no", "type": "authentication_error"}, 502, "api_error"),
+        (404, {"message": "no", "type": "invalid_request_error"}, 404, "not_found_error"),
+        (429, {"message": "no"}, 429, "rate_limit_error"),
+        (429, {"message": "no", "code": "insufficient_quota"}, 402, "billing_error"),
+        (500, {"message": "no"}, 500, "api_error"),
+        (503, {"message": "no"}, 503, "overloaded_error"),
+        (529, {"message": "no", "type": "overloaded_error"}, 529, "overloaded_error"),
+    ],
+)
+async def test_errors_of_the_provider(status: int, error: dict[str, str], expected: int, kind: str) -> None:
+    """They have this API's shape and types, by which clients decide to retry; the message names the provider."""
+    async with behind(json.dumps({"error": error}).encode(), status=status, name="kimi-main") as client:
+        answer = await ask(client, stream=True)
+    said = answer.json()
+    assert (answer.status_code, said["type"], said["error"]["type"]) == (expected, "error", kind)
+    assert said["error"]["message"] == "kimi-main: no"
+    assert said["request_id"] == answer.headers["request-id"]
+
+
+async def test_errors_of_the_gateway() -> None:
+    """An unknown model, a wrong request, an unknown path, and a gateway that is busy."""
+    async with behind(HELLO, keys=["one"]) as client:
+        cases = {
+            401: await ask(client),
+            404: await client.post(MESSAGES, json=asking(model="nope"), headers={"x-api-key": "one"}),
+            400: await client.post(MESSAGES, json={"model": "main"}, headers={"x-api-key": "one"}),
+            405: await client.get(MESSAGES),
+        }
+    kinds = {401: "authentication_error", 404: "not_found_error", 400: "invalid_request_error"}
+    for status, answer in cases.items():
+        assert (answer.status_code, answer.json()["type"]) == (status, "error")
+        assert answer.json()["error"]["type"] == kinds.get(status, "invalid_request_error")
+    assert "max_tokens" in cases[400].json()["error"]["message"]
+    async with behind(HELLO, max_requests=1) as client:
+        client._transport.app.running = 1  # type: ignore[attr-defined]
+        answer = await ask(client)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (529, "overloaded_error")
+
+
+@pytest.mark.parametrize("broken", [text("Hal") + CALL, text("Hal") + event({"error": {"message": "no"}})])
+async def test_a_stream_that_breaks(broken: bytes) -> None:
+    """It ends with an error event: never with what a client takes for the end of a message, and never with a call."""
+    async with behind(broken, name="kimi-main") as client:
+        answer = await ask(client, stream=True, tools=[TOOL])
+    kinds = [payload["type"] for payload in payloads(answer.content)]
+    assert kinds[-1] == "error"
+    assert not {"message_delta", "message_stop"} & {*kinds}
+    assert b"tool_use" not in answer.content
+    assert payloads(answer.content)[-1]["error"]["message"].startswith("kimi-main: ")
+
+
+TOO_LONG = {
+    "This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens.": 2,
+    "This model's maximum context length is 128000 tokens. However, you requested 130000 tokens (1 in the messages)": 2,
+    "This endpoint's maximum context length is 128000 tokens. However, you requested about 130000 tokens": 2,
+    "This model's maximum context length is 128000 tokens. However, your request has 130000 input tokens.": 2,
+    "The decoder prompt (length 130000) is longer than the maximum model length of 128000.": 2,
+    "The input (130000 tokens) is longer than the model's context length (128000 tokens).": 2,
+    "Requested token count exceeds the model's maximum context length of 128000 tokens. You requested a total of "
+    "130000 tokens: 129000 tokens from the input messages and 1000 tokens for the completion.": 2,
+    "request (130000 tokens) exceeds the available context size (128000 tokens), try increasing it": 2,
+    "Invalid request: Your request exceeded model token limit: 128000 (requested: 130000)": 2,
+    "The input token count (130000) exceeds the maximum number of tokens allowed (128000).": 2,
+    "The input token count 130000 exceeds the maximum number of tokens allowed 128000.": 2,
+    "Prompt contains 130000 tokens and 0 draft tokens, too large for model with 128000 maximum context length": 2,
+    "This model's maximum prompt length is 128000 but the request contains 130000 tokens.": 2,
+    "input length and `max_tokens` exceed context limit: 130000 + 20000 > 128000, decrease input length": 2,
+    "prompt is too long: 130000 tokens > 128000 maximum": 2,
+    "Your input exceeds the context window of this model. Please adjust your input and try again.": 0,
+    "invalid params, context window exceeds limit": 0,
+    "the request exceeds the available context size. try increasing the context size": 0,
+    "Input is too long for requested model.": 0,
+    "Range of input length should be [1, 128000]": 1,
+}
+
+
+@pytest.mark.parametrize("message", TOO_LONG)
+async def test_a_prompt_that_is_too_long(message: str) -> None:
+    """In whatever words a server says it, the client reads those on which it compacts, with the numbers if any."""
+    async with behind(json.dumps({"error": {"message": message}}).encode(), status=400) as client:
+        answer = await ask(client, stream=True)
+    said = answer.json()["error"]
+    assert (answer.status_code, said["type"]) == (400, "invalid_request_error")
+    if TOO_LONG[message] == 2:
+        assert said["message"] == "prompt is too long: 130000 tokens > 128000 maximum"
+    else:
+        assert said["message"] == f"prompt is too long: {message}"
+
+
+def test_a_code_says_that_a_prompt_is_too_long() -> None:
+    """Where the message says it in words that nobody knows; other errors stay what they are."""
+    assert prompt_too_long(ErrorInfo("Zu lang", None, "context_length_exceeded")) == "prompt is too long: Zu lang"
+    assert prompt_too_long(ErrorInfo("max_tokens is too large: 5. Allowed is 4.", "invalid_request_error")) is None
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+async def test_what_only_this_api_has_is_dropped_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """It is not sent to another provider; header and log say so once, and name it."""
+    only = {
+        "context_management": {"edits": []}, "metadata": {"user_id": "u"}, "top_k": 5, "container": "c",
+        "service_tier": "auto", "betas": ["b"], "cache_control": {"type": "ephemeral"},
+    }  # fmt: skip
+    with caplog.at_level(logging.INFO, "streamfold.gateway"):
+        async with behind(HELLO) as client:
+            answer = await ask(client, **only)
+            assert not only.keys() & sent(client).keys()
+    warned = answer.headers["x-streamfold-warnings"]
+    assert warned.count("option_dropped") == 1
+    assert all(name in warned for name in only)
+    assert sum("option_dropped" in record.getMessage() for record in caplog.records) == 1
+
+
+async def test_the_system_message_is_one() -> None:
+    """Its blocks are joined, without the line by which Claude Code is billed, which would spoil the prompt's cache."""
+    billing = "x-anthropic-billing-header: cc_version=1; cc_entrypoint=cli;"
+    blocks = [{"type": "text", "text": text} for text in (billing, "You help.", "Be brief.")]
+    async with behind(HELLO) as client:
+        await ask(client, user("Hi"), {"role": "system", "content": "Late."}, system=blocks)
+        assert sent(client)["messages"] == [
+            {"role": "system", "content": "You help.\n\nBe brief."},
+            user("Hi"),
+            {"role": "system", "content": "Late."},
+        ]
+
+
+@pytest.mark.parametrize(
+    ("members", "named"),
+    [
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search_20250305"),
+        ({"mcp_servers": [{"type": "url", "url": "https://x", "name": "m"}]}, "mcp_servers"),
+        ({"messages": [user([{"type": "image", "source": {"type": "file", "file_id": "f"}}])]}, "content[0].source"),
+        ({"messages": [user([{"type": "text"}])]}, "messages[0].content[0]"),
+        ({"max_tokens": None}, "max_tokens"),
+    ],
+)
+async def test_what_can_not_be_done_is_refused(members: dict[str, Any], named: str) -> None:
+    """With the path to it: left out, it would change what the request means."""
+    async with behind(HELLO) as client:
+        answer = await client.post(MESSAGES, json={**asking(), **members})
+        assert not client.upstream.requests  # type: ignore[attr-defined]
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert named in answer.json()["error"]["message"]
+
+
+async def test_a_provider_of_the_same_api_gets_what_only_it_understands() -> None:
+    """Its members, the features named in the header, the blocks of its own turns, and a mark for the cache."""
+    turn = [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}, {"type": "text", "text": "Hello"}]
+    marked = [{"type": "text", "text": "Go", "cache_control": {"type": "ephemeral"}}]
+    conversation = [user("Hi"), {"role": "assistant", "content": turn}, user(marked)]
+    body = json.dumps({"type": "error", "error": {"type": "api_error", "message": "no"}}).encode()
+    async with behind(body, status=500, adapter="anthropic") as client:
+        request = asking(*conversation, context_management={"edits": []}, **ADAPTIVE)
+        await client.post(MESSAGES, json=request, headers={"anthropic-beta": "context-management-2025-06-27,b"})
+        got, headers = sent(client), client.upstream.requests[0].headers  # type: ignore[attr-defined]
+    assert got["context_management"] == {"edits": []}
+    assert headers["anthropic-beta"] == "context-management-2025-06-27,b"
+    assert "betas" not in got
+    assert got["messages"][1]["content"] == turn
+    assert got["cache_control"] == {"type": "ephemeral"}
+    assert got["thinking"]["type"] in ("adaptive", "enabled")
+
+
+# --- keys, silence, other paths ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"x-api-key": "one"}, 200),
+        ({"authorization": "Bearer one"}, 200),
+        ({"x-api-key": "one", "authorization": "Bearer of-somebody-else"}, 200),
+        ({"x-api-key": "of-somebody-else", "authorization": "Bearer one"}, 200),
+        ({"x-api-key": "two"}, 401),
+        ({"x-api-key": ""}, 401),
+        ({}, 401),
+    ],
+)
+async def test_a_key_in_either_header(headers: dict[str, str], status: int) -> None:
+    """Clients of this API send `x-api-key`, a bearer token, or both."""
+    async with behind(HELLO, keys=["one"]) as client:
+        answer = await client.post(MESSAGES, json=asking(), headers=headers)
+    assert answer.status_code == status
+    if status == 401:
+        assert answer.json()["error"]["type"] == "authentication_error"
+
+
+async def test_a_silent_stream_gets_pings() -> None:
+    """They are events here, which clients know, before the message starts and later."""
+
+    class Slow:
+        name = "slow"
+
+        async def aclose(self) -> None: ...
+
+        def chat_stream(self, *_: Any, **__: Any) -> Any:
+            return self
+
+        async def __aenter__(self) -> Any:
+            return self
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+        async def __aiter__(self) -> Any:
+            await anyio.sleep(0.2)
+            raise APIStatusError("too late", status_code=500)
+            yield StreamChunk()
+
+    async with client_of(gateway({"main": Slow()}, keepalive=0.01)) as client:
+        answer = await ask(client, stream=True)
+    kinds = [payload["type"] for payload in payloads(answer.content)]
+    assert (kinds[0], kinds[-1]) == ("ping", "error")
+    assert answer.content.startswith(b'event: ping\ndata: {"type":"ping"}\n\n')
+
+
+async def test_the_root_answers() -> None:
+    """Claude Code asks for it first, to see whether a server is there."""
+    async with behind(HELLO, keys=["one"]) as client:
+        assert (await client.head("/")).status_code == (await client.get("/")).status_code == 200
+
+
+async def test_models_in_the_shape_of_this_api() -> None:
+    """A client that names a version of this API gets its list; any other gets OpenAI's."""
+    async with behind(HELLO, aliases={"claude-small": "main"}) as client:
+        headers = {"anthropic-version": "2023-06-01"}
+        listing = (await client.get("/v1/models", headers=headers)).json()
+        one = await client.get("/v1/models/claude-small", headers=headers)
+        none = await client.get("/v1/models/nope", headers=headers)
+        other = (await client.get("/v1/models")).json()
+    assert [model["id"] for model in listing["data"]] == ["main", "claude-small"]
+    assert (listing["has_more"], listing["first_id"], listing["last_id"]) == (False, "main", "claude-small")
+    assert one.json() == listing["data"][1]
+    assert {*one.json()} == {"type", "id", "display_name", "created_at"}
+    assert none.json()["error"]["type"] == "not_found_error"
+    assert other["object"] == "list"
+
+
+async def test_tokens_are_estimated_without_asking_a_model() -> None:
+    """The estimate counts texts, calls, results, images and tools, grows with them, and is marked as one."""
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA" * 9999}}
+    bodies = [
+        asking(user("a" * 400)),
+        asking(user("a" * 400), tools=[TOOL]),
+        asking(user("a" * 400), tools=[TOOL], system="b" * 400),
+        asking(user([{"type": "text", "text": "a" * 400}, picture]), tools=[TOOL], system="b" * 400),
+    ]
+    counts = []
+    async with behind(HELLO) as client:
+        for body in bodies:
+            del body["max_tokens"]
+            answer = await client.post(f"{MESSAGES}/count_tokens", json=body)
+            assert "estimated" in answer.headers["x-streamfold-warnings"]
+            counts.append(answer.json()["input_tokens"])
+        refused = await client.post(f"{MESSAGES}/count_tokens", json=asking(tools=[{"type": "bash_20250124"}]))
+        assert not client.upstream.requests  # type: ignore[attr-defined]
+    assert counts == sorted(counts)
+    assert 100 <= counts[0] <= 110
+    assert counts[2] - counts[1] >= 100
+    assert counts[3] < 3000
+    assert refused.status_code == 400
+
+
+async def test_a_conversation_goes_on() -> None:
+    """A call, its result with an image, and the answer, as an agent's loop has them."""
+    bodies = [CALL + call(entry(1, "b", "f", "{}")) + fin("tool_calls") + DONE, HELLO]
+    async with behind(*bodies) as client:
+        first = read("anthropic", (await ask(client, tools=[TOOL], stream=True)).content)
+        assert [(made.name, made.arguments) for made in first.tool_calls] == [("f", {"a": 1}), ("f", {})]
+        assert isinstance(first.tool_calls[0], ToolCall)
+        picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+        results = [
+            {"type": "tool_result", "tool_use_id": first.tool_calls[1].id, "content": "two"},
+            {"type": "tool_result", "tool_use_id": first.tool_calls[0].id, "content": [picture]},
+        ]
+        turn = [
+            {"type": "tool_use", "id": made.id, "name": made.name, "input": made.arguments} for made in first.tool_calls
+        ]
+        answer = await ask(client, user("Hi"), {"role": "assistant", "content": turn}, user(results), tools=[TOOL])
+        roles = [message["role"] for message in sent(client, 1)["messages"]]
+    assert answer.json()["content"] == [{"type": "text", "text": "Hello"}]
+    assert roles[:4] == ["user", "assistant", "tool", "tool"]
