@@ -8,9 +8,10 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import streamfold
 
@@ -24,15 +25,36 @@ MODULES = sorted(
 PURE = ["values", "requests", "adapters", "engine"]  # bytes to chunks, and requests to JSON
 
 
+def every(modules: Iterable[str]) -> Callable[[Callable[[str], None]], Callable[[], None]]:
+    """Makes one test of a check of each module: hundreds of tests would cost more than what they check."""
+
+    def decorate(check: Callable[[str], None]) -> Callable[[], None]:
+        def test() -> None:
+            failed = {}
+            for module in modules:
+                try:
+                    check(module)
+                except AssertionError as error:
+                    failed[module] = str(error)
+            assert failed == {}
+
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        return test
+
+    return decorate
+
+
 def _is_package(module: str) -> bool:
     return PACKAGE.joinpath(*module.split("."), "__init__.py").exists()
 
 
+@cache
 def _tree(module: str) -> ast.Module:
     path = PACKAGE.joinpath(*module.split("."))
     return ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text("utf-8"))
 
 
+@cache
 def _imports(module: str) -> set[str]:
     """What a module imports: `.room.module` for our own modules, the first part of the name for everybody else's."""
     package = module.split(".") if _is_package(module) else module.split(".")[:-1]
@@ -67,14 +89,14 @@ def test_imports_go_down() -> None:
     assert len(floors) <= 9
 
 
-@pytest.mark.parametrize("module", MODULES)
+@every(MODULES)
 def test_rooms_are_entered_through_their_faces(module: str) -> None:
     """What a folder's `__init__` exports is what other rooms may import, and nothing deeper."""
     others = {name[1:] for name in _imports(module) if name.startswith(".")}
     assert [name for name in others if name.split(".")[0] != module.split(".")[0] and not _is_package(name)] == []
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name.split(".")[0] in PURE])
+@every([name for name in MODULES if name.split(".")[0] in PURE])
 def test_the_core_is_pure(module: str) -> None:
     """Below the network there is no network, no event loop, no environment and no await."""
     assert not _imports(module) & {"httpx", "anyio", "asyncio", "trio", "socket", "os"}
@@ -82,13 +104,13 @@ def test_the_core_is_pure(module: str) -> None:
         assert not [node for node in ast.walk(_tree(module)) if isinstance(node, ast.Await | ast.AsyncFunctionDef)]
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name.split(".")[0] != "config"])
+@every([name for name in MODULES if name.split(".")[0] != "config"])
 def test_the_environment_is_read_by_the_configuration(module: str) -> None:
     """`os.environ` is read where a profile is made and where its file is found."""
     assert not [node for node in ast.walk(_tree(module)) if isinstance(node, ast.Attribute) and node.attr == "environ"]
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name.split(".")[0] not in ("net", "testing")])
+@every([name for name in MODULES if name.split(".")[0] not in ("net", "testing")])
 def test_httpx_lives_in_two_rooms(module: str) -> None:
     """httpx is the business of the network and of recordings; the client names it only in its signatures."""
     assert "httpx" not in _imports(module) or module in ("client.provider", "client.answer", "client.connections")
@@ -132,7 +154,7 @@ def test_n8_four_dependencies() -> None:
     assert "anyio>=4.7" in needed
 
 
-@pytest.mark.parametrize("module", MODULES)
+@every(MODULES)
 def test_k5_no_scope_is_held_across_a_yield(module: str) -> None:
     """A generator may be closed by another task, which can't leave the scopes of the first one."""
     scopes = ("CancelScope", "move_on_", "fail_a", "create_task_group")
@@ -165,7 +187,7 @@ def test_exports() -> None:
     assert all(hasattr(streamfold, name) for name in streamfold.__all__)
 
 
-@pytest.mark.parametrize("module", MODULES)
+@every(MODULES)
 def test_every_module_says_why_it_exists(module: str) -> None:
     """Each module opens with a docstring."""
     assert ast.get_docstring(_tree(module))
@@ -174,7 +196,7 @@ def test_every_module_says_why_it_exists(module: str) -> None:
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("file", sorted(path.relative_to(TESTS).as_posix() for path in TESTS.rglob("*.py")))
+@every(sorted(path.relative_to(TESTS).as_posix() for path in TESTS.rglob("*.py")))
 def test_what_tests_share_is_in_no_test(file: str) -> None:
     """No module imports from a `test_*.py`, and the corpus is found in one place."""
     text = (TESTS / file).read_text("utf-8")
@@ -182,3 +204,9 @@ def test_what_tests_share_is_in_no_test(file: str) -> None:
     imported = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert [name for name in imported if name.split(".")[-1].startswith("test_")] == []
     assert "STREAMFOLD_CORPUS" not in text or file in ("corpus.py", "project/test_structure.py")
+
+
+def test_names_of_test_files_are_unique() -> None:
+    """pytest imports them by their names alone."""
+    names = Counter(path.name for path in TESTS.rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
