@@ -93,7 +93,8 @@ def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[R
     message = _open_turn(request.messages)
     if message is None:
         return request, []
-    first = next(assistant_blocks(message, "messages", request, quirks), {})
+    ids = {call.id: call.id for call in message.tool_calls}
+    first = next(assistant_blocks(message, "messages", request, quirks, ids), {})
     if first.get("type") in _THINKING:
         return request, []
     detail = "the turn whose calls are answered has no thinking with a signature: thinking is off for this request"

@@ -29,6 +29,7 @@ __all__ = [
     "lacks_signature",
     "read_turns",
     "split_system",
+    "wire_id",
 ]
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -76,9 +77,9 @@ def read_turns(
     turns: list[dict[str, Any]] = []
     inline = inline_places(messages) if quirks.inline_system else ()
     order: dict[str, int] = {}
-    for at, message in messages:
-        order |= {wire_id(call.id): len(order) + nth for nth, call in enumerate(message.tool_calls)}
-        role, blocks = _turn(message, at, request, quirks)
+    for (at, message), ids in zip(messages, wire_ids([message for _, message in messages]), strict=True):
+        order |= {ids[call.id]: len(order) + nth for nth, call in enumerate(message.tool_calls)}
+        role, blocks = _turn(message, f"messages[{at}]", request, quirks, ids)
         role = "system" if at in inline else role
         if not blocks:
             continue
@@ -102,13 +103,14 @@ def _results_first(blocks: list[dict[str, Any]], order: Mapping[str, int]) -> li
     return [*sorted(results, key=lambda block: order.get(block["tool_use_id"], len(order))), *others]
 
 
-def _turn(message: Message, at: int, request: Request, quirks: AnthropicQuirks) -> tuple[str, list[dict[str, Any]]]:
-    where = f"messages[{at}]"
+def _turn(
+    message: Message, where: str, request: Request, quirks: AnthropicQuirks, ids: Mapping[str, str]
+) -> tuple[str, list[dict[str, Any]]]:
     match message.role:
         case "assistant":
-            return "assistant", list(assistant_blocks(message, where, request, quirks))
+            return "assistant", list(assistant_blocks(message, where, request, quirks, ids))
         case "tool":
-            return "user", [result_block(message, wire_id(message.tool_call_id or ""), where)]
+            return "user", [result_block(message, ids[message.tool_call_id or ""], where)]
     return "user", list(content_blocks(message, where))
 
 
@@ -129,12 +131,12 @@ def _check_end(turns: list[dict[str, Any]], quirks: AnthropicQuirks) -> None:
 
 
 def assistant_blocks(
-    message: Message, where: str, request: Request, quirks: AnthropicQuirks
+    message: Message, where: str, request: Request, quirks: AnthropicQuirks, ids: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
     """Yields the blocks of an assistant's turn: those that it came as, if it came from here, else new ones."""
     came_as = as_it_came(message, request)
     if came_as is not None:
-        yield from _sent(came_as, message, quirks)
+        yield from _sent(came_as, message, quirks, ids)
         return
     if quirks.thinking_history == "required" and (message.tool_calls or message.reasoning):
         yield {"type": "thinking", "thinking": message.reasoning or "", "signature": ""}
@@ -142,7 +144,7 @@ def assistant_blocks(
     for call in message.tool_calls:
         extra = {name: value for name, value in (call.extra or {}).items() if name in _CALL_EXTRAS}
         extra = extra if request.came_from_here(message) else {}
-        yield {"type": "tool_use", **_call_members(call), **extra}
+        yield {"type": "tool_use", **_call_members(call, ids), **extra}
 
 
 def as_it_came(message: Message, request: Request) -> list[dict[str, Any]] | None:
@@ -161,7 +163,9 @@ def lacks_signature(block: Mapping[str, Any]) -> bool:
     return block.get("type") == "thinking" and not block.get("signature")
 
 
-def _sent(blocks: list[dict[str, Any]], message: Message, quirks: AnthropicQuirks) -> Iterator[dict[str, Any]]:
+def _sent(
+    blocks: list[dict[str, Any]], message: Message, quirks: AnthropicQuirks, ids: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
     needs_thinking = quirks.thinking_history == "required" and message.tool_calls
     if needs_thinking and not any(block["type"] in _THINKING for block in blocks):
         yield {"type": "thinking", "thinking": message.reasoning or "", "signature": ""}
@@ -175,13 +179,13 @@ def _sent(blocks: list[dict[str, Any]], message: Message, quirks: AnthropicQuirk
                 if not lacks_signature(block) or quirks.thinking_history == "required":
                     yield {**block, "thinking": block.get("thinking", ""), "signature": block.get("signature") or ""}
             case "tool_use":
-                yield {**block, **_call_members(next(calls))}
+                yield {**block, **_call_members(next(calls), ids)}
             case _:
                 yield block
 
 
-def _call_members(call: ToolCall) -> dict[str, Any]:
-    return {"id": wire_id(call.id), "name": call.name, "input": arguments_object(call)}
+def _call_members(call: ToolCall, ids: Mapping[str, str]) -> dict[str, Any]:
+    return {"id": ids[call.id], "name": call.name, "input": arguments_object(call)}
 
 
 # --- ids --------------------------------------------------------------------------------------------------------------
@@ -199,7 +203,30 @@ def wire_id(call_id: str) -> str:
     return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', call_id)}_{mark}"
 
 
+def wire_ids(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """Returns for each message the ids of its calls, or of those that it answers, as they are sent.
+
+    Ids are unique in the whole conversation there. Those of an earlier turn never depend on later ones, so that a
+    conversation that grows keeps its beginning, by which prompts are cached.
+    """
+    found: list[dict[str, str]] = []
+    taken: dict[str, int] = {}
+    ids: dict[str, str] = {}
+    for message in messages:
+        if message.role == "assistant":
+            ids = {}
+            for call in message.tool_calls:
+                sent = made = wire_id(call.id)
+                while sent in taken:
+                    taken[made] += 1
+                    sent = f"{made}_{taken[made]}"
+                taken[sent] = 1
+                ids[call.id] = sent
+        found.append(ids)
+    return found
+
+
 def changed_ids(messages: Sequence[Message]) -> list[str]:
     """Returns the ids of calls that are sent in another form."""
-    ids = (call.id for message in messages for call in message.tool_calls)
-    return [call_id for call_id in dict.fromkeys(ids) if wire_id(call_id) != call_id]
+    pairs = [pair for ids in wire_ids(messages) for pair in ids.items()]
+    return [call_id for call_id, sent in dict.fromkeys(pairs) if sent != call_id]

@@ -47,7 +47,7 @@ class GeminiAdapter(EventReader, Adapter):
 
     def history_rules(self, request: Request) -> HistoryRules:
         """Returns what this API demands of a conversation."""
-        return HistoryRules(HistoryRules().roles - {"function"}, unique_ids="conversation", empty_turn="left_out")
+        return HistoryRules(HistoryRules().roles - {"function"}, empty_turn="left_out")
 
     def rules(self, request: Request) -> Rules:
         """Returns what the endpoint accepts in tool names, schemas and response formats."""

@@ -44,14 +44,16 @@ def read_contents(
         ConfigError: the API would refuse the conversation.
     """
     contents: list[dict[str, Any]] = []
-    names, ids = _calls(messages, request, quirks)
-    order = {call_id: at for at, call_id in enumerate(names)}
+    names: dict[str, str] = {}
+    ids: set[str] = set()
     kind = ""
     for run, group in _grouped(messages):
         if run == "tool":
-            results = sorted(group, key=lambda found: order[found[1].tool_call_id or ""])
+            order = list(names)
+            results = sorted(group, key=lambda found: order.index(found[1].tool_call_id or ""))
             parts = [_result(message, names, ids, f"messages[{at}]") for at, message in results]
         elif run == "model":
+            names, ids = _calls(group, request, quirks)
             parts = [
                 part for at, message in group for part in _model_parts(message, request, quirks, f"messages[{at}]")
             ]
@@ -59,7 +61,7 @@ def read_contents(
             parts = [part for at, message in group for part in content_parts(message, f"messages[{at}]")]
         if not parts:
             continue
-        if contents and kind == run == "model":
+        if contents and kind == run != "tool":
             contents[-1]["parts"] += parts
         else:
             contents.append({"role": "model" if run == "model" else "user", "parts": parts})
@@ -91,7 +93,7 @@ def _grouped(messages: Sequence[tuple[int, Message]]) -> Iterator[tuple[str, lis
 def _calls(
     messages: Sequence[tuple[int, Message]], request: Request, quirks: GeminiQuirks
 ) -> tuple[dict[str, str], set[str]]:
-    """The names of all calls by their ids, in order, and the ids that the server gave: only those go back to it."""
+    """The names of a turn's calls by their ids, in order, and the ids that the server gave: only those go back."""
     names: dict[str, str] = {}
     given: set[str] = set()
     for _, message in messages:
