@@ -228,13 +228,13 @@ def test_importing_the_module_runs_nothing() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-@pytest.mark.parametrize("columns", scale.some(["80", "30"], 1))
+@pytest.mark.parametrize("columns", scale.pick(["30", "80"], ["30"]))
 def test_help_is_plain(tmp_path: Path, columns: str) -> None:
     """In a narrow window and in any encoding, with every command and option by its whole name."""
     done = run(tmp_path, "--help", COLUMNS=columns, PYTHONIOENCODING="ascii")
     commands = ["demo", "chat", "providers", "record", "replay", "serve-replay", "inspect", "diff", "swap-check"]
     assert [name for name in commands if f"\n  {name} ".encode() not in done.stdout] == []
-    for command in scale.some(commands, 1):
+    for command in scale.pick(commands, ["chat"]):
         told = run(tmp_path, command, "--help", COLUMNS=columns, PYTHONIOENCODING="ascii").stdout
         assert b"--help" in told
         assert told.isascii()
