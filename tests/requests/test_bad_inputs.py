@@ -153,8 +153,12 @@ TOOLS: list[Row] = [
         f"the tool 'look_up' has the member 'paramters' (did you mean 'parameters'?): {MEMBERS}",
     ),
     (
+        lambda: ask(tools=[{**TOOL, "defer_loading": True}]),
+        f"the tool 'look_up' has the member 'defer_loading': {MEMBERS}",
+    ),
+    (
         lambda: ask(tools=[{**TOOL, "cache_control": {}}]),
-        f"the tool 'look_up' has the member 'cache_control': {MEMBERS}",
+        """the tool 'look_up': cache_control must be {"type": "ephemeral"}, with or without a ttl, not {}""",
     ),
     (
         lambda: ask(tools=[{"type": "function", "function": {}}]),

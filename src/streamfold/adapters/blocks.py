@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..requests import read_part
-from ..values import ConfigError, ImagePart, Message, TextPart, ToolCall
+from ..values import CacheMark, ConfigError, ImagePart, Message, TextPart, ToolCall, read_cache_control
 from .dropped import DroppedParts, blocks_say_more
 
 if TYPE_CHECKING:
     from ..requests import Request
 
-__all__ = ["arguments_object", "blocks_of", "find_dropped", "own_name", "readable_part", "said_text"]
+__all__ = ["arguments_object", "blocks_of", "cache_mark", "find_dropped", "own_name", "readable_part", "said_text"]
 
 _FOREIGN = ("image_url", "input_audio", "file", "refusal", "video_url",
             "input_text", "input_image", "input_file", "output_text")  # fmt: skip
@@ -49,7 +50,7 @@ def arguments_object(call: ToolCall) -> dict[str, Any]:
 
 
 def readable_part(part: Any, where: str) -> Any:
-    """Returns a content part as one of ours, without a cache mark that was written into a dict; else the dict.
+    """Returns a content part as one of ours, with the cache mark that a dict may have; else the dict.
 
     Raises:
         ConfigError: the dict is a part of another wire with members that ours has no place for.
@@ -57,10 +58,17 @@ def readable_part(part: Any, where: str) -> Any:
     if not isinstance(part, Mapping):
         return part
     if "cache_control" in part:
-        part = read_part({name: value for name, value in part.items() if name != "cache_control"}, where)
+        mark = read_cache_control(part["cache_control"], f"{where}.cache_control")
+        read = read_part({name: value for name, value in part.items() if name != "cache_control"}, where)
+        part = part if isinstance(read, Mapping) else replace(read, cache=mark)
     if isinstance(part, Mapping) and part.get("type") in _FOREIGN:
         raise ConfigError(f"{where} is {dict(part)!r:.120}, a part of another API that this one can't carry")
     return part
+
+
+def cache_mark(message: Message, where: str) -> CacheMark:
+    """Returns the cache mark of a message; a dict has it as `cache_control`."""
+    return message.cache or read_cache_control(message.extras.get("cache_control"), f"{where}.cache_control")
 
 
 def find_dropped(
@@ -78,7 +86,8 @@ def find_dropped(
         if loses_reasoning(message):
             found.reasoning.append(where)
         if came_as(message) is None:
-            names = (name for name, value in message.extras.items() if name != "blocks" or blocks_say_more(value))
+            extras = {name: value for name, value in message.extras.items() if name != "cache_control"}
+            names = (name for name, value in extras.items() if name != "blocks" or blocks_say_more(value))
             found.members += [f"{where}.{name}" for name in names]
         if message.name and message.role != "tool":
             found.members.append(f"{where}.name")

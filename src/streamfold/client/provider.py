@@ -16,7 +16,7 @@ from ..adapters import Adapter, Prepared
 from ..config import Profile, load_profiles, timeouts_over
 from ..engine import StreamDecoder, WireNames
 from ..net import HTTPRequest, Redactor, hides_arguments
-from ..requests import Capabilities, ChatOptions, Request, read_headers
+from ..requests import CachedPrefixes, Capabilities, ChatOptions, Request, read_headers
 from ..values import (
     APIError,
     ConfigError,
@@ -73,6 +73,7 @@ class Provider(AsyncContext):
         self.fallbacks = tuple(fallbacks)
         self._adapters: dict[str, Adapter] = {}  # by the quirks of models
         self._failover = Failover()
+        self._prefixes = CachedPrefixes()
         self._connections = Connections(profile, http_client)
 
     @classmethod
@@ -187,11 +188,12 @@ class Provider(AsyncContext):
         arguments = Arguments.read(messages, tools, tool_choice, options)
         request = self._chosen(arguments)
         ready = self._prepared(self._adapter(request.model), request, arguments)
+        warnings = (*ready.warnings, *self._prefixes.changed(request))
         hidden = [*self.profile.headers, *read_headers(arguments.extra_headers)]
         if self.profile.api_key is not None or self.profile.api_key_env:
             hidden.append(self.profile.key_header)
         headers = {**_COMMON_HEADERS, **ready.headers, **dict.fromkeys(hidden, HIDDEN)}
-        return Preview(ready.method, self.profile.url_of(ready.path), headers, ready.body, ready.warnings)
+        return Preview(ready.method, self.profile.url_of(ready.path), headers, ready.body, warnings)
 
     @hides_arguments
     async def chat(
@@ -264,6 +266,8 @@ class Provider(AsyncContext):
         request = self._chosen(arguments)
         adapter = self._adapter(request.model)
         ready = self._prepared(adapter, request, arguments)
+        ready = replace(ready, warnings=(*ready.warnings, *self._prefixes.changed(request)))
+        self._prefixes.remember(request)
         info = RequestInfo(self.name, self.profile.adapter, self.profile.url_of(ready.path), request)
         return NetworkAnswer(
             self._plan(adapter, ready, arguments),

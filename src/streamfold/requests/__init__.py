@@ -1,5 +1,6 @@
 """From what was asked to what an endpoint takes: checks, repairs and rewrites, each with its warning."""
 
+from .caching import *
 from .capabilities import *
 from .fields import *
 from .headers import *

@@ -1,6 +1,7 @@
 """The nouns of the library: messages, tools, requests, replies, errors, and the deltas that the engine works on."""
 
 from .arguments import *
+from .caching import *
 from .configerrors import *
 from .content import *
 from .deltas import *

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from .caching import CacheMark, check_cache_mark
 from .configerrors import ConfigError
 from .media import data_url as make_data_url
 from .media import from_base64, media_type_of, read_data_url, to_base64
@@ -36,9 +37,13 @@ Source: TypeAlias = str | bytes | Path
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Text among other parts."""
+    """Text among other parts. `cache`: see `Message`."""
 
     text: str
+    cache: CacheMark = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_cache_mark(self.cache, "a text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +53,18 @@ class _Media:
     Attributes:
         file_id: the id under which the provider keeps an uploaded file.
         media_type: of `data`; found from the bytes by the builders.
+        cache: see `Message`.
     """
 
     data: bytes | None = field(default=None, repr=False)
     url: str | None = None
     file_id: str | None = None
     media_type: str | None = None
+    cache: CacheMark = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         what = _WORDS[type(self)]
+        check_cache_mark(self.cache, what)
         given = [name for name in ("data", "url", "file_id") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ConfigError(f"{what} has one of data, url and file_id, not {' and '.join(given) or 'none of them'}")
@@ -100,9 +108,9 @@ ContentPart: TypeAlias = TextPart | ImagePart | FilePart | AudioPart
 _A = {bytes: "bytes", str: "a string"}
 _WORDS: dict[type, str] = {ImagePart: "an image", FilePart: "a file", AudioPart: "audio"}
 _FIELDS: dict[str, tuple[type[MediaPart], tuple[str, ...]]] = {
-    "image": (ImagePart, ("url", "file_id", "media_type", "detail")),
-    "file": (FilePart, ("url", "file_id", "media_type", "name")),
-    "audio": (AudioPart, ("url", "file_id", "media_type")),
+    "image": (ImagePart, ("url", "file_id", "media_type", "detail", "cache")),
+    "file": (FilePart, ("url", "file_id", "media_type", "name", "cache")),
+    "audio": (AudioPart, ("url", "file_id", "media_type", "cache")),
 }
 
 
@@ -189,12 +197,12 @@ def _read(what: str, source: str | Path) -> bytes:
 def write_part(part: ContentPart | Mapping[str, Any]) -> dict[str, Any]:
     """Returns a part as JSON data with its kind under `part`. A dict in the shape of a wire format stays as it is."""
     if isinstance(part, TextPart):
-        return {"part": "text", "text": part.text}
+        return {"part": "text", "text": part.text, **({"cache": part.cache} if part.cache else {})}
     if isinstance(part, Mapping):
         return {"part": "dict", "value": dict(part)} if "part" in part else dict(part)
     kind = next(kind for kind, (cls, _) in _FIELDS.items() if isinstance(part, cls))
     members = {name: getattr(part, name) for name in _FIELDS[kind][1]}
-    out = {"part": kind, **{name: value for name, value in members.items() if value is not None}}
+    out = {"part": kind, **{name: value for name, value in members.items() if value not in (None, False)}}
     if part.data is not None:
         out["data"] = to_base64(part.data)
     return out
@@ -203,8 +211,9 @@ def write_part(part: ContentPart | Mapping[str, Any]) -> dict[str, Any]:
 def read_part(value: Any, where: str) -> ContentPart | dict[str, Any]:
     """Reads what `write_part` wrote. Raises ConfigError that names the place for anything else."""
     match value:
-        case {"part": "text", "text": str(text), **rest} if not rest:
-            return TextPart(text)
+        case {"part": "text", "text": str(text), **rest} if rest.keys() <= {"cache"}:
+            mark: Any = rest.get("cache", False)
+            return TextPart(text, cache=mark)
         case {"part": "dict", "value": dict(kept), **rest} if not rest:
             return kept
         case {"part": str(kind), **members} if kind in _FIELDS:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias, get_args
 
+from .caching import CacheMark, check_cache_mark
 from .configerrors import ConfigError
 from .content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, read_part, write_part
 from .suggestions import nearest
@@ -46,6 +47,9 @@ class Message:
             that wire format; those of an answer are sent where the provider wants them back.
         partial: an assistant's last turn that the model is to continue, in the wire formats that support it.
         error: on a tool's message: the tool failed, and the content says how.
+        cache: the conversation up to here, tools and system messages included, is to be kept in the provider's cache:
+            True, or for how long ("5m", "1h"). Sent to providers that want to be told, ignored where caching is
+            automatic. Parts and tools can be marked in the same way.
         origin: the adapter and the endpoint that wrote the message. Parts that only the author can read (encrypted
             reasoning, items, signatures of calls) are sent there and nowhere else. None: they are sent everywhere.
 
@@ -64,11 +68,13 @@ class Message:
     partial: bool = False
     error: bool = False
     origin: str | None = field(default=None, compare=False, repr=False)
+    cache: CacheMark = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.role not in get_args(Role):
             hint = nearest(str(self.role), get_args(Role))
             raise ConfigError(f"the role of a message is one of {', '.join(get_args(Role))}, not {self.role!r}{hint}")
+        check_cache_mark(self.cache, "a message")
         if not isinstance(self.content, str | None):
             object.__setattr__(self, "content", _as_parts(self.content, "the content of a message"))
         calls: tuple[Any, ...] = self.tool_calls
@@ -89,9 +95,9 @@ class Message:
                 out[name] = value
         if self.extras:
             out["extras"] = dict(self.extras)
-        for name in _FLAGS:
-            if getattr(self, name):
-                out[name] = True
+        for name in (*_FLAGS, "cache"):
+            if value := getattr(self, name):
+                out[name] = value
         return out
 
     @classmethod
@@ -135,6 +141,7 @@ _MEMBERS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(_WORDS, (str,)),
     "extras": (dict,),
     **dict.fromkeys(_FLAGS, (bool,)),
+    "cache": (bool, str),
 }
 _CALL: dict[str, tuple[type, ...]] = {
     "id": (str,),
@@ -146,15 +153,15 @@ _CALL: dict[str, tuple[type, ...]] = {
 _NAMES: dict[type, str] = {str: "a string", list: "a list", dict: "an object", bool: "true or false"}
 
 
-def system(content: str) -> Message:
-    """Makes a system message: instructions for the whole conversation."""
-    return Message("system", content)
+def system(content: str, *, cache: CacheMark = False) -> Message:
+    """Makes a system message: instructions for the whole conversation. `cache`: see `Message`."""
+    return Message("system", content, cache=cache)
 
 
-def user(*content: str | Part | Sequence[str | Part]) -> Message:
+def user(*content: str | Part | Sequence[str | Part], cache: CacheMark = False) -> Message:
     """Makes a user message from text and parts, in their order.
 
-    Dicts in the shape of Chat Completions are parts too, and so is a list of any of them.
+    Dicts in the shape of Chat Completions are parts too, and so is a list of any of them. `cache`: see `Message`.
 
     >>> [type(part).__name__ for part in user("What is this?", ImagePart(url="https://example.com/a.png")).content]
     ['TextPart', 'ImagePart']
@@ -165,11 +172,11 @@ def user(*content: str | Part | Sequence[str | Part]) -> Message:
     if not content:
         raise ConfigError("user() needs something to say")
     if len(content) == 1 and isinstance(content[0], str):
-        return Message("user", content[0])
+        return Message("user", content[0], cache=cache)
     parts: list[Any] = []
     for given in content:
         parts += given if isinstance(given, list | tuple) else [given]
-    return Message("user", _as_parts(parts, "user()"))
+    return Message("user", _as_parts(parts, "user()"), cache=cache)
 
 
 def assistant(
@@ -189,12 +196,13 @@ def assistant(
     return Message("assistant", content, tuple(tool_calls), reasoning=reasoning, partial=partial)
 
 
-def tool_result(call: ToolCall, content: Any, *, error: bool = False) -> Message:
+def tool_result(call: ToolCall, content: Any, *, error: bool = False, cache: CacheMark = False) -> Message:
     """Makes the message with a tool's result for a call.
 
     Args:
         content: a string as it is; an image or another part, or a list of texts and parts; anything else as JSON.
         error: the tool failed, and the content says how. No wire has a place for that, so the text says it.
+        cache: see `Message`.
 
     Raises:
         ConfigError: the content is not JSON data; what JSON has no word for must be made a string first.
@@ -203,14 +211,14 @@ def tool_result(call: ToolCall, content: Any, *, error: bool = False) -> Message
         raise ConfigError(f"tool_result() takes the call that is answered, a ToolCall, not {type(call).__name__}")
     parts = content if isinstance(content, list | tuple) else [content]
     if any(isinstance(part, _PARTS) for part in parts) and all(isinstance(part, (str, *_PARTS)) for part in parts):
-        return Message("tool", _as_parts(parts, "tool_result()"), tool_call_id=call.id, error=error)
+        return Message("tool", _as_parts(parts, "tool_result()"), tool_call_id=call.id, error=error, cache=cache)
     if isinstance(content, str):
-        return Message("tool", content, tool_call_id=call.id, error=error)
+        return Message("tool", content, tool_call_id=call.id, error=error, cache=cache)
     try:
         text = json.dumps(content, ensure_ascii=False)
     except (TypeError, ValueError) as exc:
         raise ConfigError(f"the result of {call.name!r} is neither text, nor parts, nor JSON data: {exc}") from exc
-    return Message("tool", text, tool_call_id=call.id, error=error)
+    return Message("tool", text, tool_call_id=call.id, error=error, cache=cache)
 
 
 def result_content(message: Message) -> Content:

@@ -8,6 +8,7 @@ from functools import partial
 from inspect import isawaitable, signature
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from .caching import CacheMark, check_cache_mark, read_cache_control
 from .configerrors import ConfigError
 from .suggestions import nearest
 from .toolcalls import InvalidToolArgumentsError, ToolCall
@@ -36,6 +37,7 @@ class Tool:
         kind: "function", or the kind of a tool that the provider runs itself.
         function: runs a call, plain or async. It gets the arguments by name, or an instance of `model`.
         model: validates the arguments. Without a model they are only matched with the parameters of `function`.
+        cache: the tools up to this one are to be kept in the provider's cache; see `Message`.
         spread: `function` gets the fields of `model` by name, instead of the instance.
     """
 
@@ -47,11 +49,13 @@ class Tool:
     function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
     model: type[BaseModel] | None = field(default=None, compare=False, repr=False)
     spread: bool = field(default=False, compare=False, repr=False)
+    cache: CacheMark = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         name: Any = self.name
         if not isinstance(name, str) or not name:
             raise ConfigError(f"the name of a tool is a string with something in it, not {name!r}")
+        check_cache_mark(self.cache, f"the tool {self.name!r}")
         if not isinstance(self.parameters, Mapping):
             kind = type(self.parameters).__name__
             raise ConfigError(f"the tool {self.name!r}: parameters must be a JSON schema, not {kind}")
@@ -193,12 +197,14 @@ def read_tool(tool: Tool | Mapping[str, Any]) -> Tool:
             f'a tool needs the form {{"type": "function", "function": {{"name": ...}}}}, not {dict(tool)!r}'
         )
     _check_members(tool, function)
+    mark = tool.get("cache_control", function.get("cache_control"))
     return Tool(
         name=function["name"],
         description=function.get("description") or "",
         parameters=function.get("parameters") or {"type": "object", "properties": {}},
         strict=function.get("strict"),
         kind=kind,
+        cache=read_cache_control(mark, f"the tool {function['name']!r}: cache_control"),
     )
 
 
@@ -214,8 +220,8 @@ _FOREIGN = {"input_schema": "parameters", "inputSchema": "parameters", "schema":
 def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None:
     """Raises ConfigError for a member that would stay behind, or is of another type."""
     where = f"the tool {function['name']!r}"
-    outer = set() if function is tool else tool.keys() - {"type", "function"}
-    for name in (*outer, *(name for name in function if name != "type")):
+    outer = set() if function is tool else tool.keys() - {"type", "function", "cache_control"}
+    for name in (*outer, *(name for name in function if name not in ("type", "cache_control"))):
         if name not in _MEMBERS or name in outer:
             hint = f" (did you mean {_FOREIGN[name]!r}?)" if name in _FOREIGN else nearest(name, _MEMBERS)
             raise ConfigError(

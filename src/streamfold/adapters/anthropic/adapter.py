@@ -18,6 +18,7 @@ from ...values import ConfigError, Delta, Message, NamedTool, ProtocolWarning, T
 from ..blocks import find_dropped
 from ..chat.thinking import only_allowed_tools
 from ..protocol import Adapter
+from .caching import limit_marks, marked
 from .content import content_blocks
 from .decode import EventReader, read_usage_with_cache
 from .eventstream import AWSEventStream
@@ -60,7 +61,8 @@ class AnthropicAdapter(EventReader, Adapter):
         request, changes = super().rewrite(request)
         request, only = only_allowed_tools(request)
         request, fitted = fit_thinking(request, self.quirks)
-        warnings = [*dropped, *changes, *only, *fitted]
+        request, marks = limit_marks(request)
+        warnings = [*dropped, *changes, *only, *fitted, *marks]
         if ids := changed_ids(request.messages):
             detail = f"ids of calls were sent as the API accepts them: {', '.join(ids[:20])}"
             warnings.append(ProtocolWarning("ids_renumbered", detail))
@@ -164,7 +166,7 @@ class AnthropicAdapter(EventReader, Adapter):
             raise ConfigError(f"the tool {tool.name!r}: the schema of its arguments must have the type 'object'")
         strict = {"strict": True} if tool.strict else {}
         about = {"description": tool.description} if tool.description else {}
-        return {"name": tool.name, **about, "input_schema": schema, **strict}
+        return {"name": tool.name, **about, "input_schema": schema, **strict, **marked(tool.cache)}
 
     def _tool_choice(self, request: Request) -> dict[str, Any] | None:
         choice, parallel = request.tool_choice, request.options.parallel_tool_calls

@@ -15,19 +15,24 @@ from ...values import (
     result_content,
     to_base64,
 )
-from ..blocks import readable_part
+from ..blocks import cache_mark, readable_part
+from .caching import mark_last, marked
 
 __all__ = ["content_blocks", "result_block"]
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
-def content_blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
-    """Yields the blocks of a message's content; empty texts are left out, because the API refuses them.
+def content_blocks(message: Message, where: str) -> list[dict[str, Any]]:
+    """Returns the blocks of a message's content; empty texts are left out, because the API refuses them.
 
     Raises:
         ConfigError: the API has no block for a part.
     """
+    return mark_last(list(_blocks(message, where)), cache_mark(message, where))
+
+
+def _blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
     content = message.content
     parts = (TextPart(content),) if isinstance(content, str) else content or ()
     for at, part in enumerate(parts):
@@ -38,7 +43,8 @@ def content_blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
 
 def result_block(message: Message, call_id: str, where: str) -> dict[str, Any]:
     """Returns the block of a tool's result. The API takes images and documents in it, but only text in an error."""
-    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
+    mark = marked(cache_mark(message, where))
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, **mark}
     is_text = isinstance(message.content, str | None) or all(isinstance(part, TextPart) for part in message.content)
     if message.error and is_text:
         block["is_error"] = True
@@ -46,19 +52,19 @@ def result_block(message: Message, call_id: str, where: str) -> dict[str, Any]:
         message = Message("tool", result_content(message), tool_call_id=message.tool_call_id)
     if isinstance(message.content, str):
         return {**block, "content": message.content} if message.content else block
-    blocks = list(content_blocks(message, where))
+    blocks = list(_blocks(message, where))
     return {**block, "content": blocks} if blocks else block  # an empty list is refused
 
 
 def _block(part: Any, where: str) -> dict[str, Any]:
     match part := readable_part(part, where):
         case TextPart(text):
-            return {"type": "text", "text": text}
+            return {"type": "text", "text": text, **marked(part.cache)}
         case ImagePart():
-            return {"type": "image", "source": _image_source(part, where)}
+            return {"type": "image", "source": _image_source(part, where), **marked(part.cache)}
         case FilePart():
             title = {} if part.name is None else {"title": part.name}
-            return {"type": "document", "source": _document_source(part, where), **title}
+            return {"type": "document", "source": _document_source(part, where), **title, **marked(part.cache)}
         case AudioPart():
             raise ConfigError(f"{where} is audio, which the Messages API can't carry")
         case Mapping():

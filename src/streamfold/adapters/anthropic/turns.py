@@ -12,7 +12,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ...values import ConfigError, Message
-from ..blocks import arguments_object, blocks_of, own_name, said_text
+from ..blocks import arguments_object, blocks_of, cache_mark, own_name, said_text
+from .caching import mark_last
 from .content import content_blocks, result_block
 from .quirks import AnthropicQuirks
 
@@ -108,10 +109,11 @@ def _turn(
 ) -> tuple[str, list[dict[str, Any]]]:
     match message.role:
         case "assistant":
-            return "assistant", list(assistant_blocks(message, where, request, quirks, ids))
+            blocks = list(assistant_blocks(message, where, request, quirks, ids))
+            return "assistant", mark_last(blocks, cache_mark(message, where))
         case "tool":
             return "user", [result_block(message, ids[message.tool_call_id or ""], where)]
-    return "user", list(content_blocks(message, where))
+    return "user", content_blocks(message, where)
 
 
 def _check_end(turns: list[dict[str, Any]], quirks: AnthropicQuirks) -> None:

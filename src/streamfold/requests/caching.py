@@ -1,0 +1,108 @@
+"""Why a prompt cache misses: something before the cache mark is not what the last request had there.
+
+A provider's cache goes by the beginning of the prompt. A date in the system message, tools in another order or a
+message that was rewritten make it miss, and no provider says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from ..values import Message, ProtocolWarning, write_part
+from .request import Request
+
+__all__ = ["CachedPrefixes"]
+
+_MOST_MODELS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A tool, a message or a part of one: its place, a hash of it, and what it is to the cache.
+
+    Attributes:
+        own: it belongs to this conversation alone, and not to the tools and instructions that others share.
+    """
+
+    where: str
+    digest: bytes
+    own: bool
+    marked: bool
+
+
+class CachedPrefixes:
+    """Remembers for each model the last request with a cache mark, as hashes."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, list[_Piece]] = {}
+
+    def remember(self, request: Request) -> None:
+        """Takes a request as the one that the next is compared with, if it has a mark."""
+        if pieces := _prefix(request):
+            self._last.pop(request.model, None)
+            self._last[request.model] = pieces
+            if len(self._last) > _MOST_MODELS:
+                del self._last[next(iter(self._last))]
+
+    def changed(self, request: Request) -> list[ProtocolWarning]:
+        """Returns a warning if the prefix that the last request had marked is not the beginning of this one.
+
+        Another conversation with the same tools and instructions is no change, because it has a cache of its own.
+        """
+        last, now = self._last.get(request.model), _prefix(request)
+        if not last or not now:
+            return []
+        at = next((at for at, was in enumerate(last) if at >= len(now) or now[at].digest != was.digest), None)
+        if at is None or (last[at].own and not any(piece.own for piece in last[:at])):
+            return []
+        where = now[at].where if at < len(now) else f"{last[at].where} (left out)"
+        detail = f"{where} is not what the last request had there: the provider's cache is of no use from there on"
+        return [ProtocolWarning("cache_prefix_changed", detail)]
+
+
+def _prefix(request: Request) -> list[_Piece]:
+    """The pieces up to the last mark."""
+    if not any(tool.cache for tool in request.tools) and not any(map(_has_mark, request.messages)):
+        return []
+    pieces = list(_pieces(request))
+    end = max((at for at, piece in enumerate(pieces, 1) if piece.marked), default=0)
+    return pieces[:end]
+
+
+def _pieces(request: Request) -> Iterator[_Piece]:
+    for at, tool in enumerate(request.tools):
+        said = [tool.name, tool.description, tool.parameters, tool.strict]
+        yield _Piece(f"tools[{at}]", _digest(said), False, bool(tool.cache))
+    for at, message in enumerate(request.messages):
+        own, where = message.role not in ("system", "developer"), f"messages[{at}]"
+        calls = [[call.id, call.name, call.raw_arguments] for call in message.tool_calls]
+        about = [message.role, message.tool_call_id, message.reasoning, message.error, calls]
+        parts = message.content if isinstance(message.content, tuple) else ()
+        for nth, part in enumerate(parts):
+            written = {
+                name: value for name, value in write_part(part).items() if name not in ("cache", "cache_control")
+            }
+            yield _Piece(f"{where}.content[{nth}]", _digest([message.role, written]), own, _is_marked(part))
+        text = message.content if isinstance(message.content, str) else None
+        yield _Piece(where, _digest([*about, text]), own, _message_mark(message))
+
+
+def _has_mark(message: Message) -> bool:
+    parts = message.content if isinstance(message.content, tuple) else ()
+    return _message_mark(message) or any(map(_is_marked, parts))
+
+
+def _message_mark(message: Message) -> bool:
+    return bool(message.cache or message.extras.get("cache_control"))
+
+
+def _is_marked(part: Any) -> bool:
+    return bool(part.get("cache_control") if isinstance(part, Mapping) else part.cache)
+
+
+def _digest(value: Any) -> bytes:
+    return blake2b(json.dumps(value, default=str).encode("utf-8", "surrogatepass"), digest_size=16).digest()
