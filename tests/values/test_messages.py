@@ -385,7 +385,7 @@ def test_what_json_looks_like() -> None:
         ({"role": "human"}, "message.role is 'human': it is one of system, developer, user, assistant, tool, function"),
         ({"role": "user", "text": "Hi"},
          ("message.text is unknown: there are role, content, tool_calls, tool_call_id, name, reasoning, refusal,"
-         " origin, extras, partial, error")),
+         " origin, extras, partial, error, cache")),
         ({"role": "user", "content": 5}, "message.content must be a string or a list, not int"),
         ({"role": "user", "partial": "yes"}, "message.partial must be true or false, not str"),
         ({"role": "user", "content": ["Hi"]}, "message.content[0] must be an object, not str"),
@@ -394,7 +394,7 @@ def test_what_json_looks_like() -> None:
         ({"role": "user", "content": [{"part": "text"}]},
          'message.content[0].part is \'text\'; it is "text", "image", "file", "audio" or "dict"'),
         ({"role": "user", "content": [{"part": "image", "media": "image/png"}]},
-         "message.content[0].media is unknown: image has data, url, file_id, media_type, detail"),
+         "message.content[0].media is unknown: image has data, url, file_id, media_type, detail, cache"),
         ({"role": "user", "content": [{"part": "image", "data": "?"}]},
          "message.content[0].data is not base64: Only base64 data is allowed"),
         ({"role": "user", "content": [{"part": "image"}]},
