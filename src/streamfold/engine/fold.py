@@ -97,6 +97,8 @@ class Fold:
         self._meta = Meta()
         self._begun = False
         self._calls_begun = 0
+        self._signature: str | None = None
+        self._late = False  # a call has begun, or a signature waits for the next chunk
         self._extras: dict[str, list[Any]] = {}
         self._kept = 0  # characters of the extras
         self._warnings: dict[ProtocolWarning, None] = {}  # a set that keeps its order
@@ -129,8 +131,8 @@ class Fold:
         if type(delta) is Text:  # nearly every event
             self._begun = True
             shown = self._text.add(delta.text)
-            if self._calls_begun and shown:
-                return LateChunk(self._calls_begun, shown)
+            if self._late and shown:
+                return self._late_chunk(shown)
             return StreamChunk(shown) if shown else None
         if type(delta) is Meta:
             self._identify(delta)
@@ -138,8 +140,8 @@ class Fold:
         if type(delta) is Reasoning:
             self._begun = self._reasoned = True
             shown = self._reasoning.add(delta.text)
-            if self._calls_begun and shown:
-                return LateChunk(self._calls_begun, reasoning=shown)
+            if self._late and shown:
+                return self._late_chunk(reasoning=shown)
             return StreamChunk(reasoning=shown) if shown else None
         if type(delta) is Call:
             self._begun = True
@@ -149,6 +151,7 @@ class Fold:
             if self._listener and placed:
                 self._listener(placed)
             self._calls_begun = len(self._calls)
+            self._late = self._late or self._calls_begun > 0
             return None
         return self._feed_rare(delta)
 
@@ -257,6 +260,10 @@ class Fold:
         more = [ProtocolWarning("more_warnings", f"{self._more_warnings} further warnings are not listed")]
         return [*self._warnings, *(more if self._more_warnings else ())]
 
+    def sign(self, signature: str) -> None:
+        """Notes the signature of reasoning; the next chunk carries it."""
+        self._signature, self._late = signature, True
+
     def miss(self) -> None:
         """Notes that events are missing here."""
         self._calls.miss()
@@ -309,4 +316,9 @@ class Fold:
         reply.answer, reply.tool_calls, reply.finish_reason = answer, calls, reason
         self._reply, self.finished = reply, True
         last = (text, calls or None, True, reasoning, reason, self._usage)
-        return LateChunk(self._calls_begun, *last) if self._calls_begun else StreamChunk(*last)
+        return self._late_chunk(*last) if self._late else StreamChunk(*last)
+
+    def _late_chunk(self, *said: Any, **named: Any) -> StreamChunk:
+        signature, self._signature = self._signature, None
+        self._late = self._calls_begun > 0
+        return LateChunk(self._calls_begun, signature, *said, **named)

@@ -122,6 +122,8 @@ class Pipeline:
                 if not isinstance(delta, BlockEnd) and not (isinstance(delta, BlockPiece) and delta.kind in _COUNTED):
                     self._fold.keep(len(data))
                 self.feed(self._blocks.feed(delta), data, chunks)
+                if isinstance(delta, BlockPiece) and (delta.kind, delta.member) == ("reasoning", "signature"):
+                    self._fold.sign(str(delta.value))
         return False
 
     def end(self, chunks: list[StreamChunk]) -> None:

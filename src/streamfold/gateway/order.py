@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..adapters.emitting import chunk_deltas, end_deltas
-from ..values import Call, Delta, Finish, Reply, StreamChunk, Usage, Warn
+from ..values import Call, Delta, Extra, Finish, Reply, StreamChunk, Usage, Warn
 
 __all__ = ["Order"]
 
@@ -19,10 +19,13 @@ class Order:
     def feed(self, chunk: StreamChunk) -> list[Delta]:
         """Returns the deltas of a chunk that can be written now."""
         deltas = list(chunk_deltas(chunk))
+        signed: list[Delta] = [] if chunk.signature is None else [Extra("signature", chunk.signature)]
+        if self._late or not chunk.calls_before:
+            signed, deltas = [], [*signed, *deltas]
         if not chunk.calls_before:
             return deltas
         self._late += [(chunk.calls_before, delta) for delta in deltas]
-        return []
+        return signed  # of reasoning that has been written: it does not wait for the calls
 
     def end(self, reply: Reply) -> Iterator[Delta]:
         """Returns the rest of the answer: its calls, with the text that came between and after them."""

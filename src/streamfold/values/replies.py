@@ -151,19 +151,29 @@ class StreamChunk:
         """How many tool calls had begun before the text of this step; they are handed out at the end."""
         return 0
 
+    @property
+    def signature(self) -> str | None:
+        """The provider's signature of the reasoning that ended before this step, where it signs; None otherwise."""
+        return None
+
 
 class LateChunk(StreamChunk):
-    """A chunk whose text came after the beginning of a tool call. Equal to a `StreamChunk` that says the same."""
+    """A chunk that came after the beginning of a call, or after signed reasoning. Equal to one that says the same."""
 
-    __slots__ = ("_calls_before",)
+    __slots__ = ("_calls_before", "_signature")
 
-    def __init__(self, calls_before: int = 0, *said: Any, **named: Any) -> None:
+    def __init__(self, calls_before: int = 0, signature: str | None = None, *said: Any, **named: Any) -> None:
         super().__init__(*said, **named)
         self._calls_before = calls_before
+        self._signature = signature
 
     @property
     def calls_before(self) -> int:
         return self._calls_before
+
+    @property
+    def signature(self) -> str | None:
+        return self._signature
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, StreamChunk):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ...values import ErrorInfo, Failure, FinishReason, Reasoning, Refusal, Reply, Text, Usage
+from ...values import ErrorInfo, Failure, FinishReason, Reasoning, Refusal, Reply, Text, ToolCall, Usage
 from ..emitting.emitter import Emitter, WrittenCall, event
 from .carried import carried_id
 
@@ -33,6 +33,7 @@ _ERROR_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
+_THINKING = ("thinking", "redacted_thinking")
 _TYPES = frozenset({*_ERROR_TYPES.values(), "api_error", "conflict_error"})
 _OF_THE_KEY = ("authentication_error", "permission_error")  # with a 5xx: of a key that is not the client's
 
@@ -58,6 +59,7 @@ class MessagesEmitter(Emitter):
         self._waiting: dict[int, list[str]] = {}  # fragments of other calls, by their number
         self._heads: dict[int, WrittenCall] = {}
         self._signature = ""
+        self._stop_sequence: str | None = None
 
     def _text(self, delta: Text) -> None:
         self._switch("text")
@@ -65,6 +67,8 @@ class MessagesEmitter(Emitter):
 
     def _reasoning(self, delta: Reasoning) -> None:
         if self._thinking:
+            if self._signature and delta.text:  # what was signed is complete
+                self._stop()
             self._switch("thinking")
             if delta.text:
                 self._piece({"type": "thinking_delta", "thinking": delta.text})
@@ -88,8 +92,11 @@ class MessagesEmitter(Emitter):
             self._write_waiting()
 
     def _extra(self, name: str, value: Any) -> None:
-        if name == "signature" and isinstance(value, str) and self._kind == "thinking":
+        if name == "signature" and isinstance(value, str) and self._thinking:
+            self._switch("thinking")  # also where the provider signs what it does not show
             self._signature = value
+        elif name == "stop_sequence" and isinstance(value, str):
+            self._stop_sequence = value
 
     def _end(self) -> None:
         self._ensure_open()
@@ -98,7 +105,9 @@ class MessagesEmitter(Emitter):
             self._write_waiting()
             self._stop()
         reason = _stop_reason(self._finish.reason if self._finish else "unknown", calls=self.has_calls)
-        delta = {"stop_reason": reason, "stop_sequence": None}
+        if self._stop_sequence is not None and reason == "end_turn":
+            reason = "stop_sequence"
+        delta = {"stop_reason": reason, "stop_sequence": self._stop_sequence}
         self._event({"type": "message_delta", "delta": delta, "usage": written_usage(self._usage)})
         self._write_warnings()
         self._event({"type": "message_stop"})
@@ -168,24 +177,34 @@ class MessagesEmitter(Emitter):
 
 def whole_message(reply: Reply, *, id: str, model: str, thinking: bool = True) -> dict[str, Any]:  # noqa: A002
     """Returns the body of an answer that is not streamed."""
-    content: list[dict[str, Any]] = []
-    if reply.reasoned and thinking:
-        content.append({"type": "thinking", "thinking": reply.reasoning, "signature": _signature(reply)})
-    text = reply.text + (reply.refusal or "")
-    if text:
-        content.append({"type": "text", "text": text})
-    for call in reply.tool_calls:
-        given = {"_raw": call.raw_arguments} if call.error else call.arguments
-        content.append({"type": "tool_use", "id": carried_id(call.id), "name": call.name, "input": given})
+    content = [block for block in _blocks(reply) if thinking or block["type"] not in _THINKING]
     reason = _stop_reason(reply.finish_reason, calls=bool(reply.tool_calls))
-    return _message(id, model, content, reason, reply.usage)
+    stops = [stop for stop in reply.extras.get("stop_sequence", []) if isinstance(stop, str)]
+    if stops and reason == "end_turn":
+        reason = "stop_sequence"
+    message = _message(id, model, content, reason, reply.usage)
+    return {**message, "stop_sequence": stops[-1]} if stops else message
 
 
-def _signature(reply: Reply) -> str:
-    """The signature of the only thinking block; several can't be told apart in one block."""
-    blocks = [block for block in reply.extras.get("blocks", []) if isinstance(block, dict)]
-    signatures = [str(block.get("signature") or "") for block in blocks if block.get("type") == "thinking"]
-    return signatures[0] if len(signatures) == 1 else ""
+def _blocks(reply: Reply) -> list[dict[str, Any]]:
+    """The blocks of an answer: those that it came as, if it came on this wire, else new ones."""
+    calls = {call.id: _tool_use(call) for call in reply.tool_calls}
+    came_as = [block for block in reply.extras.get("blocks", []) if isinstance(block, dict) and block.get("type")]
+    said = "".join(str(block.get("text", "")) for block in came_as if block["type"] == "text")
+    if came_as and said == reply.text and calls.keys() == {b.get("id") for b in came_as if b["type"] == "tool_use"}:
+        kept = (block for block in came_as if block["type"] != "text" or block.get("text"))
+        return [calls[block["id"]] if block["type"] == "tool_use" else block for block in kept]
+    text = reply.text + (reply.refusal or "")
+    return [
+        *([{"type": "thinking", "thinking": reply.reasoning, "signature": ""}] if reply.reasoned else []),
+        *([{"type": "text", "text": text}] if text else []),
+        *calls.values(),
+    ]
+
+
+def _tool_use(call: ToolCall) -> dict[str, Any]:
+    given = {"_raw": call.raw_arguments} if call.error else call.arguments
+    return {"type": "tool_use", "id": carried_id(call.id), "name": call.name, "input": given}
 
 
 def messages_error(info: ErrorInfo) -> dict[str, Any]:

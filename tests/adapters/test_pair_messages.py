@@ -1,0 +1,196 @@
+"""The pair on the Messages API: what we write is what our decoder reads, and what Anthropic's own client reads."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from typing import Any
+
+import anthropic
+import httpx2
+import pytest
+from anthropic.types import Message, RawMessageStreamEvent
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+import scale
+from folding import bytewise
+from mirror import payloads, read
+from planned import PlannedCall, planned_calls
+from streamfold import ProtocolWarning, Reply, ToolCall, Usage
+from streamfold.adapters.anthropic import MessagesEmitter, messages_error, whole_message
+from streamfold.adapters.emitting import end_deltas
+from streamfold.values import Call, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Text
+
+EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
+pieces = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=4)
+counts = st.integers(0, 10**6)
+usages = st.none() | st.builds(Usage, counts, counts, st.none(), st.none(), st.none())
+
+
+def emit(deltas: list[Delta], **options: Any) -> bytes:
+    made = MessagesEmitter(**{"id": "msg_0", "model": "m", **options})
+    return made.feed_all(deltas) + made.finish()
+
+
+def sdk(body: bytes) -> Message:
+    """The message that Anthropic's own accumulator makes of a body, after checking every event against its types."""
+    for payload in payloads(body):
+        if payload["type"] != "error":
+            EVENT.validate_python(payload)
+    head = {"content-type": "text/event-stream"}
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, headers=head, content=body))
+    with (
+        httpx2.Client(transport=transport) as http,
+        anthropic.Anthropic(api_key="k", base_url="http://x", http_client=http, max_retries=0) as client,
+        client.messages.stream(model="m", max_tokens=1, messages=[{"role": "user", "content": "?"}]) as stream,
+    ):
+        return stream.get_final_message()
+
+
+def fragments(calls: list[PlannedCall], rng: random.Random, *, mixed: bool) -> list[Delta]:
+    """The fragments of calls; mixed, those of all calls in any order."""
+    waiting: list[list[Delta]] = [
+        [Call(at, call.id, call.name, ""), *(Call(at, arguments=piece) for piece in call.pieces)]
+        for at, call in enumerate(calls)
+    ]
+    if not mixed:
+        return [part for call in waiting for part in call]
+    out: list[Delta] = [call.pop(0) for call in waiting]
+    while any(waiting):
+        out.append(rng.choice([call for call in waiting if call]).pop(0))
+    return out
+
+
+def said(message: Message) -> tuple[str, str, list[tuple[str, str, Any]]]:
+    text = "".join(block.text for block in message.content if block.type == "text")
+    thought = "".join(block.thinking for block in message.content if block.type == "thinking")
+    calls = [(block.id, block.name, block.input) for block in message.content if block.type == "tool_use"]
+    return text, thought, calls
+
+
+@settings(deadline=None, max_examples=scale.examples(60))
+@given(pieces, pieces, planned_calls(), pieces, usages, st.booleans(), st.integers(0, 2**32))
+def test_what_is_written_is_read(
+    thoughts: list[str],
+    texts: list[str],
+    calls: list[PlannedCall],
+    late: list[str],
+    usage: Usage | None,
+    mixed: bool,
+    seed: int,
+) -> None:
+    """Thinking, text and calls are equal for our decoder at any cut, and for Anthropic's client."""
+    rng = random.Random(seed)
+    made = fragments(calls, rng, mixed=mixed)
+    reason: Any = "tool_calls" if calls else "stop"
+    deltas = [*map(Reasoning, thoughts), *map(Text, texts), *made, *map(Text, late)]
+    body = emit([*deltas, *([usage] if usage else []), Finish(reason, reason)])
+    expected = ("".join([*texts, *late]), "".join(thoughts), [(call.id, call.name, call.arguments) for call in calls])
+    cuts = sorted(rng.randrange(len(body) + 1) for _ in range(rng.randint(0, 30)))
+    for cut in (None, bytewise(body), [body[a:b] for a, b in pairwise([0, *cuts, len(body)])]):
+        reply = read("anthropic", body, cut)
+        assert (reply.text, reply.reasoning) == expected[:2]
+        assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == expected[2]
+        assert reply.finish_reason == reason
+        if usage:
+            assert reply.usage
+            assert (reply.usage.input_tokens, reply.usage.output_tokens) == (usage.input_tokens, usage.output_tokens)
+    message = sdk(body)
+    assert said(message) == expected
+    assert message.stop_reason == ("tool_use" if calls else "end_turn")
+
+
+@settings(deadline=None, max_examples=scale.examples(60))
+@given(pieces, pieces, planned_calls(), st.sampled_from(["stop", "length", "content_filter"]))
+def test_whole_and_streamed_say_the_same(
+    thoughts: list[str], texts: list[str], calls: list[PlannedCall], reason: Any
+) -> None:
+    """The message that is not streamed has the blocks that Anthropic's client makes of the stream."""
+    made = [ToolCall(call.id, call.name, call.arguments, "".join(call.pieces)) for call in calls]
+    if reason != "stop":
+        made = []  # calls of an answer that was cut are not handed out
+    reason = "tool_calls" if made else reason
+    reply = Reply("".join(texts), "".join(thoughts), tool_calls=made, finish_reason=reason, reasoned=bool(thoughts))
+    body = emit([*map(Reasoning, thoughts), *map(Text, texts), *end_deltas(reply)])
+    whole = Message.model_validate(whole_message(reply, id="msg_0", model="m"))
+    streamed = sdk(body)
+    assert said(whole) == said(streamed)
+    assert (whole.stop_reason, whole.usage) == (streamed.stop_reason, streamed.usage)
+
+
+def test_one_block_is_open_at_a_time() -> None:
+    """A change of kind stops the block before the next one starts, numbered from 0; nothing empty opens one."""
+    deltas: list[Delta] = [
+        Reasoning("a"), Text(""), Text("b"), Call(0, "x", "f", "{"), Call(1, "y", "g", "{}"), Call(0, arguments="}"),
+        Text("c"), Finish("tool_calls", "tool_calls"),
+    ]  # fmt: skip
+    opened = None
+    indexes = []
+    for payload in payloads(emit(deltas)):
+        match payload["type"]:
+            case "content_block_start":
+                assert opened is None
+                opened = payload["index"]
+                indexes.append(opened)
+            case "content_block_delta":
+                assert payload["index"] == opened
+            case "content_block_stop":
+                assert payload["index"] == opened
+                opened = None
+    assert indexes == [0, 1, 2, 3, 4]
+
+
+def test_signed_thinking() -> None:
+    """Each block of thinking ends with its signature, also one whose text the provider does not show."""
+    deltas: list[Delta] = [
+        Reasoning("a"), Extra("signature", "1"), Reasoning("b"), Extra("signature", "2"), Text("c"),
+        Extra("signature", "3"), Finish("stop", "stop"),
+    ]  # fmt: skip
+    blocks = [block.model_dump(exclude_none=True) for block in sdk(emit(deltas)).content]
+    kinds = [(block.get("thinking"), block.get("signature"), block.get("text")) for block in blocks]
+    assert kinds == [("a", "1", None), ("b", "2", None), (None, None, "c"), ("", "3", None)]
+    assert [block["type"] for block in (sdk(emit(deltas, thinking=False))).model_dump()["content"]] == ["text"]
+
+
+def test_a_string_that_stopped_the_answer() -> None:
+    """The provider says which; the client gets it with the reason that goes with it."""
+    deltas: list[Delta] = [Text("a"), Extra("stop_sequence", "END"), Finish("stop", "stop_sequence")]
+    message = sdk(emit(deltas))
+    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "END")
+    reply = Reply("a", finish_reason="stop", extras={"stop_sequence": ["END"]})
+    whole = whole_message(reply, id="m", model="m")
+    assert (whole["stop_reason"], whole["stop_sequence"]) == ("stop_sequence", "END")
+
+
+def test_the_blocks_of_an_answer_come_as_they_came() -> None:
+    """Signed and hidden thinking in its place, for a client that sends it back."""
+    blocks = [
+        {"type": "thinking", "thinking": "a", "signature": "1"},
+        {"type": "redacted_thinking", "data": "?"},
+        {"type": "text", "text": "b"},
+        {"type": "tool_use", "id": "x", "name": "f", "input": {}},
+    ]
+    call = ToolCall("x", "f", {}, "{}")
+    reply = Reply("b", "a", tool_calls=[call], finish_reason="tool_calls", extras={"blocks": blocks}, reasoned=True)
+    assert whole_message(reply, id="m", model="m")["content"] == blocks
+    assert whole_message(reply, id="m", model="m", thinking=False)["content"] == blocks[2:]
+
+
+@pytest.mark.parametrize("info", [ErrorInfo("no"), ErrorInfo("no", "overloaded_error"), ErrorInfo("no", status=429)])
+def test_an_answer_that_fails_raises_in_the_client(info: ErrorInfo) -> None:
+    """It ends with an error event, which Anthropic's client raises; ours names the kind."""
+    body = emit([Text("a"), Failure(info)])
+    assert [payload["type"] for payload in payloads(body)][-1] == "error"
+    with pytest.raises(anthropic.APIError, match="no"):
+        sdk(body)
+    assert messages_error(info)["error"]["type"] in ("api_error", "overloaded_error", "rate_limit_error")
+
+
+def test_warnings_are_comments() -> None:
+    """They stand where no client trips over them."""
+    reply = Reply("a", warnings=[ProtocolWarning("option_dropped", "x: not sent")], finish_reason="stop")
+    body = emit([Text("a"), *end_deltas(reply)])
+    assert b": streamfold warning option_dropped: x: not sent" in body
+    assert said(sdk(body))[0] == "a"

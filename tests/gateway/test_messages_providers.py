@@ -1,0 +1,225 @@
+"""Clients of the Messages API before providers of each API: text, thinking, calls, results, errors, cuts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import corpus
+from gateways import MESSAGES, behind
+from mirror import emit, payloads, read
+from streamfold import Reply
+from streamfold.adapters.anthropic import MessagesEmitter
+from streamfold.recording import Recording
+from streamfold.values import Call, Delta, Extra, Finish, Reasoning, Text, Usage
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
+]
+
+ADAPTERS = ("chat", "kimi", "responses", "anthropic", "gemini")
+TOOLS = [{"name": name, "input_schema": {"type": "object", "properties": {}}} for name in ("look", "edit")]
+PICTURE: dict[str, Any] = {
+    "type": "image",
+    "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="},
+}
+THINKING = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
+
+
+def gemini(deltas: list[Delta]) -> bytes:
+    """An answer of Gemini's."""
+    parts: list[dict[str, Any]] = []
+    reason = "STOP"
+    for delta in deltas:
+        match delta:
+            case Reasoning(text):
+                parts.append({"text": text, "thought": True})
+            case Text(text):
+                parts.append({"text": text})
+            case Call():
+                parts.append(
+                    {"functionCall": {"id": delta.id, "name": delta.name, "args": json.loads(delta.arguments)}}
+                )
+            case Finish("length"):
+                reason = "MAX_TOKENS"
+    usage = {"promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10}
+    chunks: list[dict[str, Any]] = [{"candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in parts]
+    chunks.append({"candidates": [{"finishReason": reason}], "usageMetadata": usage})
+    return b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks)
+
+
+def written(adapter: str, *deltas: Delta, reason: Any = "stop") -> bytes:
+    """An answer in the format of a provider."""
+    facts = [*deltas, Usage(7, 3, 10), Finish(reason, reason)]
+    if adapter == "gemini":
+        return gemini(facts)
+    if adapter == "anthropic":
+        made = MessagesEmitter(id="msg_1", model="m")
+        return made.feed_all(facts) + made.finish()
+    return emit("chat" if adapter == "kimi" else adapter, facts)
+
+
+def body(*messages: Any, **members: Any) -> dict[str, Any]:
+    asked = {"model": "main", "max_tokens": 4000, "messages": [{"role": "user", "content": "Hi"}, *messages]}
+    return {**asked, "tools": TOOLS, **THINKING, **members}
+
+
+def sent(client: Any, at: int) -> str:
+    found: str = client.upstream.requests[at].content.decode()
+    return found
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("adapter", ADAPTERS)
+async def test_a_conversation(adapter: str, stream: bool) -> None:
+    """Thinking, text and parallel calls as the provider meant them; the results, one an image, reach it."""
+    calls = [Call(0, "c-1", "look", '{"at":1}', True), Call(1, "c-2", "edit", '{"to":"ä"}', True)]
+    first = written(adapter, Reasoning("Hm. "), Reasoning("Yes."), Text("I look."), *calls, reason="tool_calls")
+    async with behind(first, written(adapter, Text("Done.")), adapter=adapter) as client:
+        answer = await client.post(MESSAGES, json=body(stream=stream))
+        assert answer.status_code == 200, answer.text
+        reply = read("anthropic", answer.content)
+        assert (reply.text, reply.reasoning, reply.finish_reason) == ("I look.", "Hm. Yes.", "tool_calls")
+        assert [(call.name, call.arguments) for call in reply.tool_calls] == [
+            ("look", {"at": 1}),
+            ("edit", {"to": "ä"}),
+        ]
+        assert reply.usage
+        assert (reply.usage.input_tokens, reply.usage.output_tokens) == (7, 3)
+        results = [
+            {"type": "tool_result", "tool_use_id": reply.tool_calls[0].id, "content": [PICTURE]},
+            {"type": "tool_result", "tool_use_id": reply.tool_calls[1].id, "content": "no", "is_error": True},
+        ]
+        turns = [{"role": "assistant", "content": _blocks(reply)}, {"role": "user", "content": results}]
+        answer = await client.post(MESSAGES, json=body(*turns, stream=stream))
+        assert read("anthropic", answer.content).text == "Done.", answer.text
+        asked = sent(client, 1)
+    assert "iVBORw0KGgo=" in asked
+    assert "I look." in asked
+    if adapter in ("kimi", "anthropic"):
+        assert ("Hm. Yes." in asked) is (adapter == "kimi")  # Anthropic takes none back that it has not signed
+
+
+def _blocks(reply: Reply) -> list[dict[str, Any]]:
+    """The turn as a client sends it back."""
+    return [
+        {"type": "thinking", "thinking": reply.reasoning, "signature": ""},
+        {"type": "text", "text": reply.text},
+        *({"type": "tool_use", "id": c.id, "name": c.name, "input": c.arguments} for c in reply.tool_calls),
+    ]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("adapter", ADAPTERS)
+async def test_an_answer_at_its_limit(adapter: str, stream: bool) -> None:
+    """It says so, and has no call, because nobody knows whether it is whole."""
+    cut = written(adapter, Text("I"), Call(0, "c-1", "look", "{}"), reason="length")
+    if adapter == "anthropic":  # our writer takes calls only where they may be run
+        cut = cut.replace(b'"stop_reason":"tool_use"', b'"stop_reason":"max_tokens"')
+    async with behind(cut, adapter=adapter) as client:
+        answer = await client.post(MESSAGES, json=body(stream=stream))
+    reply = read("anthropic", answer.content)
+    assert (reply.text, reply.tool_calls, reply.raw_finish_reason) == ("I", [], "max_tokens")
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+async def test_an_answer_that_is_cut(adapter: str) -> None:
+    """Wherever it is cut, the client never gets a call, nor what it takes for the end of a message."""
+    whole = written(adapter, Text("I"), Call(0, "c-1", "look", '{"at":1}'), reason="tool_calls")
+    ends = [at for at in range(len(whole)) if whole[at - 2 : at] == b"\n\n"]
+    finished = 0
+    for end in ends[:-1]:
+        async with behind(whole[:end], adapter=adapter) as client:
+            answer = await client.post(MESSAGES, json=body(stream=True))
+        if (
+            answer.status_code == 200
+            and (kinds := [payload["type"] for payload in payloads(answer.content)])[-1] != "error"
+        ):
+            finished += 1  # the provider had said that it was done
+            assert [call.arguments for call in read("anthropic", answer.content).tool_calls] == [{"at": 1}]
+        elif answer.status_code == 200:
+            assert not {"message_delta", "message_stop"} & {*kinds}
+            assert b"tool_use" not in answer.content
+        else:
+            assert answer.json()["type"] == "error"
+    assert finished <= 3
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_signed_thinking_makes_the_round(stream: bool) -> None:
+    """Anthropic's signature reaches the client behind the thinking that it signs, and Anthropic gets it back."""
+    facts = [Reasoning("Hm."), Extra("signature", "c2ln"), Text("I look."), Call(0, "toolu_1", "look", "{}", True)]
+    first = written("anthropic", *facts, reason="tool_calls")
+    hidden = written("anthropic", Extra("signature", "Z2Vo"), Call(0, "toolu_2", "look", "{}", True))
+    async with behind(first, hidden, written("anthropic", Text("Done.")), adapter="anthropic") as client:
+        turns: list[Any] = []
+        for signature, call_id in (("c2ln", "toolu_1"), ("Z2Vo", "toolu_2")):
+            answer = await client.post(MESSAGES, json=body(*turns, stream=stream))
+            blocks = read("anthropic", answer.content).extras["blocks"]
+            assert (blocks[0]["type"], blocks[0]["signature"]) == ("thinking", signature)
+            assert blocks[-1]["id"] == call_id
+            result = {"type": "tool_result", "tool_use_id": call_id, "content": "1"}
+            turns += [{"role": "assistant", "content": blocks}, {"role": "user", "content": [result]}]
+        await client.post(MESSAGES, json=body(*turns, stream=stream))
+        asked = json.loads(sent(client, 2))
+    assert [turn["content"] for turn in asked["messages"] if turn["role"] == "assistant"] == [
+        turn["content"] for turn in turns if turn["role"] == "assistant"
+    ]
+
+
+# --- requests of real clients -----------------------------------------------------------------------------------------
+
+
+_NESTED = ("messages", "content", "source", "tools", "system")
+
+
+def _restored(value: Any) -> Any:
+    """A body with something in the place of what was cut out of it: schemas of tools and data of images."""
+    match value:
+        case list():
+            return [_restored(item) for item in value]
+        case {"type": "base64", **rest}:
+            return {"type": "base64", **rest, "data": PICTURE["source"]["data"]}
+        case dict():
+            made = {name: _restored(item) if name in _NESTED else item for name, item in value.items()}
+            for tool in made.get("tools", ()):
+                if tool.get("type", "custom") == "custom":
+                    tool["input_schema"] = {"type": "object", "properties": {}}
+            return made
+    return value
+
+
+def _requests() -> list[Any]:
+    if not (names := corpus.names("real-servers/anthropic/requests/*.json")) or not isinstance(names[0], str):
+        return names
+    return [
+        pytest.param(request, id=f"{Path(name).stem}-{at}")
+        for name in names
+        for at, request in enumerate(corpus.read_json(name)["requests"])
+        if request["method"] == "POST"
+    ]
+
+
+@pytest.mark.parametrize("adapter", ["kimi", "anthropic"])
+@pytest.mark.parametrize("request_", _requests())
+async def test_requests_of_real_clients(request_: dict[str, Any], adapter: str) -> None:
+    """Each is answered, but for what only Anthropic's servers can do, which is refused by its name."""
+    asked = {**_restored(request_["body"]), "model": "main"}
+    hosted = [tool["type"] for tool in asked.get("tools", []) if tool.get("type", "custom") != "custom"]
+    answer_ = written(adapter, Text("Hi"))
+    async with behind(Recording("test", answer_, adapter), adapter=adapter) as client:
+        headers = {name: value for name, value in request_["headers"].items() if name.startswith("anthropic")}
+        answer = await client.post(request_["path"], json=asked, headers=headers)
+    if hosted:
+        assert answer.status_code == 400
+        assert hosted[0] in answer.json()["error"]["message"]
+    elif request_["path"].partition("?")[0].endswith("count_tokens"):
+        assert answer.json()["input_tokens"] > 0
+    else:
+        assert answer.status_code == 200, answer.text
+        assert read("anthropic", answer.content).text == "Hi"
+        assert isinstance(read("anthropic", answer.content).tool_calls, list)
