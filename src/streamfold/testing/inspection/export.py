@@ -57,7 +57,9 @@ def _delta(delta: Delta) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """Returns our own values as dicts and lists, and JSON data unchanged."""
     if is_dataclass(value):
-        return {member.name: _plain(getattr(value, member.name)) for member in fields(value)}
+        members = {member.name: getattr(value, member.name) for member in fields(value)}
+        # How a block or a usage is read later is a function, which says nothing about the stream.
+        return {name: _plain(member) for name, member in members.items() if not callable(member)}
     if isinstance(value, tuple):
         return _plain(value._asdict()) if hasattr(value, "_asdict") else [_plain(item) for item in value]
     if isinstance(value, list):
