@@ -170,9 +170,10 @@ class Scanner:
         passed over inside the string is the end, and what follows it is read again. So a quoted marker does no harm,
         and a string without its closing quote can't swallow the next call.
 
-        Read again is also the next body, which may pass over the same markers. It is then in the same string as the
-        first reading was, and would stop where that one stopped (`_settled`): so it can go there at once, or, if it
-        can't be JSON up to there, end at once. Else many such strings would be read to the end of the text each.
+        The text that is read again may contain bodies with the same markers, and each of them would search to the end
+        of the text for its closing quote: quadratic. `_settled` prevents that. It holds where the first search stopped,
+        and every search that begins before it is inside the same string, so it would stop at the same place. It jumps
+        there at once; or, if what it has read so far can't be the beginning of JSON, it ends at once.
         """
         pieces: list[str] = []
         first = yield from self.span(NOT_SPACE, pieces.append)
