@@ -74,7 +74,9 @@ class Pipeline:
         fold, kept = self._fold, False
         for delta in deltas:
             kind = type(delta)
-            if kind is Meta:
+            if kind is BlockPiece and delta.kind in _COUNTED:  # type: ignore[union-attr]
+                self.feed(self._blocks.feed(delta), data, chunks)  # type: ignore[arg-type]
+            elif kind is Meta:
                 if not fold.identified:  # it comes with every event of some wires
                     fold.feed(delta)
             elif isinstance(delta, Sequence):
@@ -119,7 +121,7 @@ class Pipeline:
                 }
                 self._fold.feed(read(dict(self._usage)))
             case Block() | BlockPiece() | BlockEnd() | Answered():
-                if not isinstance(delta, BlockEnd) and not (isinstance(delta, BlockPiece) and delta.kind in _COUNTED):
+                if not isinstance(delta, BlockEnd):
                     self._fold.keep(len(data))
                 self.feed(self._blocks.feed(delta), data, chunks)
                 if isinstance(delta, BlockPiece) and (delta.kind, delta.member) == ("reasoning", "signature"):

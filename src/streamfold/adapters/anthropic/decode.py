@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...values import (
@@ -153,11 +154,17 @@ def _write_call(block: dict[str, Any], call: ToolCall) -> dict[str, Any]:
     return {**block, "id": call.id, "name": call.name, "input": arguments_object(call)}
 
 
+@lru_cache(64)
+def _text_block(number: int | None) -> Block:
+    return Block(number, "text", _TEXT, "text")
+
+
 def _piece(payload: dict[str, Any], out: list[Delta]) -> None:
     delta, number = _object(payload, "delta"), index(payload.get("index"))
+    if delta.get("type") == "text_delta" and type(text := delta.get("text")) is str:  # as nearly every event
+        out.append(BlockPiece(number, "text", "text", text, opens=_text_block(number)))
+        return
     match delta:
-        case {"type": "text_delta", "text": str(text)}:
-            out.append(BlockPiece(number, "text", "text", text, opens=Block(number, "text", _TEXT, "text")))
         case {"type": "thinking_delta", "thinking": str(text)}:
             opens = Block(number, "reasoning", _THINKING, "thinking")
             out.append(BlockPiece(number, "reasoning", "thinking", text, opens=opens))

@@ -61,6 +61,8 @@ _FAILURES = {
 }
 _ABOUT_CANDIDATE = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 _SIGNATURE = "thoughtSignature"
+_MEMBERS = frozenset(["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"])
+_TEXT = Block(None, "text", {"text": ""}, "text")
 
 
 class EventReader:
@@ -92,7 +94,7 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
     if "error" in chunk:
         out.append(Failure(read_google_error(chunk), chunk))
         return
-    if not {"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"} & chunk.keys():
+    if _MEMBERS.isdisjoint(chunk):
         out.append(Failure(error_info(chunk), chunk))
         return
     out.append(Meta(chunk.get("responseId"), chunk.get("modelVersion"), chunk.get("createTime")))
@@ -124,7 +126,11 @@ def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -
     for part in parts if isinstance(parts, list) else ():
         if not isinstance(part, dict):
             raise ValueError(f"a part must be an object, not {part!r:.80}")
-        _part(keep(part), out)
+        if len(part) == 1 and type(text := part.get("text")) is str:  # as nearly every part
+            if text:
+                out.append(BlockPiece(None, "text", "text", text, opens=_TEXT))
+        else:
+            _part(keep(part), out)
     for name in _ABOUT_CANDIDATE:
         if candidate.get(name):
             out.append(Extra(name, [keep(candidate[name])], whole=True))
