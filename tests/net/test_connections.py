@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from time import monotonic
 
 import anyio
@@ -94,3 +95,31 @@ async def test_no_more_connections_through_the_gateway() -> None:
 
             await many(ask, 50)
         assert server.connections <= 50
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("ticks", range(5))
+async def test_a_reader_that_is_cancelled_while_the_stream_is_closed(ticks: int) -> None:
+    """The connection is closed, however soon after the cancellation of its reader `aclose` is called."""
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(STREAM, framed(text("Hel")))
+        await connection.gone()
+
+    async with serving(script) as server, server.provider() as provider:
+        stream = provider.chat_stream("Hi")
+        await anext(stream)
+
+        async def read() -> None:
+            await anext(stream)
+
+        reading = asyncio.create_task(read())
+        await anyio.wait_all_tasks_blocked()
+        reading.cancel()
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        await stream.aclose()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        await server.all_closed()

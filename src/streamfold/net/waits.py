@@ -22,6 +22,8 @@ __all__ = ["Interrupted", "Waits", "waits"]
 
 T = TypeVar("T")
 
+_AGAIN = 0.01  # seconds after which a wait that somebody else has cancelled is ended if it goes on
+
 
 class Interrupted(Exception):
     """A wait was ended by its deadline or by `end`."""
@@ -86,7 +88,9 @@ class _TimedWaits:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[object] | None = None  # the one that waits
+        self._others = 0  # cancellations of that task by others: they are not ours to take back
         self._interrupted = False
+        self._again: asyncio.TimerHandle | None = None
         self.now = self._loop.time
 
     @property
@@ -103,17 +107,20 @@ class _TimedWaits:
         task = self._task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a stream is read by tasks")
-        others = task.cancelling()  # cancellations by others are not ours to take back
+        self._others = task.cancelling()
         if self._timer is None:
             self._set_timer()
         try:
             return await _going_on(steps, waiting)
         except asyncio.CancelledError:
-            if self._interrupted and task.cancelling() == others + 1:
+            if self._interrupted and task.cancelling() == self._others + 1:
                 raise Interrupted from None
             raise
         finally:
             self._task = None
+            if self._again is not None:
+                self._again.cancel()
+                self._again = None
             if self._interrupted:
                 self._interrupted = False
                 task.uncancel()
@@ -123,9 +130,15 @@ class _TimedWaits:
         self._set_timer()
 
     def end(self) -> None:
-        if self._task is not None and not self._interrupted:
-            self._interrupted = True
-            self._task.cancel()
+        if self._task is None or self._interrupted:
+            return
+        if self._task.cancelling() > self._others:
+            # Cancelled by somebody else, and perhaps just closing the connection: a second cancellation would hit
+            # httpcore in the middle of that, and the connection would stay open for ever.
+            self._again = self._loop.call_later(_AGAIN, self.end)
+            return
+        self._interrupted = True
+        self._task.cancel()
 
     def close(self) -> None:
         if self._timer is not None:
