@@ -241,8 +241,8 @@ class Provider(AsyncContext):
     def _adapter(self, model: str | None) -> Adapter:
         """Returns the adapter for a model. Models with the same quirks share one, and what it learned to leave out."""
         quirks = self._quirks_of(model)
-        if quirks not in self._adapters:
-            self._adapters[quirks] = self.profile.make_adapter(model)
+        if quirks not in self._adapters:  # another thread may be here too, and what an adapter learned must stay
+            return self._adapters.setdefault(quirks, self.profile.make_adapter(model))
         return self._adapters[quirks]
 
     def _quirks_of(self, model: str | None) -> str:
