@@ -26,6 +26,7 @@ MODULES: dict[str, list[str]] = {
     "streamfold.testing.faults": [],
     "streamfold.gateway": ["gateway"],
     "streamfold.client.otel": [],
+    "streamfold.sync": [],
 }
 WITH_MEMBERS = {
     "Adapter",
@@ -38,6 +39,7 @@ WITH_MEMBERS = {
     "ScriptedProvider",
     "ReplayProvider",
 }
+WHOLE = ["streamfold.sync"]  # modules with all members
 KINDS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
 
@@ -52,7 +54,7 @@ def surface() -> str:
         found = import_module(module)
         for name in sorted(names or found.__all__):
             value = getattr(found, name)
-            lines += _lines(name, value) if name in WITH_MEMBERS else [name]
+            lines += _lines(name, value) if name in WITH_MEMBERS or module in WHOLE else [name]
     lines += ["", "[warning codes]", *sorted(get_args(WarningCode)), "", "[errors]", *_tree(StreamfoldError, 0)]
     return "\n".join(lines) + "\n"
 

@@ -107,8 +107,8 @@ def plain_with(value: Any) -> None:
     ],
 )
 def test_synchronous_use_is_explained(make: Callable[[Any], Any], use: Callable[[Any], None], message: str) -> None:
-    """A plain `with` or `for` raises a TypeError that says what to write instead."""
-    with pytest.raises(TypeError, match=re.escape(message)):
+    """A plain `with` or `for` raises a TypeError that says what to write instead, with and without async."""
+    with pytest.raises(TypeError, match=re.escape(message) + ".*In synchronous code, use streamfold.sync"):
         use(make(Provider.from_config("ollama:m")))
 
 

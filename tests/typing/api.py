@@ -46,6 +46,7 @@ from streamfold import (
     image,
     in_thread,
     run_tools,
+    sync,
     system,
     tool,
     tool_result,
@@ -133,6 +134,27 @@ def configure(client: httpx.AsyncClient, choice: ToolChoice) -> Provider:
 def decode(body: bytes) -> list[StreamChunk]:
     decoder = StreamDecoder("chat")
     return decoder.feed(body) + decoder.close()
+
+
+def without_async(client: httpx.AsyncClient) -> None:
+    with sync.Provider.from_config("kimi:kimi-k2.6", http_client=client, timeouts=Timeouts(read=5)) as provider:
+        assert_type(provider, sync.Provider)
+        assert_type(provider.chat("Hello", [get_time], tool_choice="none", temperature=0.5), Reply)
+        assert_type(provider.preview("Hello"), Preview)
+        assert_type(provider.capabilities(), Capabilities)
+        with provider.chat_stream("Hello", response_format=Weather) as stream:
+            assert_type(stream, sync.ChatStream)
+            for chunk in stream.start():
+                assert_type(chunk, StreamChunk)
+                assert_type(stream.partial(Weather), Partial[Weather] | None)
+            assert_type(stream.warnings, tuple[ProtocolWarning, ...])
+            assert_type(stream.reply, Reply)
+        run = sync.run_tools(provider, "Hello", [get_time], max_turns=3, seed=1)
+        assert_type(run, sync.ToolRun)
+        assert_type(run.read(), Reply)
+        assert_type(run.messages, list[Message])
+        assert_type(run.usage, Usage | None)
+    sync.Provider(Fallback(Provider.from_config("kimi"))).close()
 
 
 async def use_tools(provider: Provider, call: ToolCall, mcp: object) -> None:

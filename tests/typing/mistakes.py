@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamfold import ChatModel, ChatStream, Fallback, Hooks, Message, Provider, Reply, run_tools
+from streamfold import ChatModel, ChatStream, Fallback, Hooks, Message, Provider, Reply, run_tools, sync
 from streamfold.testing import ScriptedProvider
 
 
@@ -79,3 +79,15 @@ def hooks(reply: Reply) -> None:
 def history(reply: Reply) -> None:
     messages: list[Message] = [reply]  # mistake
     assert messages
+
+
+async def without_async(provider: Provider, synchronous: sync.Provider) -> None:
+    synchronous.chat("Hello", temprature=3)  # mistake
+    synchronous.chat_stream("Hello", timeouts={"raed": 3})  # mistake
+    sync.Provider.from_config("kimi", api_kye="x")  # mistake
+    sync.Provider("kimi")  # mistake
+    sync.run_tools(provider, "Hello", [get_time])  # mistake
+    run_tools(synchronous, "Hello", [get_time])  # mistake
+    async for _ in synchronous.chat_stream("Hello"):  # mistake
+        pass
+    await synchronous.chat("Hello")  # mistake

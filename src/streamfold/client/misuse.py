@@ -16,7 +16,7 @@ class AsyncContext:
     if not TYPE_CHECKING:
 
         def __enter__(self) -> NoReturn:
-            raise TypeError(f"{type(self).__name__} is asynchronous: use `async with`, inside an `async def` function")
+            raise TypeError(_message(self, "async with"))
 
         def __exit__(self, *_: Any) -> None:
             """Never called; without it Python would complain about this method first."""
@@ -28,4 +28,11 @@ class AsyncIteration(AsyncContext):
     if not TYPE_CHECKING:
 
         def __iter__(self) -> NoReturn:
-            raise TypeError(f"{type(self).__name__} is asynchronous: use `async for`, inside an `async def` function")
+            raise TypeError(_message(self, "async for"))
+
+
+def _message(misused: object, statement: str) -> str:
+    return (
+        f"{type(misused).__name__} is asynchronous: use `{statement}`, inside an `async def` function."
+        " In synchronous code, use streamfold.sync"
+    )

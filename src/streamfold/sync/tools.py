@@ -1,0 +1,97 @@
+"""The tool loop for synchronous code."""
+
+from __future__ import annotations
+
+import threading
+from asyncio import wrap_future
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextvars import copy_context
+from dataclasses import replace
+from functools import partial, wraps
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any, Unpack
+
+from .. import client
+from ..client import OnToolError
+from ..net import hides_arguments
+from ..requests import ChatOptions
+from ..values import Messages, Tool, ToolChoice, ToolLike, as_tools
+from .provider import Provider
+from .streams import ToolRun
+
+__all__ = ["run_tools"]
+
+
+@hides_arguments
+def run_tools(
+    provider: Provider,
+    messages: Messages,
+    tools: Iterable[ToolLike],
+    *,
+    max_turns: int = 10,
+    tool_choice: ToolChoice = "auto",
+    on_tool_error: OnToolError | None = None,
+    **options: Unpack[ChatOptions],
+) -> ToolRun:
+    """Streams the answer of a model that may call tools, and runs the calls between its turns.
+
+        with run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather]) as run:
+            for chunk in run:
+                print(chunk.delta, end="")
+
+        reply = run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather]).read()
+
+    All calls of a turn run at the same time, each plain function in a thread of its own, so that they may block and may
+    use the provider. Async tools, `on_tool_error` and hooks are called on the thread of the provider, which they must
+    not block. Everything else is as in `streamfold.run_tools`.
+
+    Args:
+        provider: a synchronous provider.
+        messages, tools, max_turns, tool_choice, on_tool_error, options: as in `streamfold.run_tools`.
+
+    Raises:
+        ConfigError: a tool has no function, two tools have the same name, or the request can't be sent.
+    """
+    run = client.run_tools(
+        provider.model,
+        messages,
+        [_threaded(tool) for tool in as_tools(tools)],
+        max_turns=max_turns,
+        tool_choice=tool_choice,
+        on_tool_error=on_tool_error,
+        **options,
+    )
+    return ToolRun(provider, provider.thread, run)
+
+
+def _threaded(tool: Tool) -> Tool:
+    """Returns a tool whose plain function runs in a thread: on the event loop it would hold up all other answers."""
+    function = tool.function
+    if function is None or iscoroutinefunction(function):
+        return tool
+
+    @wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        value = await _in_thread(partial(function, *args, **kwargs))
+        return await value if isawaitable(value) else value
+
+    return replace(tool, function=call)
+
+
+async def _in_thread(function: Callable[[], Any]) -> Any:
+    """Calls a function in a new thread. The exit of the interpreter does not wait for it, as it would for a pool's."""
+    done: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            value = context.run(function)
+        except BaseException as exc:
+            done.set_exception(exc)
+        else:
+            done.set_result(value)
+
+    context = copy_context()
+    done.set_running_or_notify_cancel()  # from now on it can't be cancelled, only abandoned
+    threading.Thread(target=work, name="streamfold tool", daemon=True).start()
+    return await wrap_future(done)
