@@ -202,6 +202,13 @@ def test_the_history_has_to_fit() -> None:
     assert turns[1]["content"] == [{"type": "text", "text": "Hel"}]
 
 
+@pytest.mark.parametrize("options", [{"reasoning_effort": "high"}, {"response_format": {"type": "object"}}])
+def test_a_text_that_can_not_be_continued(options: dict[str, Any]) -> None:
+    """The API refuses to continue a text while it thinks, or in a form."""
+    with pytest.raises(ConfigError, match="can't be continued"):
+        sent([user("Hi"), assistant("Hel")], quirks={"prefill": True}, **options)
+
+
 # --- thinking ---------------------------------------------------------------------------------------------------------
 
 

@@ -143,6 +143,15 @@ def test_tool_choice(choice: Any, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "parameters", [{"type": "object", "additionalProperties": {"type": "string"}}, {"$ref": "#/$defs/A"}]
+)
+def test_parameters_without_names(parameters: dict[str, Any]) -> None:
+    """A schema that says something without any properties is sent too."""
+    (declared,) = sent("Hi", [Tool("f", "F.", parameters)])["tools"][0]["functionDeclarations"]
+    assert declared["parametersJsonSchema"] == parameters
+
+
+@pytest.mark.parametrize(
     ("effort", "quirks", "wanted", "warned"),
     [
         ("high", {}, {"thinkingLevel": "HIGH", "includeThoughts": True}, []),

@@ -146,6 +146,8 @@ class AnthropicAdapter(EventReader, Adapter):
             mix = name == "output_config" and name in body and isinstance(value, Mapping)
             body[name] = {**body[name], **value} if mix else value
         body.pop("betas", None)  # they are in the headers
+        if "messages" not in options.extra_body:
+            _check_prefill(body)
         return self._for_platform(body, self._betas(request))
 
     def _for_platform(self, body: dict[str, Any], betas: list[str]) -> dict[str, Any]:
@@ -196,6 +198,21 @@ class AnthropicAdapter(EventReader, Adapter):
         if self.quirks.cache_included:
             deltas = [replace(d, read=read_usage_with_cache) if isinstance(d, UsageUpdate) else d for d in deltas]
         return deltas
+
+
+def _check_prefill(body: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a text that is to be continued beside what the API refuses there."""
+    if body["messages"][-1]["role"] != "assistant":
+        return
+    thinking, output = body.get("thinking"), body.get("output_config")
+    if isinstance(thinking, Mapping) and thinking.get("type") != "disabled":
+        raise ConfigError(
+            "messages: the last message is the assistant's, which can't be continued while thinking is on"
+        )
+    if isinstance(output, Mapping) and "format" in output:
+        raise ConfigError(
+            "messages: the last message is the assistant's, which can't be continued with response_format"
+        )
 
 
 def _closed(schema: Mapping[str, Any]) -> Any:

@@ -30,6 +30,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _PLACE = re.compile(r"(?:(?:publishers/[^/?#&]+/)?models|tunedModels|endpoints)/[A-Za-z0-9_.@-]+")
 _METHOD = "streamGenerateContent?alt=sse"
 _SYSTEM = ("system", "developer")
+_SAYS_NOTHING = ("type", "title", "description", "$schema")  # of a function without parameters: it is sent none
 _WITH_CACHE = ("systemInstruction", "tools", "toolConfig")
 
 
@@ -139,7 +140,7 @@ class GeminiAdapter(EventReader, Adapter):
         if tool.kind != "function":
             raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it in extra_body['tools']")
         out: dict[str, Any] = {"name": tool.name, "description": tool.description}
-        if tool.parameters.get("properties"):
+        if any(value for name, value in tool.parameters.items() if name not in _SAYS_NOTHING):
             out["parameters" if self.quirks.schemas == "openapi" else "parametersJsonSchema"] = dict(tool.parameters)
         return out
 
