@@ -103,6 +103,16 @@ class Blocks:
             self._take_from_client(delta)
         return []
 
+    def signed_by(self, delta: Delta) -> str | None:
+        """Returns the signature of reasoning that a delta brings: as a piece, or at the end of a block that had it."""
+        found: Any = None
+        match delta:
+            case BlockPiece(kind="reasoning", member="signature"):
+                found = delta.value
+            case BlockEnd() if (block := self._find(delta.index)) is not None and block.begun.kind == "reasoning":
+                found = block.begun.value.get("signature")
+        return found if isinstance(found, str) and found else None
+
     def settle(self) -> list[Delta]:
         """Returns what is held back, because the answer has come to its end: no more pieces are expected."""
         out: list[Delta] = []

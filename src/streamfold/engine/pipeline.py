@@ -124,8 +124,8 @@ class Pipeline:
                 if not isinstance(delta, BlockEnd):
                     self._fold.keep(len(data))
                 self.feed(self._blocks.feed(delta), data, chunks)
-                if isinstance(delta, BlockPiece) and (delta.kind, delta.member) == ("reasoning", "signature"):
-                    self._fold.sign(str(delta.value))
+                if signature := self._blocks.signed_by(delta):
+                    self._fold.sign(signature)
         return False
 
     def end(self, chunks: list[StreamChunk]) -> None:
