@@ -388,6 +388,25 @@ def test_exit_with_an_open_stream(code: str) -> None:
         assert server.connections
 
 
+@pytest.mark.parametrize("made", ["look", "tool(in_thread(look))"])
+def test_exit_after_tools_in_threads(made: str) -> None:
+    """A provider that was not closed does not keep the interpreter alive by the threads of its tools."""
+    code = f"""
+from streamfold import in_thread, tool
+from streamfold.sync import Provider, run_tools
+from streamfold.testing import ScriptedProvider, call
+
+def look() -> str:
+    return "rain"
+
+provider = Provider(ScriptedProvider(call("look"), "Rain."))
+print(run_tools(provider, "Hi", [{made}]).read().text)
+"""
+    words = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Rain.\n", "")
+
+
 def test_exit_while_a_daemon_thread_waits() -> None:
     """The interpreter does not wait for the answer, and the connection is closed."""
     code = """
