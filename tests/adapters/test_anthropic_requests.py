@@ -239,6 +239,14 @@ def test_a_model_that_always_thinks() -> None:
         sent("Hi", quirks={"thinking": "always"}, reasoning_effort="none")
 
 
+def test_no_room_for_thinking() -> None:
+    """A budget must be below the limit of the answer: manual thinking is off where that leaves too little."""
+    asked: dict[str, Any] = {"quirks": {"thinking": "manual"}, "reasoning_effort": "low", "max_output_tokens": 1024}
+    assert sent("Hi", **asked)["thinking"] == {"type": "disabled"}
+    assert codes("Hi", **asked) == ["option_changed"]
+    assert sent("Hi", **{**asked, "max_output_tokens": 1025})["thinking"]["budget_tokens"] == 1024
+
+
 def test_forced_choice_and_manual_thinking() -> None:
     """They do not go together: the force is dropped, or thinking is, if the caller allows it."""
     given: dict[str, Any] = {"quirks": {"thinking": "manual"}, "reasoning_effort": "high", "tool_choice": "required"}

@@ -20,6 +20,7 @@ from streamfold import (
     ToolCall,
     assistant,
     system,
+    tool,
     tool_result,
     user,
 )
@@ -32,6 +33,10 @@ DICTS: list[dict[str, Any]] = [
     {"role": "system", "content": [{"type": "text", "text": "Be brief.", "cache_control": EPHEMERAL}]},
     {"role": "user", "content": "Hi", "cache_control": {**EPHEMERAL, "ttl": "1h"}},
 ]
+
+
+def get_time() -> str:
+    return "noon"
 
 
 def provider(wire: str = "anthropic", **config: Any) -> Provider:
@@ -56,6 +61,7 @@ def test_marks_of_every_kind() -> None:
     assert marks == [{**EPHEMERAL, "ttl": "1h"}, None, {**EPHEMERAL, "ttl": "5m"}]
     assert body["messages"][2]["content"][0]["cache_control"] == EPHEMERAL
     assert sent("Hi", [TIME])["tools"][0]["cache_control"] == EPHEMERAL
+    assert tool(get_time, cache="1h").cache == "1h"
 
 
 def test_marks_on_images_and_files() -> None:
@@ -66,8 +72,8 @@ def test_marks_on_images_and_files() -> None:
 
 def test_marks_in_dicts() -> None:
     """`cache_control` on a part, a message or a tool is the same mark."""
-    tool = {"type": "function", "function": {"name": "get_time"}, "cache_control": EPHEMERAL}
-    body = sent(DICTS, [tool])
+    given = {"type": "function", "function": {"name": "get_time"}, "cache_control": EPHEMERAL}
+    body = sent(DICTS, [given])
     assert body["system"][0]["cache_control"] == body["tools"][0]["cache_control"] == EPHEMERAL
     assert body["messages"][0]["content"][0]["cache_control"] == {**EPHEMERAL, "ttl": "1h"}
 

@@ -21,6 +21,7 @@ from ..values import (
     APIError,
     ConfigError,
     Messages,
+    ProtocolWarning,
     Reply,
     Timeouts,
     ToolChoice,
@@ -266,33 +267,42 @@ class Provider(AsyncContext):
         request = self._chosen(arguments)
         adapter = self._adapter(request.model)
         ready = self._prepared(adapter, request, arguments)
-        ready = replace(ready, warnings=(*ready.warnings, *self._prefixes.changed(request)))
+        changed = self._prefixes.changed(request)
         self._prefixes.remember(request)
         info = RequestInfo(self.name, self.profile.adapter, self.profile.url_of(ready.path), request)
         return NetworkAnswer(
-            self._plan(adapter, ready, arguments),
+            self._plan(adapter, ready, arguments, changed),
             Notifier(info, self.hooks),
             self._connections.client,
             max_retries=self.profile.max_retries,
-            retry_without=partial(self._retry_without, request, arguments),
+            retry_without=partial(self._retry_without, request, arguments, changed),
         )
 
-    def _plan(self, adapter: Adapter, ready: Prepared, arguments: Arguments) -> Plan:
+    def _plan(
+        self, adapter: Adapter, ready: Prepared, arguments: Arguments, changed: Iterable[ProtocolWarning]
+    ) -> Plan:
         return Plan(
             adapter=adapter,
             request=self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts),
             decoder=partial(self._decoder, adapter, ready.request),
-            warnings=ready.warnings,
+            warnings=(*ready.warnings, *changed),
             origin=ready.request.origin,
         )
 
-    def _retry_without(self, request: Request, arguments: Arguments, adapter: Adapter, error: APIError) -> Plan | None:
+    def _retry_without(
+        self,
+        request: Request,
+        arguments: Arguments,
+        changed: Iterable[ProtocolWarning],
+        adapter: Adapter,
+        error: APIError,
+    ) -> Plan | None:
         """Returns a plan without the part of the request that the server refused; later requests leave it out too."""
         milder = adapter.retry_without(error)
         if milder is None:
             return None
         self._adapters[self._quirks_of(request.model)] = milder
-        return self._plan(milder, self._prepared(milder, request, arguments), arguments)
+        return self._plan(milder, self._prepared(milder, request, arguments), arguments, changed)
 
     def _decoder(self, adapter: Adapter, request: Request) -> StreamDecoder:
         return StreamDecoder(

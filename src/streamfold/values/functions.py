@@ -7,6 +7,7 @@ from functools import partial
 from inspect import Parameter, getdoc, isroutine, signature
 from typing import TYPE_CHECKING, Any, get_type_hints, overload
 
+from .caching import CacheMark
 from .configerrors import ConfigError
 from .tools import Tool, ToolLike, read_tool
 
@@ -23,12 +24,17 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     strict: bool | None = None,
+    cache: CacheMark = False,
 ) -> Tool: ...
 
 
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, strict: bool | None = None
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool | None = None,
+    cache: CacheMark = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -38,6 +44,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     strict: bool | None = None,
+    cache: CacheMark = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Makes a tool from a typed function, plain or async. Also a decorator, with or without arguments.
 
@@ -55,13 +62,14 @@ def tool(
         name: the name of the tool, if it is not the function's.
         description: instead of the docstring's.
         strict: whether the provider must hold the model to the schema, where it can.
+        cache: the tools up to this one are to be kept in the provider's cache; see `Message`.
 
     Raises:
         ConfigError: a parameter can't be passed by name (`*args`, `**kwargs`, positional only), or its type has no JSON
             schema.
     """
     if function is None:
-        return partial(tool, name=name, description=description, strict=strict)
+        return partial(tool, name=name, description=description, strict=strict, cache=cache)
     if not callable(function):
         hint = f"; did you mean tool(name={function!r})?" if isinstance(function, str) else ""
         raise ConfigError(f"tool() makes a tool from a function, not from {type(function).__name__}{hint}")
@@ -81,7 +89,7 @@ def tool(
         if parameter in made.parameters["properties"]:
             made.parameters["properties"][parameter].setdefault("description", text)
     chosen_about = about if description is None else description
-    return Tool(chosen, chosen_about, made.parameters, strict, function=function, model=model, spread=True)
+    return Tool(chosen, chosen_about, made.parameters, strict, function=function, model=model, spread=True, cache=cache)
 
 
 def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
