@@ -35,7 +35,7 @@ from .parts import Parts, Resumption
 __all__ = ["Pipeline"]
 
 _RARE = frozenset({Done, Extra, Failure, Finish})
-_COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose pieces have limits of their own
+_COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose texts have limits of their own
 _OF_BLOCKS = frozenset({Answered, Block, BlockPiece, BlockEnd, MessageStart, UsageUpdate})
 
 
@@ -74,7 +74,7 @@ class Pipeline:
         fold, kept = self._fold, False
         for delta in deltas:
             kind = type(delta)
-            if kind is BlockPiece and delta.kind in _COUNTED:  # type: ignore[union-attr]
+            if kind is BlockPiece and delta.kind in _COUNTED and delta.how != "set":  # type: ignore[union-attr]
                 self.feed(self._blocks.feed(delta), data, chunks)  # type: ignore[arg-type]
             elif kind is Meta:
                 if not fold.identified:  # it comes with every event of some wires
