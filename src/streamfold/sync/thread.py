@@ -1,7 +1,7 @@
 """The thread of a synchronous provider: an event loop on which everything asynchronous runs.
 
-Not anyio's blocking portal: it can't be asked to stop without waiting for it, which a finalizer must not do; its loop ends
-by starting a thread, which Python 3.12 and later refuse at the exit of the interpreter; and each call waits for it twice.
+Not anyio's blocking portal: it can't be asked to stop without waiting for it, which a finalizer must not do; its loop
+ends by starting a thread, which Python 3.12 and later refuse at the exit of the interpreter; and each call waits twice.
 """
 
 from __future__ import annotations
