@@ -12,11 +12,11 @@ from functools import partial, wraps
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Unpack
 
-from .. import client
-from ..client import OnToolError
-from ..net import hides_arguments
-from ..requests import ChatOptions
-from ..values import Messages, Tool, ToolChoice, ToolLike, as_tools
+from ...net import hides_arguments
+from ...requests import ChatOptions
+from ...values import Messages, Tool, ToolChoice, ToolLike, as_tools
+from ..tool_loop import OnToolError
+from ..tool_loop import run_tools as run_async
 from .provider import Provider
 from .streams import ToolRun
 
@@ -53,7 +53,7 @@ def run_tools(
     Raises:
         ConfigError: a tool has no function, two tools have the same name, or the request can't be sent.
     """
-    run = client.run_tools(
+    run = run_async(
         provider.model,
         messages,
         [_threaded(tool) for tool in as_tools(tools)],

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from .. import client
-from ..client import Partial
-from ..values import Message, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Usage
+from ...values import Message, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Usage
+from ..partial import Partial
+from ..stream import ChatStream as AsyncChatStream
+from ..tool_loop import ToolRun as AsyncToolRun
 from .thread import LoopThread
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ChatStream", "ToolRun"]
 
 T = TypeVar("T")
-S = TypeVar("S", client.ChatStream, client.ToolRun)
+S = TypeVar("S", AsyncChatStream, AsyncToolRun)
 
 
 class Chunks(Generic[S]):
@@ -95,7 +96,7 @@ class Chunks(Generic[S]):
         return self._thread.run(function, self._source)
 
 
-class ChatStream(Chunks[client.ChatStream]):
+class ChatStream(Chunks[AsyncChatStream]):
     """The chunks of one answer: an iterator, and a context manager that closes the connection.
 
         with provider.chat_stream("Hello") as stream:
@@ -119,7 +120,7 @@ class ChatStream(Chunks[client.ChatStream]):
         Raises:
             APIError: the request failed.
         """
-        self._run(client.ChatStream.start)
+        self._run(AsyncChatStream.start)
         return self
 
     def partial(self, model: type[M]) -> Partial[M] | None:
@@ -127,7 +128,7 @@ class ChatStream(Chunks[client.ChatStream]):
         return self._source.partial(model)
 
 
-class ToolRun(Chunks[client.ToolRun]):
+class ToolRun(Chunks[AsyncToolRun]):
     """The chunks of all turns of a tool run: an iterator, and a context manager that closes the connection."""
 
     @property
@@ -150,11 +151,11 @@ class ToolRun(Chunks[client.ToolRun]):
         return super()._whole and self._last is not None and not self._last.tool_calls
 
 
-async def _next(source: client.ChatStream | client.ToolRun) -> StreamChunk | None:
+async def _next(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:
     return await anext(source, None)
 
 
-async def _read(source: client.ChatStream | client.ToolRun) -> StreamChunk | None:
+async def _read(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:
     """Reads to the end. Returns the last chunk, or None if all had been read before."""
     last = None
     async for chunk in source:

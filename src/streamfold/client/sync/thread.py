@@ -17,8 +17,8 @@ from contextlib import AsyncExitStack
 from typing import Protocol, TypeVar
 from weakref import WeakSet
 
-from ..client import ChatModel
-from ..values import StreamfoldError
+from ...values import StreamfoldError
+from ..model import ChatModel
 
 __all__ = ["LoopThread"]
 

@@ -8,18 +8,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 from weakref import finalize
 
-from .. import client
-from ..client import ChatModel, Hooks, Preview
-from ..net import hides_arguments
-from ..requests import Capabilities, ChatOptions
-from ..values import ConfigError, Messages, Reply, ToolChoice, ToolLike
+from ...net import hides_arguments
+from ...requests import Capabilities, ChatOptions
+from ...values import ConfigError, Messages, Reply, ToolChoice, ToolLike
+from ..hooks import Hooks
+from ..model import ChatModel
+from ..preview import Preview
+from ..provider import Provider as AsyncProvider
 from .streams import ChatStream
 from .thread import LoopThread
 
 if TYPE_CHECKING:
     import httpx
 
-    from ..config import ProviderConfig
+    from ...config import ProviderConfig
 
 __all__ = ["Provider"]
 
@@ -71,7 +73,7 @@ class Provider:
         Raises:
             ConfigError: a key or value is unknown or not allowed; the message says what is allowed.
         """
-        return cls(client.Provider.from_config(spec, config=config, http_client=http_client, hooks=hooks, **overrides))
+        return cls(AsyncProvider.from_config(spec, config=config, http_client=http_client, hooks=hooks, **overrides))
 
     @property
     def name(self) -> str:
