@@ -17,11 +17,12 @@ from urllib.parse import quote, quote_plus, unquote
 import anyio
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import servers
 from folding import fin, text
+from scale import examples
 from servers import STREAM, Connection, answer, framed, serving
 from streamfold import APIError, ConfigError, IncompleteStreamError, Provider, StreamfoldError
 from streamfold.net import Redactor, forget_locals, redact_error
@@ -331,13 +332,16 @@ def test_redaction_in_every_spelling(written: str) -> None:
     assert redactor.value({"key": [f"<{written}>".encode()]})["key"][0].replace(b"=>", b">") == b"<***>"
 
 
+@settings(deadline=None, max_examples=examples(300))
+@example("<abc%", "", "")
+@example("a&b&&", "", "")
 @given(st.text(min_size=4, max_size=40), st.text(max_size=20), st.text(max_size=20))
 def test_no_secret_survives(secret: str, before: str, after: str) -> None:
     """Whatever a secret is made of: it is not in the redacted text, and text around it stays."""
     redactor = Redactor([secret])
     for written in (secret, json.dumps(secret)[1:-1], quote(secret, safe="")):
         if redactor.spans(f" {written} "):
-            assert redactor.text(f" {written} ").strip() in ("***", "***" + "=" * 0)
+            assert redactor.text(f" {written} ").strip() == "***"
     assert secret not in redactor.text(f"{before} {secret} {after}") or secret in "*** " or len(secret.strip("* ")) < 4
 
 

@@ -137,10 +137,12 @@ def _spelled(secret: str) -> str:
 
 
 def _ways(char: str) -> Iterator[str]:
-    """Yields patterns for the ways to write a character: as it is, in JSON, in a URL, in HTML."""
+    """Yields patterns for the ways to write a character: in JSON, in a URL, in HTML, as it is.
+
+    The character itself is last, because `%` and `&` are also how their own spellings begin.
+    """
     if char in "\"'\\/":
         yield rf"\\+{re.escape(char)}"  # escaped, perhaps more than once
-    yield re.escape(char)
     units = char.encode("utf-16-be", "surrogatepass").hex()
     yield "".join(rf"\\+u{_any_case(units[at : at + 4])}" for at in range(0, len(units), 4))
     if not char.isalnum():
@@ -150,6 +152,7 @@ def _ways(char: str) -> Iterator[str]:
         yield f"&(?:#0*{code}|#[xX]0*{_any_case(f'{code:x}')}{''.join(f'|{name}' for name in names)});"
     if char == " ":
         yield r"\+"
+    yield re.escape(char)
 
 
 def _any_case(digits: str) -> str:
