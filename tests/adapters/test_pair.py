@@ -175,7 +175,7 @@ def play(name: str) -> tuple[Recording, list[StreamChunk], Reply | StreamError]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", scale.some(NAMES, 90))
 def test_a_recorded_answer_written_again(name: str, wire: str) -> None:
     """Every fixture, emitted as chunks and a reply on either wire, is read back as what it was, at any cut."""
     _, chunks, outcome = play(name)
@@ -238,7 +238,7 @@ PLAIN = [name for name in WHOLE if not needs_the_fold(name)]
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", scale.some(PLAIN, 50))
 def test_a_recorded_answer_piece_by_piece(name: str, wire: str) -> None:
     """Every fixture, emitted delta by delta with its calls in pieces, is read back as what it was."""
     recording, _, outcome = play(name)
@@ -260,7 +260,7 @@ def test_a_recorded_answer_piece_by_piece(name: str, wire: str) -> None:
         openai_response(body)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", scale.some(WHOLE, 70))
 def test_a_recorded_answer_as_one_body(name: str) -> None:
     """The JSON bodies of both wires say what the streams say."""
     outcome = play(name)[2]

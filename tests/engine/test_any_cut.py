@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import scale
 from folding import DONE, call, entry, event, fin, text
 from streamfold import ConfigError, IncompleteStreamError, StreamDecoder, Tool, ToolCall, UpstreamError
 from streamfold.adapters.chat import ChatAdapter
@@ -226,7 +227,7 @@ def _fixtures() -> Iterator[str]:
     yield from sorted(f"{file.parent.name}/{file.stem}" for file in FIXTURES.glob("*/*.sse"))
 
 
-@pytest.mark.parametrize("name", list(_fixtures()))
+@pytest.mark.parametrize("name", scale.some(list(_fixtures()), 60))
 def test_every_fixture_is_what_it_expects(name: str) -> None:
     """The public check agrees with the fixtures."""
     assert_recording(FIXTURES / name, splits=5, random_cuts=1)

@@ -205,7 +205,7 @@ def _common(one: str, other: str) -> str:
     return "".join(char for char, _ in pairs)
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=corpus.label)
+@pytest.mark.parametrize("vector", scale.some(VECTORS, 100), ids=corpus.label)
 def test_vector_is_shown_early(vector: dict[str, Any]) -> None:
     """After every character, all is shown that can't become markup any more."""
     final = _read_vector(vector, [vector["text"]])

@@ -65,7 +65,7 @@ def test_folds_the_same_byte_by_byte(name: str) -> None:
     assert seen(play(recording, bytewise(recording.body))) == seen(play(recording, [recording.body]))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", scale.some(NAMES, 80))
 def test_folds_the_same_in_random_pieces(name: str) -> None:
     """Random cuts, and fewer of a large body."""
     recording = load(name)
@@ -144,10 +144,11 @@ SECRET = re.compile(
 )
 
 
-@pytest.mark.parametrize("file", sorted(FOLDER.glob("*/*")), ids=lambda file: f"{file.parent.name}/{file.name}")
-def test_holds_no_secret(file: Path) -> None:
+def test_holds_no_secret() -> None:
     """Nothing that looks like a key is in a body or beside it."""
-    assert not SECRET.findall(file.read_bytes())
+    found = {str(file): SECRET.findall(file.read_bytes()) for file in FOLDER.glob("*/*")}
+    assert len(found) > 400
+    assert not {file: keys for file, keys in found.items() if keys}
 
 
 def test_the_secret_pattern_would_notice() -> None:

@@ -13,6 +13,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
+import scale
 from conversing import conversation
 from folding import DONE, chunk, entry, event, fin, fold
 from streamfold import (
@@ -379,7 +380,7 @@ CHATS = {
 }
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", scale.some(list(ANSWERS), 70))
 @pytest.mark.parametrize("wire", CHATS)
 def test_answers_go_back_in_a_chat(name: str, wire: str) -> None:
     """Ids, the model's own arguments, text and reasoning, byte for byte; what is not, a warning says.
