@@ -70,6 +70,15 @@ async def test_answers_in_order() -> None:
 
 
 @pytest.mark.anyio
+async def test_the_paths_of_all_wires() -> None:
+    """Anthropic's and Gemini's too, whose model stands in the path."""
+    async with serve_replay([A, B]) as base_url, client(base_url) as http:
+        named = await http.post(f"models/{B.name.rpartition('/')[2]}:streamGenerateContent?alt=sse", json={})
+        first = await http.post("messages", json={"model": "m"})
+    assert (named.content, first.content) == (B.body, A.body)
+
+
+@pytest.mark.anyio
 async def test_one_request_too_many() -> None:
     """When all were sent, the server says so instead of beginning anew."""
     async with serve_replay(A) as base_url:

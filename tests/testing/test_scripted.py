@@ -60,7 +60,8 @@ from streamfold.testing import (
 
 pytestmark = pytest.mark.anyio
 
-WIRES = ["openai:gpt-5", "kimi:kimi-k2.6", "openai-responses:gpt-5"]
+REFUSING = ["openai:gpt-5", "kimi:kimi-k2.6", "openai-responses:gpt-5"]  # wires that keep refusals apart
+WIRES = [*REFUSING, "anthropic:claude-sonnet-4-5", "gemini:gemini-3-pro-preview"]
 
 
 @tool
@@ -90,6 +91,11 @@ async def test_pieces_are_streamed_as_they_are_written() -> None:
     assert [chunk.delta for chunk in chunks] == ["Hel", "lo, wor", "ld", ""]
 
 
+def written(wire: str, arguments: str) -> str:
+    """The text of arguments on a wire: Gemini sends an object, whose text is ours."""
+    return arguments.replace(": ", ":") if wire.startswith("gemini") else arguments
+
+
 @pytest.mark.parametrize("wire", WIRES)
 async def test_everything_at_once(wire: str) -> None:
     """Reasoning, text, two calls and token counts of one turn arrive as such on every wire, without a warning."""
@@ -107,20 +113,29 @@ async def test_everything_at_once(wire: str) -> None:
     first = "functions.get_weather:0" if wire.startswith("kimi") else "call_1"
     assert (reply.reasoning, reply.text, reply.refusal) == ("Two cities.", "I look.", None)
     assert reply.tool_calls == [
-        ToolCall(first, "get_weather", {"city": "Zürich"}, '{"city": "Zürich"}'),
-        ToolCall("mine", "get_weather", {"city": "東京"}, '{"city": "東京"}'),
+        ToolCall(first, "get_weather", {"city": "Zürich"}, written(wire, '{"city": "Zürich"}')),
+        ToolCall("mine", "get_weather", {"city": "東京"}, written(wire, '{"city": "東京"}')),
     ]
     assert reply.finish_reason == "tool_calls"
-    assert reply.usage == Usage(12, 34, 46, 5, 6, raw=reply.usage.raw if reply.usage else {})
+    assert reply.usage
+    thoughts = None if wire.startswith("anthropic") else 6  # which counts them as output alone
+    assert reply.usage == Usage(12, 34, 46, 5, thoughts, reply.usage.cache_write_tokens, raw=reply.usage.raw)
     assert reply.warnings == []
     assert (reply.model, reply.request_id) == (wire.partition(":")[2], "scripted-1")
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", REFUSING)
 async def test_a_refusal(wire: str) -> None:
     """A refusal is apart from the text."""
     reply = await ScriptedProvider(refuse("I would rather not."), provider=wire).chat("Hi")
     assert (reply.text, reply.refusal, reply.finish_reason) == ("", "I would rather not.", "stop")
+
+
+@pytest.mark.parametrize("wire", WIRES[-2:])
+async def test_a_refusal_without_a_place(wire: str) -> None:
+    """Where a refusal is text like any other, the script says so instead of writing another thing."""
+    with pytest.raises(ScriptError, match=r"a refusal has no place of its own in the format '(anthropic|gemini)'"):
+        await ScriptedProvider(refuse("I would rather not."), provider=wire).chat("Hi")
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -495,14 +510,22 @@ def test_a_mistake_is_told_where_it_is_written(make: Any, message: str) -> None:
 
 
 async def test_an_end_that_a_wire_does_not_know() -> None:
-    """The Responses API always says how it ends."""
-    provider = ScriptedProvider(["Hi", finish("unknown")], provider="openai-responses:gpt-5")
-    with pytest.raises(ScriptError, match=r"unknown for the Responses API\. Allowed: stop, tool_calls, length"):
-        await provider.chat("Hi")
+    """These APIs always say how an answer ends, each in its own words beside the four of all."""
+    for wire in ("openai-responses:gpt-5", *WIRES[-2:]):
+        provider = ScriptedProvider(["Hi", finish("unknown")], provider=wire)
+        with pytest.raises(
+            ScriptError, match=r"finish\('unknown'\): unknown in the format .*\. Allowed: stop, tool_calls"
+        ):
+            await provider.chat("Hi")
+    for wire, word in zip(WIRES[-2:], ("pause_turn", "OTHER"), strict=True):
+        reply = await ScriptedProvider(["Hi", finish(word)], provider=wire).chat("Hi")
+        assert (reply.finish_reason, reply.raw_finish_reason) == ("unknown", word)
 
 
 def test_a_wire_that_nobody_can_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """An adapter of another package has no writer, which is told when the script is made."""
     monkeypatch.setitem(protocol._BUILT_IN, "acme", "streamfold.adapters.chat:ChatAdapter")
-    with pytest.raises(ConfigError, match=r"unknown adapter 'acme' for a script\. Allowed: chat, kimi, responses"):
+    with pytest.raises(
+        ConfigError, match=r"unknown adapter 'acme' for a script\. Allowed: anthropic, chat, gemini, kimi"
+    ):
         ScriptedProvider("Hi", provider={"adapter": "acme"})

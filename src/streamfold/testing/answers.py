@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
 
+from ..adapters.anthropic import STOP_REASONS, MessagesEmitter, messages_error
 from ..adapters.chat import ChatEmitter
 from ..adapters.emitting import Emitter, comment, error_body
+from ..adapters.gemini import FINISH_REASONS, OTHER_REASONS, SIGNATURE, GeminiEmitter, google_error
 from ..adapters.responses import ResponsesEmitter
-from ..values import Call, ConfigError, Delta, ErrorInfo, Failure, Finish, Reasoning, Refusal, Text, Usage
+from ..values import Call, ConfigError, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Refusal, Text, Usage
 from .failures import Fail
 from .script import Pause, Said, Step, StopReason, ToolCallStep
 
@@ -19,7 +23,41 @@ __all__ = ["AnswerWriter", "failed_body"]
 
 _CREATED = 1_700_000_000  # always the same, like everything in a test
 _KINDS: dict[str, Callable[[str], Delta]] = {"say": Text, "think": Reasoning, "refuse": Refusal}
-_RESPONSES_ENDS = ("stop", "tool_calls", "length", "content_filter")
+_ENDS = ("stop", "tool_calls", "length", "content_filter")
+
+
+def _plain_error(info: ErrorInfo) -> dict[str, Any]:
+    return error_body(replace(info, status=None))
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """How the answers of one wire format are written.
+
+    Attributes:
+        prefix: how their ids begin.
+        error: returns the body of a response with an error status.
+        reasons: further finish reasons, in the words of the format. None: any word, and "unknown" for none at all.
+        refusals: whether a refusal has a place of its own.
+        signs: what the API signs, so that it can check it when it comes back.
+    """
+
+    emitter: Callable[..., Emitter]
+    prefix: str
+    error: Callable[[ErrorInfo], dict[str, Any]] = _plain_error
+    reasons: Collection[str] | None = None
+    refusals: bool = True
+    signs: Literal["thinking", "first call"] | None = None
+
+
+_CHAT = _Format(partial(ChatEmitter, include_usage=True), "chatcmpl-")
+_FORMATS = {
+    "anthropic": _Format(MessagesEmitter, "msg_", messages_error, {*STOP_REASONS, "pause_turn"}, False, "thinking"),
+    "chat": _CHAT,
+    "gemini": _Format(GeminiEmitter, "", google_error, {*FINISH_REASONS, *OTHER_REASONS}, False, "first call"),
+    "kimi": _CHAT,
+    "responses": _Format(ResponsesEmitter, "resp_", reasons=()),
+}
 
 
 class AnswerWriter:
@@ -40,16 +78,10 @@ class AnswerWriter:
     ) -> None:
         self._next_id = next_id
         self._calls = 0
-        self._responses = adapter == "responses"
-        self._emitter: Emitter
-        if adapter in ("chat", "kimi"):
-            self._emitter = ChatEmitter(id=f"chatcmpl-{number}", model=model, created=_CREATED, include_usage=True)
-        elif self._responses:
-            self._emitter = ResponsesEmitter(id=f"resp_{number}", model=model, created=_CREATED)
-        else:
-            raise ConfigError(
-                f"unknown adapter {adapter!r} for a script. Allowed: chat, kimi, responses. Replay recordings instead"
-            )
+        self._adapter = adapter
+        self._signature = b64encode(b"the signature of answer %d" % number).decode()
+        self._format = _format(adapter)
+        self._emitter = self._format.emitter(id=f"{self._format.prefix}{number}", model=model, created=_CREATED)
 
     def events(self, steps: Sequence[Step]) -> Iterator[tuple[float, bytes]]:
         """Yields pieces of the body, each with the seconds to wait before it."""
@@ -58,8 +90,15 @@ class AnswerWriter:
         for step in steps:
             pieces: list[bytes] = []
             match step:
+                case Said("refuse") if not self._format.refusals:
+                    raise ConfigError(
+                        f"{step!r}: a refusal has no place of its own in the format {self._adapter!r}; use say(), and"
+                        ' finish("content_filter") if the provider stopped the answer'
+                    )
                 case Said():
                     pieces = [self._emitter.feed(_KINDS[step.kind](piece)) for piece in step.pieces]
+                    if (step.kind, self._format.signs) == ("think", "thinking"):
+                        self._emitter.feed(Extra("signature", self._signature))
                 case ToolCallStep():
                     pieces, reason = [self._emitter.feed(delta) for delta in self._call(step)], reason or "tool_calls"
                 case Pause(seconds) if seconds == math.inf:
@@ -81,19 +120,21 @@ class AnswerWriter:
 
     def _call(self, step: ToolCallStep) -> Iterator[Call]:
         number, self._calls = self._calls, self._calls + 1
-        yield Call(number, self._next_id(step.name) if step.call_id is None else step.call_id, step.name)
+        signed = number == 0 and self._format.signs == "first call"
+        extra = {SIGNATURE: self._signature} if signed else None
+        yield Call(number, self._next_id(step.name) if step.call_id is None else step.call_id, step.name, extra=extra)
         for piece in step.pieces:
             yield Call(number, arguments=piece)
         yield Call(number, arguments=step.arguments, whole=True)
 
     def _end(self, reason: str) -> bytes:
-        if self._responses:
-            if reason not in _RESPONSES_ENDS:
-                raise ConfigError(
-                    f"finish({reason!r}): unknown for the Responses API. Allowed: {', '.join(_RESPONSES_ENDS)}"
-                )
+        own = self._format.reasons
+        if own is not None and reason not in _ENDS and reason not in own:
+            allowed = ", ".join([*_ENDS, *sorted(word for word in own if not word.isdecimal())])
+            raise ConfigError(f"finish({reason!r}): unknown in the format {self._adapter!r}. Allowed: {allowed}")
+        if own is not None and reason in _ENDS:
             self._emitter.feed(Finish(reason, reason))  # type: ignore[arg-type] # one of the four
-        elif reason != "unknown":
+        elif own is not None or reason != "unknown":
             self._emitter.feed(Finish("unknown", reason))  # so that the word itself is written
         return self._emitter.finish()
 
@@ -107,9 +148,17 @@ class AnswerWriter:
                 return comment("nothing more")  # the end of the body comes after it
 
 
-def failed_body(step: Fail) -> bytes:
-    """Returns the body of an answer with an error status."""
-    return json.dumps(error_body(replace(_info(step), status=None))).encode()
+def failed_body(step: Fail, adapter: str = "chat") -> bytes:
+    """Returns the body of an answer with an error status, in the format that this adapter reads."""
+    info = _info(step)
+    return json.dumps(_format(adapter).error(info)).encode()
+
+
+def _format(adapter: str) -> _Format:
+    if adapter in _FORMATS:
+        return _FORMATS[adapter]
+    allowed = ", ".join(_FORMATS)
+    raise ConfigError(f"unknown adapter {adapter!r} for a script. Allowed: {allowed}. Replay recordings instead")
 
 
 def _info(step: Fail) -> ErrorInfo:

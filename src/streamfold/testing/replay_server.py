@@ -1,7 +1,8 @@
 """A small HTTP server that answers with recordings, for clients that do not use httpx.
 
 Tests should use `ReplayTransport`, which needs no socket. The server is for demonstrations, clients in other languages
-and tests of sockets. It listens on loopback addresses only, serves two paths, and answers one request per connection.
+and tests of sockets. It listens on loopback addresses only, serves the paths of the built-in wire formats, and answers
+one request per connection.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from .recording.store import Answer, Match, RecordingStore, Source
 
 __all__ = ["serve_replay"]
 
-_PATHS = ("/chat/completions", "/responses")
+_PATHS = ("/chat/completions", "/responses", "/messages", ":streamGenerateContent")
 _HEAD_BYTES = 64 * 1024
 _BODY_BYTES = 64 * 1024 * 1024
 _LINGER = 1.0  # seconds that a client has to take note of a refusal

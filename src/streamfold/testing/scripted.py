@@ -96,7 +96,7 @@ class ScriptedProvider(SpyProvider):
         """Returns the answer that the steps make, or the error that the connection fails with."""
         last = steps[-1] if steps and isinstance(steps[-1], Fail) else None
         if last and (last.only_first or (last.how == "broken" and not _speaks(steps))):
-            return _no_answer(last, number, steps)
+            return _no_answer(last, number, steps, self.profile.adapter)
         writer = AnswerWriter(self.profile.adapter, model, number, self._next_id)
         events = list(writer.events(steps))
         return Recording(
@@ -154,7 +154,7 @@ async def _waits(steps: Sequence[Step]) -> None:
     await (anyio.sleep_forever() if seconds == math.inf else anyio.sleep(seconds))
 
 
-def _no_answer(step: Fail, number: int, steps: Sequence[Step]) -> Recording | httpx.TransportError:
+def _no_answer(step: Fail, number: int, steps: Sequence[Step], adapter: str) -> Recording | httpx.TransportError:
     """Returns a failure that takes the place of the whole answer."""
     if step.how == "timeout":
         error = httpx.ConnectTimeout(step.message)
@@ -167,7 +167,7 @@ def _no_answer(step: Fail, number: int, steps: Sequence[Step]) -> Recording | ht
     headers = {"content-type": "application/json", "x-request-id": f"scripted-{number}"}
     if step.retry_after is not None:
         headers["retry-after-ms"] = f"{step.retry_after * 1000:g}"
-    body = failed_body(step)
+    body = failed_body(step, adapter)
     return Recording("an error", body, status=step.status, headers=headers, cuts=(Cut(len(body), _pauses(steps)),))
 
 

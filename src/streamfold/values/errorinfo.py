@@ -15,6 +15,7 @@ __all__ = ["ErrorInfo", "error_info"]
 _QUOTA = {
     "insufficient_quota",
     "exceeded_current_quota_error",
+    "billing_error",  # https://docs.anthropic.com/en/api/errors
     "billing_hard_limit_reached",
     "billing_not_active",
     "insufficient_balance",

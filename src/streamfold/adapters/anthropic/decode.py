@@ -44,10 +44,10 @@ from ..blocks import arguments_object
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-__all__ = ["EventReader", "read_usage_with_cache"]
+__all__ = ["STOP_REASONS", "EventReader", "read_usage_with_cache"]
 
 # https://docs.anthropic.com/en/api/handling-stop-reasons
-_STOP_REASONS: dict[str, FinishReason] = {
+STOP_REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
@@ -200,11 +200,11 @@ def _end(said: dict[str, Any], out: list[Delta]) -> None:
         out.append(Refusal(text))
     reason = word(said.get("stop_reason"))
     if reason is not None:
-        meaning = _STOP_REASONS.get(reason) or unlisted_reason(reason)
+        meaning = STOP_REASONS.get(reason) or unlisted_reason(reason)
         if meaning == "error":
             out.append(Failure(ErrorInfo(f"the model ended with the stop reason {reason!r}", reason), said))
         else:  # an unlisted word for a filter does not say that the answer was cut by it
-            listed = reason in _STOP_REASONS or meaning == "length"
+            listed = reason in STOP_REASONS or meaning == "length"
             out.append(Finish(meaning if listed else "unknown", reason, more=True))
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ...values import ErrorInfo, Failure, FinishReason, Reasoning, Refusal, Reply, Text, ToolCall, Usage
+from ...values import ErrorInfo, Failure, Finish, FinishReason, Reasoning, Refusal, Reply, Text, ToolCall, Usage
 from ..emitting.emitter import Emitter, WrittenCall, event
 from .carried import carried_id
+from .decode import STOP_REASONS
 
 __all__ = ["MessagesEmitter", "messages_error", "whole_message"]
 
@@ -19,6 +20,7 @@ _STOP_REASONS: dict[FinishReason, str] = {
     "content_filter": "refusal",
     "unknown": "end_turn",
 }
+_OWN_REASONS = frozenset([*STOP_REASONS, "pause_turn"]) - {"content_filter"}
 # https://docs.anthropic.com/en/api/errors. Clients decide by the type whether to ask again.
 _ERROR_TYPES = {
     400: "invalid_request_error",
@@ -104,7 +106,7 @@ class MessagesEmitter(Emitter):
         while self._heads:
             self._write_waiting()
             self._stop()
-        reason = _stop_reason(self._finish.reason if self._finish else "unknown", calls=self.has_calls)
+        reason = _stop_reason(self._finish or Finish("unknown", ""), calls=self.has_calls)
         if self._stop_sequence is not None and reason == "end_turn":
             reason = "stop_sequence"
         delta = {"stop_reason": reason, "stop_sequence": self._stop_sequence}
@@ -178,7 +180,8 @@ class MessagesEmitter(Emitter):
 def whole_message(reply: Reply, *, id: str, model: str, thinking: bool = True) -> dict[str, Any]:  # noqa: A002
     """Returns the body of an answer that is not streamed."""
     content = [block for block in _blocks(reply) if thinking or block["type"] not in _THINKING]
-    reason = _stop_reason(reply.finish_reason, calls=bool(reply.tool_calls))
+    finish = Finish(reply.finish_reason, reply.raw_finish_reason or "")
+    reason = _stop_reason(finish, calls=bool(reply.tool_calls))
     stops = [stop for stop in reply.extras.get("stop_sequence", []) if isinstance(stop, str)]
     if stops and reason == "end_turn":
         reason = "stop_sequence"
@@ -250,5 +253,10 @@ def written_usage(usage: Usage | None) -> dict[str, Any]:
     }
 
 
-def _stop_reason(reason: FinishReason, *, calls: bool) -> str:
+def _stop_reason(finish: Finish, *, calls: bool) -> str:
+    reason, raw = finish.reason, finish.raw
+    if raw in _OWN_REASONS and (reason == "unknown" or (finish.cut and STOP_REASONS.get(raw) == reason)):
+        return raw  # the server's own word: `pause_turn` asks the client to send the message back
+    if finish.cut:
+        return _STOP_REASONS[reason]
     return "tool_use" if calls else "end_turn" if reason == "tool_calls" else _STOP_REASONS[reason]

@@ -47,10 +47,10 @@ def json_text(value: Any) -> str:
     return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def event(payload: Any, name: str | None = None) -> bytes:
-    """Returns a server-sent event with a JSON payload."""
-    head = f"event: {name}\n" if name else ""
-    return f"{head}data: {json_text(payload)}\n\n".encode()
+def event(payload: Any, name: str | None = None, *, end: str = "\n") -> bytes:
+    """Returns a server-sent event with a JSON payload. `end` is what ends a line."""
+    head = f"event: {name}{end}" if name else ""
+    return f"{head}data: {json_text(payload)}{end}{end}".encode()
 
 
 def comment(text: str) -> bytes:

@@ -1,4 +1,7 @@
-"""Gemini's own API: requests and answers."""
+"""Gemini's own API: requests and answers, and the same for a server that speaks it to clients."""
 
 from .adapter import *
 from .decode import *
+from .emit import *
+from .errors import *
+from .signatures import *

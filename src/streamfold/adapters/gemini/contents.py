@@ -23,6 +23,7 @@ from ...values import (
 )
 from ..blocks import arguments_object, blocks_of, own_name, readable_part, said_text
 from .quirks import GeminiQuirks
+from .signatures import SIGNATURE, signature_of
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["as_it_came", "content_parts", "read_contents", "sign_open_calls"]
 
-_SIGNATURE = "thoughtSignature"
 # Accepted where the real signature is not at hand: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
 _PLACEHOLDER = "skip_thought_signature_validator"
 
@@ -118,14 +118,14 @@ def _model_parts(message: Message, request: Request, quirks: GeminiQuirks, where
         for part in came_as:
             if id(part) in of_client:
                 yield _called(part, next(calls), quirks)
-            elif _SIGNATURE in part or not (part.get("thought") or part.get("text") == ""):
+            elif SIGNATURE in part or not (part.get("thought") or part.get("text") == ""):
                 yield part  # summaries of thoughts are for people
         return
     yield from (part for part in content_parts(message, where) if part.get("text") != "")
     for call in message.tool_calls:
-        extra = call.extra if call.extra and request.came_from_here(message) else {}
-        signature = {_SIGNATURE: extra[_SIGNATURE]} if _SIGNATURE in extra else {}
-        yield {"functionCall": {"name": call.name, "args": arguments_object(call)}, **signature}
+        part = {"functionCall": {"name": call.name, "args": arguments_object(call)}}
+        signature = signature_of(call.extra) if request.came_from_here(message) else None
+        yield {**part, SIGNATURE: signature} if signature else part
 
 
 def _called(part: dict[str, Any], call: ToolCall, quirks: GeminiQuirks) -> dict[str, Any]:
@@ -170,8 +170,8 @@ def sign_open_calls(contents: list[dict[str, Any]]) -> list[int]:
                 break
             continue
         first = next((i for i, part in enumerate(content["parts"]) if "functionCall" in part), None)
-        if first is not None and not content["parts"][first].get(_SIGNATURE):
-            content["parts"][first] = {**content["parts"][first], _SIGNATURE: _PLACEHOLDER}
+        if first is not None and not content["parts"][first].get(SIGNATURE):
+            content["parts"][first] = {**content["parts"][first], SIGNATURE: _PLACEHOLDER}
             changed.append(at)
     return changed
 

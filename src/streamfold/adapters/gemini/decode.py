@@ -40,14 +40,15 @@ from ...values import (
 )
 from ..blocks import arguments_object
 from .errors import read_google_error
+from .signatures import SIGNATURE
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-__all__ = ["EventReader"]
+__all__ = ["ABOUT_CANDIDATE", "FINISH_REASONS", "OTHER_REASONS", "EventReader"]
 
 # https://ai.google.dev/api/generate-content#FinishReason. The numbers come from proxies that ask for enums as numbers.
-_FINISH_REASONS: dict[str, FinishReason] = {
+FINISH_REASONS: dict[str, FinishReason] = {
     **dict.fromkeys(["STOP", "1"], "stop"),
     **dict.fromkeys(["MAX_TOKENS", "2"], "length"),
     **dict.fromkeys(["SAFETY", "3", "RECITATION", "4", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"], "content_filter"),
@@ -59,8 +60,9 @@ _FAILURES = {
     **dict.fromkeys(["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"], True),
     **dict.fromkeys(["TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"], False),
 }
-_ABOUT_CANDIDATE = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
-_SIGNATURE = "thoughtSignature"
+# Words of the API that are no reason of ours.
+OTHER_REASONS = frozenset([*_FAILURES, "OTHER", "FINISH_REASON_UNSPECIFIED", "NO_IMAGE", "IMAGE_OTHER", "CONTINUATION"])
+ABOUT_CANDIDATE = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 _MEMBERS = frozenset(["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"])
 _TEXT = Block(None, "text", {"text": ""}, "text")
 
@@ -131,14 +133,14 @@ def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -
                 out.append(BlockPiece(None, "text", "text", text, opens=_TEXT))
         else:
             _part(keep(part), out)
-    for name in _ABOUT_CANDIDATE:
+    for name in ABOUT_CANDIDATE:
         if candidate.get(name):
             out.append(Extra(name, [keep(candidate[name])], whole=True))
     reason = word(candidate.get("finishReason"))
     if reason is None:
         return
     message = word(candidate.get("finishMessage"))
-    meaning = _FINISH_REASONS.get(reason) or unlisted_reason(reason)
+    meaning = FINISH_REASONS.get(reason) or unlisted_reason(reason)
     if reason in _FAILURES or meaning == "error":
         again = _FAILURES.get(reason, False)
         text = message or f"the model ended with the finish reason {reason}"
@@ -189,7 +191,7 @@ def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _extra(part: dict[str, Any]) -> dict[str, Any] | None:
-    return {_SIGNATURE: part[_SIGNATURE]} if part.get(_SIGNATURE) else None
+    return {SIGNATURE: part[SIGNATURE]} if part.get(SIGNATURE) else None
 
 
 def _write_call(part: dict[str, Any], call: ToolCall) -> dict[str, Any]:

@@ -12,11 +12,29 @@ from typing import Any
 
 from ...values import ErrorInfo, error_info, parse_event
 
-__all__ = ["read_google_error"]
+__all__ = ["google_error", "read_google_error"]
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 _RETRY_IN = re.compile(r"retry in (\d+(?:\.\d+)?(?:ms|s))", re.IGNORECASE)
 _DAILY = re.compile("PerDay|Daily", re.IGNORECASE)
+_RPC = "type.googleapis.com/google.rpc."
+_BAD_REQUEST = "INVALID_ARGUMENT"
+# https://cloud.google.com/apis/design/errors#handling_errors
+_WORDS = {
+    400: _BAD_REQUEST,
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    408: "DEADLINE_EXCEEDED",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
 _DEEPEST = 3  # some proxies put the JSON text of an error into the message of another
 
 
@@ -32,7 +50,7 @@ def read_google_error(body: Any, status: int | None = None) -> ErrorInfo:
     details = [detail for detail in error.get("details") or () if isinstance(detail, Mapping)]
     if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):
         return replace(info, type="authentication_error")
-    if info.status == 429 and any(_is_used_up(detail) for detail in details):
+    if info.status in (402, 429) and any(_is_used_up(detail) for detail in details):
         return replace(info, type="insufficient_quota", code="insufficient_quota")
     return replace(info, retry_after=_delay(details, info.message), retry=True if info.status == 499 else info.retry)
 
@@ -57,7 +75,7 @@ def _unwrapped(body: Any) -> Any:
 
 def _is_used_up(detail: Mapping[str, Any]) -> bool:
     """Whether a quota is meant that does not come back within minutes."""
-    return any(_DAILY.search(name) for name in _quotas(detail))
+    return detail.get("reason") == "INSUFFICIENT_QUOTA" or any(_DAILY.search(name) for name in _quotas(detail))
 
 
 def _quotas(detail: Mapping[str, Any]) -> Iterator[str]:
@@ -75,3 +93,17 @@ def _delay(details: list[Mapping[str, Any]], message: str) -> float | None:
     found = _RETRY_IN.search(message)
     match = _DURATION.fullmatch(given or (found[1] if found else ""))
     return None if match is None else float(match[1]) * (0.001 if match[2] == "ms" else 1)
+
+
+def google_error(info: ErrorInfo) -> dict[str, Any]:
+    """Returns an error object: the body of an error response, and what ends a stream that broke."""
+    status = info.status or (500 if info.retryable or not (info.type or info.code) else 400)
+    word = info.code if info.code in _WORDS.values() else _WORDS.get(status)
+    details: list[dict[str, Any]] = []
+    reason = re.sub(r"\W+", "_", (info.code or info.type or "").upper())
+    if reason and reason != word:
+        details.append({"@type": f"{_RPC}ErrorInfo", "reason": reason, "domain": "streamfold"})
+    if info.retry_after is not None:
+        details.append({"@type": f"{_RPC}RetryInfo", "retryDelay": f"{info.retry_after:g}s"})
+    error = {"code": status, "message": info.message, "status": word or ("INTERNAL" if status >= 500 else _BAD_REQUEST)}
+    return {"error": {**error, "details": details} if details else error}

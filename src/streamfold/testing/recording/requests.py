@@ -24,6 +24,7 @@ __all__ = ["ReplayMismatch", "Request", "difference", "read_patterns"]
 # Headers that a client library sends by itself.
 _HARMLESS = {"user-agent", "traceparent", "tracestate", "anthropic-version", "anthropic-beta", "openai-beta"}
 _SECRET_QUERY = re.compile("auth|key|token(?!s)|secret|session|password|sig", re.IGNORECASE)
+_MODEL_IN_PATH = re.compile(r"/models/(.+):\w+$")
 _WIDEST = 160  # characters of a line of a difference
 
 
@@ -70,10 +71,13 @@ class Request:
 
     @property
     def model(self) -> str | None:
-        """The model that it asks for."""
+        """The model that it asks for: in the body, or in the path of Gemini's API."""
         asked = self.json
         model = asked.get("model") if isinstance(asked, dict) else None
-        return model if isinstance(model, str) else None
+        if not isinstance(model, str):
+            found = _MODEL_IN_PATH.search(unquote(urlsplit(self.path).path))
+            return found[1] if found else None
+        return model
 
     def secrets(self) -> list[str]:
         """Returns what it may send as a key: in headers, URL and body. Placeholders are none."""

@@ -1,0 +1,212 @@
+"""Writes answers of Gemini's API, for clients that speak it: https://ai.google.dev/api/generate-content."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from ...values import Failure, Finish, FinishReason, Reasoning, Refusal, Text, Usage, read_arguments
+from ..emitting.emitter import Emitter, WrittenCall, event, json_text
+from .decode import ABOUT_CANDIDATE, FINISH_REASONS, OTHER_REASONS
+from .errors import google_error
+from .signatures import SIGNATURE, signature_of
+
+__all__ = ["Framing", "GeminiEmitter"]
+
+Framing: TypeAlias = Literal["events", "array", "whole"]
+
+_REASONS: dict[FinishReason, str] = {
+    "stop": "STOP",
+    "tool_calls": "STOP",  # there is no word of its own for calls
+    "length": "MAX_TOKENS",
+    "content_filter": "SAFETY",
+    "unknown": "OTHER",
+}
+_SHOWN = ("text", "functionCall", "functionResponse")  # parts that are written as deltas, or are not the client's
+
+
+class GeminiEmitter(Emitter):
+    """Writes the chunks of one answer.
+
+    A call is one part and is written when it is complete; what follows it waits for it. There are no comments, because
+    Google's client for JavaScript stops reading at the first one: warnings are a member of the last chunk.
+
+    Args:
+        thinking: whether reasoning is written. Clients that did not ask for thoughts may not expect them.
+        framing: "events": server-sent events; "array": one JSON array, the form without `alt=sse`; "whole": nothing is
+            written, and `answer` is the body.
+        others: see `Emitter`.
+    """
+
+    keep_alive = b"\r\n"  # white space means nothing in either form
+
+    def __init__(self, *, thinking: bool = True, framing: Framing = "events", **others: Any) -> None:
+        super().__init__(**others)
+        self._thinking = thinking
+        self._framing = framing
+        self._queue: list[WrittenCall | dict[str, Any]] = []  # calls that are not complete, and what follows them
+        self._trailing: list[dict[str, Any]] = []  # parts that belong behind the calls
+        self._calls_passed = False
+        self._about: dict[str, Any] = {}
+        self._blocked: dict[str, Any] | None = None
+        self._sent: list[dict[str, Any]] = []  # the chunks so far; one is enough where they are written at once
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """Returns the answer as one object. It is complete after `finish`."""
+        parts, whole = list[dict[str, Any]](), dict[str, Any]()
+        for chunk in self._sent:
+            for candidate in chunk.get("candidates", ()):
+                for part in candidate.get("content", {}).get("parts", ()):
+                    _append(parts, part)
+            whole |= chunk
+        if candidates := whole.get("candidates"):
+            whole["candidates"] = [{**candidates[0], "content": {"role": "model", "parts": parts}}]
+        return whole
+
+    def _open(self) -> None:
+        self._part(None)
+
+    def _text(self, delta: Text) -> None:
+        self._put({"text": delta.text})
+
+    def _reasoning(self, delta: Reasoning) -> None:
+        if self._thinking and delta.text:
+            self._put({"text": delta.text, "thought": True})
+
+    def _refusal(self, delta: Refusal) -> None:
+        self._put({"text": delta.text})
+
+    def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+        if first:
+            self._queue.append(call)
+
+    def _close_call(self, call: WrittenCall) -> None:
+        self._write_queue()
+
+    def _extra(self, name: str, value: Any) -> None:
+        if name in ABOUT_CANDIDATE:
+            self._about[name] = value
+        elif name == "promptFeedback" and isinstance(value, dict):
+            self._blocked = value
+        elif name == "blocks" and isinstance(value, dict) and "type" not in value:  # which blocks of Anthropic's have
+            self._block(value)
+
+    def _block(self, part: dict[str, Any]) -> None:
+        """Writes what is known of a part only at the end of the answer: its signature, if its text has been written."""
+        if "functionCall" in part:
+            self._calls_passed = True
+        if "text" in part and part.get(SIGNATURE) and (self._thinking or not part.get("thought")):
+            part = {**part, "text": ""}
+        elif any(name in part for name in _SHOWN):
+            return
+        if self._calls_passed:
+            self._trailing.append(part)
+        else:
+            self._put(part)
+
+    def _put(self, part: dict[str, Any]) -> None:
+        if self._queue:
+            self._queue.append(part)
+        else:
+            self._part(part)
+
+    def _write_queue(self) -> None:
+        while self._queue:
+            front = self._queue[0]
+            if isinstance(front, WrittenCall):
+                if not front.closed or "_raw" in (part := _call_part(front))["functionCall"]["args"]:
+                    return  # a call that may have been cut: the finish reason will tell
+                front = part
+            del self._queue[0]
+            self._part(front)
+
+    def _part(self, part: dict[str, Any] | None) -> None:
+        content = {"role": "model"} if part is None else {"parts": [part], "role": "model"}
+        self._chunk([{"content": content, "index": 0}])
+
+    def _end(self) -> None:
+        cut = self._finish is not None and self._finish.cut
+        for waiting in self._queue:
+            part = _call_part(waiting) if isinstance(waiting, WrittenCall) else waiting
+            if not (cut and "_raw" in part.get("functionCall", {}).get("args", ())):
+                self._part(part)
+        for part in self._trailing:
+            self._part(part)
+        last: dict[str, Any] = {}
+        candidates = [{"finishReason": _reason(self._finish), "index": 0, **self._about}]
+        if self._blocked and not self._begun:
+            last, candidates = {"promptFeedback": self._blocked}, []
+        if self._usage is not None:
+            last["usageMetadata"] = written_usage(self._usage)
+        if self._warnings:
+            last["streamfoldWarnings"] = list(self._warnings)
+        self._chunk(candidates, last)
+        if self._framing == "array":
+            self._out.append(b"]")
+
+    def _fail(self, failure: Failure) -> None:
+        for waiting in self._queue:
+            if isinstance(waiting, dict):
+                self._part(waiting)
+        error = google_error(failure.info)
+        self._send(error)
+        if self._framing == "array":
+            self._out.append(b"]")
+        elif self._framing == "events":
+            # Google's client for JavaScript ignores an error in an event, and raises one that stands behind the events.
+            self._out.append(json_text(error).encode() + b"\r\n")
+
+    def _chunk(self, candidates: list[dict[str, Any]], members: dict[str, Any] | None = None) -> None:
+        self._begun = True
+        about = {"modelVersion": self.model, "responseId": self.id}
+        self._send({**({"candidates": candidates} if candidates else {}), **(members or {}), **about})
+
+    def _send(self, chunk: dict[str, Any]) -> None:
+        if self._framing == "events":
+            self._out.append(event(chunk, end="\r\n"))
+            return
+        if self._framing == "array":
+            self._out.append((",\r\n" if self._sent else "[").encode() + json_text(chunk).encode())
+            self._sent = [chunk]
+        else:
+            self._sent.append(chunk)
+
+
+def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
+    """Adds a part, joined with the one before it if both are plain text of one kind."""
+    before = parts[-1] if parts else {}
+    if part.keys() == before.keys() <= {"text", "thought"}:
+        parts[-1] = {**part, "text": before["text"] + part["text"]}
+    else:
+        parts.append(part)
+
+
+def _call_part(call: WrittenCall) -> dict[str, Any]:
+    read = read_arguments([call.arguments], repair=False)
+    args = read.value if read.valid else {"_raw": call.arguments}
+    part: dict[str, Any] = {"functionCall": {"id": call.id, "name": call.name, "args": args}}
+    signature = signature_of(call.extra)
+    return {**part, SIGNATURE: signature} if signature else part
+
+
+def _reason(finish: Finish | None) -> str:
+    """The word for a finish reason: the server's own one, if it is a word of this API."""
+    reason, raw = (finish.reason, finish.raw) if finish else ("unknown", "")
+    if reason == "unknown":
+        return raw if raw in OTHER_REASONS or raw in FINISH_REASONS else _REASONS[reason]
+    return raw if FINISH_REASONS.get(raw) == reason else _REASONS[reason]
+
+
+def written_usage(usage: Usage) -> dict[str, Any]:
+    """Returns the counts under the names of this API; all that was sent, if it came from this API."""
+    if "promptTokenCount" in usage.raw:
+        return dict(usage.raw)
+    thoughts = usage.reasoning_tokens or 0
+    counts = {
+        "promptTokenCount": usage.input_tokens,
+        "candidatesTokenCount": None if usage.output_tokens is None else max(0, usage.output_tokens - thoughts),
+        "totalTokenCount": usage.total_tokens,
+        "thoughtsTokenCount": usage.reasoning_tokens,
+        "cachedContentTokenCount": usage.cached_tokens,
+    }
+    return {name: count for name, count in counts.items() if count is not None}

@@ -1,0 +1,65 @@
+"""What Google's own client makes of an answer of Gemini's API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+from google import genai
+from google.genai import types
+
+__all__ = ["GoogleAnswer", "google_answer", "google_client"]
+
+
+@dataclass
+class GoogleAnswer:
+    """An answer as the client's user reads it, chunk by chunk."""
+
+    text: str = ""
+    thoughts: str = ""
+    calls: list[tuple[str | None, str | None, Any]] = field(default_factory=list)
+    signatures: list[bytes] = field(default_factory=list)
+    finish_reason: str | None = None
+    block_reason: str | None = None
+    usage: types.GenerateContentResponseUsageMetadata | None = None
+    ids: set[str | None] = field(default_factory=set)
+    models: set[str | None] = field(default_factory=set)
+
+    def add(self, chunk: types.GenerateContentResponse) -> None:
+        self.ids.add(chunk.response_id)
+        self.models.add(chunk.model_version)
+        self.usage = chunk.usage_metadata or self.usage
+        if chunk.prompt_feedback and chunk.prompt_feedback.block_reason:
+            self.block_reason = chunk.prompt_feedback.block_reason.value
+        for candidate in chunk.candidates or ():
+            if candidate.finish_reason:
+                self.finish_reason = candidate.finish_reason.value
+            for part in (candidate.content.parts if candidate.content else None) or ():
+                if part.thought_signature:
+                    self.signatures.append(part.thought_signature)
+                if part.function_call:
+                    self.calls.append((part.function_call.id, part.function_call.name, part.function_call.args))
+                elif part.thought:
+                    self.thoughts += part.text or ""
+                else:
+                    self.text += part.text or ""
+
+
+def google_client(body: bytes) -> genai.Client:
+    """A client whose server answers everything with this body."""
+    content_type = "text/event-stream" if body.startswith(b"data:") else "application/json"
+    transport = httpx2.MockTransport(
+        lambda _: httpx2.Response(200, headers={"content-type": content_type}, content=body)
+    )
+    options = types.HttpOptions(base_url="http://test", client_args={"transport": transport})
+    return genai.Client(api_key="k", http_options=options)
+
+
+def google_answer(body: bytes) -> GoogleAnswer:
+    """The answer in a body of events."""
+    answer = GoogleAnswer()
+    with google_client(body) as client:
+        for chunk in client.models.generate_content_stream(model="m", contents="?"):
+            answer.add(chunk)
+    return answer
