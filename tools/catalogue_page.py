@@ -14,7 +14,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import SecretStr
 
+from streamfold.adapters.anthropic import AnthropicQuirks
 from streamfold.adapters.chat import ChatQuirks
+from streamfold.adapters.gemini import GeminiQuirks
 from streamfold.adapters.kimi import KimiQuirks
 from streamfold.adapters.responses import ResponsesQuirks
 from streamfold.config.catalogue import catalogue_folder, catalogue_values, provider_files
@@ -45,6 +47,8 @@ _QUIRKS = {
         "Those of `chat`, some with other defaults or with rules of their own, and:",
     ),
     "responses": (ResponsesQuirks, "Quirks of the adapter `responses`", ""),
+    "anthropic": (AnthropicQuirks, "Quirks of the adapter `anthropic`", ""),
+    "gemini": (GeminiQuirks, "Quirks of the adapter `gemini`", ""),
 }
 
 

@@ -3,46 +3,17 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
-from struct import pack
 from typing import Any
-from zlib import crc32
 
 import pytest
 
+from amazon import BODY, EVENTS, chunk, message
 from folding import bytewise
 from streamfold import Limits, ProtocolError, Provider, StreamDecoder, UpstreamError
 from streamfold.adapters.anthropic import AnthropicAdapter, AnthropicQuirks
 from streamfold.adapters.anthropic.eventstream import AWSEventStream
 
 BEDROCK = AnthropicAdapter(AnthropicQuirks(platform="bedrock"))
-EVENTS: list[dict[str, Any]] = [
-    {"type": "message_start", "message": {"id": "msg_bdrk_1", "model": "claude", "content": [], "usage": {}}},
-    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Grüße"}},
-    {"type": "content_block_stop", "index": 0},
-    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}},
-    {"type": "message_stop"},
-]
-
-
-def message(payload: bytes, **headers: str) -> bytes:
-    """A message of an AWS event stream, written by the specification."""
-    block = b"".join(
-        bytes([len(name)]) + name + b"\x07" + pack(">H", len(value)) + value
-        for name, value in ((f":{name.replace('_', '-')}".encode(), text.encode()) for name, text in headers.items())
-    )
-    prelude = pack(">II", 16 + len(block) + len(payload), len(block))
-    framed = prelude + pack(">I", crc32(prelude)) + block + payload
-    return framed + pack(">I", crc32(framed))
-
-
-def chunk(event: dict[str, Any]) -> bytes:
-    inner = b64encode(json.dumps(event).encode()).decode()
-    return message(json.dumps({"bytes": inner, "p": "abc"}).encode(), event_type="chunk", message_type="event")
-
-
-BODY = b"".join(map(chunk, EVENTS))
 
 
 @pytest.mark.parametrize("cut", ["whole", "bytewise", *range(1, len(BODY), 37)])
@@ -89,7 +60,7 @@ def test_a_cut_stream_is_no_answer() -> None:
 @pytest.mark.parametrize(
     ("platform", "path", "version", "has_stream"),
     [
-        ("bedrock", "/model/anthropic.claude-x%3A0/invoke-with-response-stream", "bedrock-2023-05-31", False),
+        ("bedrock", "/model/anthropic.claude-x:0/invoke-with-response-stream", "bedrock-2023-05-31", False),
         ("vertex", "/models/anthropic.claude-x%3A0:streamRawPredict", "vertex-2023-10-16", True),
     ],
 )

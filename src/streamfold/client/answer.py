@@ -202,7 +202,7 @@ class NetworkAnswer:
         error.url = self._plan.request.shown_url
         if self._exchange is not None:
             error.request_id = error.request_id or self._exchange.request_id
-        redact_error(error, self._plan.request.redactor)
+        redact_error(error, self._exchange.redactor if self._exchange else self._plan.request.redactor)
         return error
 
 

@@ -159,6 +159,9 @@ class _FailoverAnswer:
                 if begun or not self._goes_on(error):
                     error.attempts = tuple(self._attempts)
                     raise
+            except NotConfiguredError as problem:  # credentials are looked up when the request is sent
+                self._pass_over(position, problem)
+                self._position, self._source = self._choose()
 
     def _make_way(self) -> None:
         """Leaves the chosen candidate to another request that has begun to test it since it was chosen."""
@@ -195,9 +198,13 @@ class _FailoverAnswer:
             try:
                 return position, self._candidates[position].open()
             except ConfigError as exc:
-                self._attempts.append(Attempt(self._candidates[position].name, str(exc)))
-                self._problems.append(exc)
+                self._pass_over(position, exc)
         raise _joined(self._problems)
+
+    def _pass_over(self, position: int, problem: ConfigError) -> None:
+        """Notes that a candidate can't take the request."""
+        self._attempts.append(Attempt(self._candidates[position].name, str(problem)))
+        self._problems.append(problem)
 
     def _skipped(self, position: int) -> Attempt:
         return Attempt(self._candidates[position].name, self._failover.resting(position) or "not asked")

@@ -15,7 +15,7 @@ import httpx
 from ..adapters import Adapter, Prepared
 from ..config import Profile, load_profiles, timeouts_over
 from ..engine import StreamDecoder, WireNames
-from ..net import HTTPRequest, Redactor, hides_arguments
+from ..net import HTTPRequest, Redactor, Signer, hides_arguments
 from ..requests import CachedPrefixes, Capabilities, ChatOptions, Request, read_headers
 from ..values import (
     APIError,
@@ -75,6 +75,7 @@ class Provider(AsyncContext):
         self._adapters: dict[str, Adapter] = {}  # by the quirks of models
         self._failover = Failover()
         self._prefixes = CachedPrefixes()
+        self._signer: Signer | None = None
         self._connections = Connections(profile, http_client)
 
     @classmethod
@@ -93,7 +94,7 @@ class Provider(AsyncContext):
         A name is looked up in `streamfold.toml`, then in the catalogue. Without a name, `STREAMFOLD_PROVIDER` names the
         provider, else the file's `default`. A mapping is used as it is; no file is read for it.
 
-        Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, model,
+        Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, auth, model,
         dialect, quirks, headers, options, extra_body, timeouts, max_retries, limits, transport, http2, fallback,
         capabilities, models; a mapping may start from the catalogue with the key `profile`. The providers that
         `fallback` names are asked when this one fails, as with `Fallback`; the overrides are not used for them.
@@ -191,7 +192,7 @@ class Provider(AsyncContext):
         ready = self._prepared(self._adapter(request.model), request, arguments)
         warnings = (*ready.warnings, *self._prefixes.changed(request))
         hidden = [*self.profile.headers, *read_headers(arguments.extra_headers)]
-        if self.profile.api_key is not None or self.profile.api_key_env:
+        if self.profile.api_key is not None or self.profile.api_key_env or self.profile.auth != "key":
             hidden.append(self.profile.key_header)
         headers = {**_COMMON_HEADERS, **ready.headers, **dict.fromkeys(hidden, HIDDEN)}
         return Preview(ready.method, self.profile.url_of(ready.path), headers, ready.body, warnings)
@@ -314,6 +315,12 @@ class Provider(AsyncContext):
             names=WireNames(request.names, request.answer_tool),
         )
 
+    def _credentials(self) -> Signer | None:
+        """Returns what authenticates requests without a key; the same one always, which keeps what it was given."""
+        if self._signer is None:
+            self._signer = self.profile.make_signer()
+        return self._signer
+
     def _http_request(
         self,
         adapter: Adapter,
@@ -323,7 +330,8 @@ class Provider(AsyncContext):
     ) -> HTTPRequest:
         url = self.profile.sent_url(ready.path)
         headers = {**_COMMON_HEADERS, **ready.headers}
-        headers.update(self.profile.key_headers())
+        key = self.profile.key_headers()
+        headers.update(key)
         headers.update(self.profile.sent_headers(read_headers(extra_headers)))
         return HTTPRequest(
             method=ready.method,
@@ -336,6 +344,7 @@ class Provider(AsyncContext):
             shown_url=self.profile.shown_url(url),
             hide_url=self._connections.owned,
             redactor=Redactor(self.profile.secrets(extra_headers)),
+            signer=None if key else self._credentials(),
         )
 
 

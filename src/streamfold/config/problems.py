@@ -60,7 +60,7 @@ def _provider_problems(config: Config, name: str) -> Iterator[tuple[int, str]]:
 def _missing(profile: Profile) -> Iterator[tuple[KeyPath, str]]:
     """Yields the environment variables that a provider needs and that are not set."""
     keys = profile.keys_set()
-    if keys and not any(keys.values()):
+    if keys and not any(keys.values()) and profile.auth == "key":
         yield ("api_key",), f"no API key: set {' or '.join(keys)}"
     texts: dict[KeyPath, str] = {("headers", header): text for header, text in profile.headers.items()}
     for path, text in {("base_url",): profile.base_url, ("model",): profile.model or "", **texts}.items():

@@ -13,7 +13,7 @@ from pydantic import Field, PlainValidator, SecretStr, ValidationError, Validati
 
 from ..adapters import Adapter, find_adapter
 from ..engine.dialects import DialectContext, find_dialect
-from ..net import Redactor, secrets_in_headers, secrets_in_url
+from ..net import Redactor, Signer, make_signer, secrets_in_headers, secrets_in_url
 from ..requests import Capabilities, ModelCapabilities, ModelFacts, Options, find_capabilities, find_facts
 from ..values import (
     ConfigError,
@@ -50,6 +50,9 @@ class Profile(Table):
             is needed.
         key_header: header that carries the key. `Authorization` gets "Bearer" before it; other headers, such as Azure's
             `api-key`, carry the key alone.
+        auth: how requests are authenticated where no key is set. "key": a key is required, if `api_key_env` names any;
+            "sigv4": each request is signed with AWS credentials, found as the AWS tools find them (extra `bedrock`);
+            "google": with an access token of Google's application default credentials (extra `vertex`).
         model: model to use when a call names none.
         dialect: format of tool calls and reasoning inside the text, for servers that do not parse them.
         quirks: differences of the endpoint, as typed settings of the adapter.
@@ -84,6 +87,7 @@ class Profile(Table):
     api_key: SecretStr | None = None
     api_key_env: Names = ()
     key_header: str = "Authorization"
+    auth: Literal["key", "sigv4", "google"] = "key"
     model: str | None = None
     dialect: str | None = None
     quirks: dict[str, Any] = Field(default={})
@@ -225,13 +229,17 @@ class Profile(Table):
         return {variable: variable_is_set(variable) for variable in names}
 
     def key(self) -> str | None:
-        """Returns the API key, or None if none is needed. Raises NotConfiguredError that names the variables to set."""
+        """Returns the API key, or None if none is needed or `auth` stands in for it.
+
+        Raises:
+            NotConfiguredError: none of the variables that may hold the key is set.
+        """
         if self.api_key is not None:
             return self._sendable("api_key", self._filled("api_key", self.api_key.get_secret_value()).strip())
         for variable in self.api_key_env:
             if variable_is_set(variable):
                 return self._sendable(variable, os.environ[variable].strip())
-        if self.api_key_env:
+        if self.api_key_env and self.auth == "key":
             raise NotConfiguredError(f'no API key for "{self.name}": set {" or ".join(self.api_key_env)}')
         return None
 
@@ -241,6 +249,14 @@ class Profile(Table):
         if not key:
             return {}
         return {self.key_header: f"Bearer {key}" if self.key_header.lower() == "authorization" else key}
+
+    def make_signer(self) -> Signer | None:
+        """Returns what authenticates requests without a key; None if `auth` is "key".
+
+        Raises:
+            ConfigError: the extra that it needs is not installed.
+        """
+        return None if self.auth == "key" else make_signer(self.auth, self.name)
 
     def sent_url(self, path: str = "") -> str:
         """Returns the URL of a path below the base URL, with the values of its variables.

@@ -17,6 +17,7 @@ from .profile import Profile
 
 __all__ = ["Value", "capability_values", "effective_values", "key_state"]
 
+_CREDENTIALS = {"sigv4": "AWS credentials", "google": "Google credentials"}
 _HIDDEN = ("name", "docs", "checked", "api_key_env", "capabilities", "models")
 
 
@@ -39,8 +40,10 @@ def key_state(profile: Profile) -> str:
     """Returns whether the API key is set and which variables may hold it. Never the key."""
     if keys := profile.keys_set():
         found = [variable for variable, is_set in keys.items() if is_set]
+        if not found and (others := _CREDENTIALS.get(profile.auth)):
+            return f"{others} (or {' or '.join(keys)})"
         return f"set ({found[0]})" if found else f"not set ({' or '.join(keys)})"
-    return "set" if profile.api_key is not None else "none needed"
+    return "set" if profile.api_key is not None else _CREDENTIALS.get(profile.auth, "none needed")
 
 
 def effective_values(config: Config, spec: str) -> list[Value]:

@@ -65,6 +65,7 @@ class ProviderConfig(TypedDict, total=False):
     api_key: str | SecretStr | None
     api_key_env: str | Sequence[str] | None
     key_header: str | None
+    auth: Literal["key", "sigv4", "google"] | None
     model: str | None
     dialect: str | None
     quirks: Mapping[str, Any] | None

@@ -11,5 +11,6 @@ from .ratelimit import *
 from .redaction import *
 from .retries import *
 from .secrets import *
+from .signing import *
 from .transport import *
 from .waits import *

@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Whose frames hold requests with their headers, or may.
 _PACKAGES = {
     "streamfold", "httpx", "httpcore", "httpx_aiohttp", "aiohttp", "anyio", "h11", "h2", "hpack", "hyperframe",
-    "asyncio", "contextlib", "json", "trio", "ssl", "yarl", "socksio", "pydantic",
+    "asyncio", "contextlib", "json", "trio", "ssl", "yarl", "socksio", "pydantic", "botocore", "google",
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ _WORD = 8  # characters; a plain word up to this length is a placeholder such as
 # Headers of the protocol, which say nothing about who is asking.
 _PROTOCOL = {
     "accept", "accept-encoding", "accept-language", "cache-control", "connection", "content-encoding",
-    "content-length", "content-type", "host", "keep-alive", "te", "transfer-encoding",
+    "content-length", "content-type", "host", "keep-alive", "te", "transfer-encoding", "x-amz-date",
 }  # fmt: skip
 _COOKIES = {"cookie", "set-cookie"}
 _SECRET_MEMBER = re.compile(
@@ -22,6 +22,7 @@ _SECRET_MEMBER = re.compile(
     r"|(?:client)?secret|password|(?:set)?cookie",
     re.IGNORECASE,
 )
+_SIGNED_WITH = re.compile(r"(?:Credential|Signature)=([^/,\s]+)")  # the parts of AWS's `Authorization` that AWS quotes
 _PLAIN_KEY = re.compile("key", re.IGNORECASE)  # as often the key of a dictionary
 
 
@@ -39,7 +40,7 @@ def secrets_in_headers(headers: Iterable[tuple[str, str]]) -> list[str]:
             parts = value.split(";")[: 1 if lower == "set-cookie" else None]  # the rest are attributes
             found += [part.partition("=")[2].strip() for part in parts]
         elif lower not in _PROTOCOL:
-            found += [value.strip(), *value.split()[-1:]]
+            found += [value.strip(), *value.split()[-1:], *_SIGNED_WITH.findall(value)]
     return _distinct(found)
 
 

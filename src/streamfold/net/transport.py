@@ -38,6 +38,8 @@ from .failures import caused_by, described, is_network_error, is_timeout
 from .handshakes import Handshake
 from .ratelimit import read_rate_limit, read_retry_after
 from .redaction import Redactor
+from .secrets import secrets_in_headers
+from .signing import Signer
 from .waits import Interrupted, waits
 
 __all__ = ["Exchange", "HTTPRequest"]
@@ -49,8 +51,10 @@ _ERROR_BODY = 10.0  # seconds for the body of an error status, which may never e
 _DRAIN = 0.1  # seconds for the end of the body behind the end of the answer, so that the connection can be used again
 _HIGHEST_PORT = 65535
 
-# The id that the provider's support asks for: OpenAI and most others, Anthropic, Moonshot, Azure.
-_REQUEST_IDS = ("x-request-id", "request-id", "msh-request-id", "x-trace-id", "apim-request-id")
+# The id that the provider's support asks for: OpenAI and most others, Anthropic, Moonshot, Azure, Amazon.
+_REQUEST_IDS = (
+    "x-request-id", "request-id", "msh-request-id", "x-trace-id", "apim-request-id", "x-amzn-requestid",
+)  # fmt: skip
 _REDIRECTS = (301, 302, 303, 307, 308)
 _SHOULD_RETRY = {"true": True, "false": False}
 
@@ -65,6 +69,7 @@ class HTTPRequest:
         hide_url: let httpx log `shown_url` instead of the URL. Only for our own clients: a transport of the caller's
             may read the URL's text.
         redactor: removes the request's secrets from errors; recorders that see the request use it too.
+        signer: authenticates each attempt; None where the headers have a key, or none is needed.
     """
 
     url: str = field(repr=False)
@@ -75,6 +80,7 @@ class HTTPRequest:
     shown_url: str = ""
     hide_url: bool = False
     redactor: Redactor = field(default_factory=Redactor, repr=False)
+    signer: Signer | None = None
     method: str = "POST"
     read_error: Callable[[Any, int | None], ErrorInfo] = error_info
 
@@ -85,6 +91,7 @@ class Exchange:
     Attributes:
         request_id: the server's id for the request, from the response headers.
         rate_limit: the rate limits in the response headers.
+        redactor: removes the secrets of the request, those that it was signed with included.
         closed: whether `aclose` was called.
     """
 
@@ -100,6 +107,7 @@ class Exchange:
         self.closed = False
         self.request_id: str | None = None
         self.rate_limit: RateLimit | None = None
+        self.redactor = request.redactor
 
     async def pause(self, seconds: float) -> None:
         """Sleeps before the request is sent; `aclose` ends it."""
@@ -114,7 +122,7 @@ class Exchange:
             APIStatusError: the status is not 2xx.
             APITimeoutError, APIConnectionError: there was no response.
             ProtocolError: the body is compressed, and compression was not requested.
-            ConfigError: the URL can't be used.
+            ConfigError: the URL can't be used, or there are no credentials to sign the request with.
         """
         if self.closed:
             return
@@ -192,6 +200,8 @@ class Exchange:
 
     async def _send(self) -> httpx.Response:
         request = self._built()
+        if self._request.signer is not None:
+            await self._sign(request, self._request.signer)
         handshake = Handshake(request)
         try:
             self._response = await self._client.send(request, stream=True, follow_redirects=False)
@@ -223,6 +233,14 @@ class Exchange:
             request.url = LoggedURL(request.url, wanted.shown_url)
         return request
 
+    async def _sign(self, request: httpx.Request, signer: Signer) -> None:
+        """Adds the headers that authenticate this attempt. They are secrets from now on."""
+        wanted = self._request
+        signed = await signer.sign(wanted.method, _as_sent(request.url), wanted.headers, wanted.body)
+        self.redactor = wanted.redactor.with_secrets(secrets_in_headers(signed.items()))
+        request.extensions["streamfold.redactor"] = self.redactor
+        request.headers.update(signed)
+
     def _body(self, response: httpx.Response) -> AsyncIterator[bytes]:
         return body_bytes(response, httpx.Headers(dict(self._request.headers)).get("accept-encoding", ""))
 
@@ -235,6 +253,9 @@ class Exchange:
             self._interrupted()
         except ConfigError:
             raise
+        except APIError:  # of the body, or of the credentials
+            if not self.closed:
+                raise
         except Exception as exc:
             error = self._failed(exc)
             if not self.closed:
@@ -306,3 +327,8 @@ class Exchange:
                 body += piece
                 if len(body) >= self._request.limits.error_body_bytes:
                     return
+
+
+def _as_sent(url: httpx.URL) -> str:
+    """The URL with the escapes that are sent. Its text may be another one, for logs."""
+    return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}"

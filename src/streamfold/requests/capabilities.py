@@ -6,6 +6,7 @@ features are "unknown": the request is sent and the server decides.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
@@ -22,6 +23,8 @@ __all__ = [
 ]
 
 Support: TypeAlias = Literal["yes", "no", "unknown"]
+
+_VENDOR = re.compile(r"^(?:[a-z-]+\.)+(?=[a-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,8 @@ class ModelCapabilities:
 
     Attributes:
         pattern: of the model's name, with `*`, `?` and `[...]`, in capitals or not. A pattern with a slash is of the
-            whole name; any other is of what follows the last slash, because resellers and engines put a vendor there.
+            whole name; any other is of what follows the last slash, because resellers and engines put a vendor there,
+            and the region and the vendor that Amazon Bedrock writes (`us.anthropic.`).
         examples: some models that it fits. Errors name them where another model is to be chosen.
         max_output_tokens: the most tokens that these models write in one answer.
         context_tokens: the most tokens that a conversation and its answer may have together.
@@ -90,9 +94,11 @@ class ModelCapabilities:
 
         >>> ModelCapabilities("kimi-k2*").fits("moonshotai/Kimi-K2-Instruct")
         True
+        >>> ModelCapabilities("claude-*").fits("us.anthropic.claude-sonnet-4-5-20250929-v1:0")
+        True
         """
-        name = model if "/" in self.pattern else model.rpartition("/")[2]
-        return fnmatchcase(name.lower(), self.pattern.lower())
+        name = model.lower() if "/" in self.pattern else _VENDOR.sub("", model.lower().rpartition("/")[2])
+        return fnmatchcase(name, self.pattern.lower())
 
     def said(self) -> dict[str, Support]:
         """Returns the capabilities that the table sets."""

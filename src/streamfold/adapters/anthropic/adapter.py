@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AnthropicAdapter", "AnthropicQuirks"]
 
+_PATH = ":;@!$&'()*+,="  # what may stand in a part of a path (RFC 3986)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
@@ -90,12 +91,11 @@ class AnthropicAdapter(EventReader, Adapter):
         https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModelWithResponseStream.html,
         https://docs.anthropic.com/en/api/claude-on-vertex-ai
         """
-        model = quote(request.model, safe="@")
         match self.quirks.platform:
-            case "bedrock":
-                return f"/model/{model}/invoke-with-response-stream"
+            case "bedrock":  # the path is signed: it may have no escapes that an HTTP library would take back
+                return f"/model/{quote(request.model, safe=_PATH)}/invoke-with-response-stream"
             case "vertex":
-                return f"/models/{model}:streamRawPredict"
+                return f"/models/{quote(request.model, safe='@')}:streamRawPredict"
         return self.path
 
     def serves(self, path: str) -> bool:
@@ -104,7 +104,9 @@ class AnthropicAdapter(EventReader, Adapter):
 
     def headers(self, request: Request) -> Mapping[str, str]:
         """Returns the headers of the wire format, with the version of the API."""
-        if self.quirks.platform != "anthropic":
+        if self.quirks.platform == "bedrock":
+            return {**super().headers(request), "Accept": "application/vnd.amazon.eventstream"}
+        if self.quirks.platform == "vertex":
             return super().headers(request)
         betas = self._betas(request)
         allowed = {"anthropic-beta": ",".join(betas)} if betas else {}
