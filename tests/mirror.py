@@ -131,8 +131,8 @@ def on(wire: str, said: dict[str, Any]) -> dict[str, Any]:
     usage: Usage | None = said["usage"]
     if usage is not None:
         sums = ("input_tokens", "output_tokens", "total_tokens")
-        names = (*sums, "cached_tokens", "reasoning_tokens") if wire == "responses" else sums
-        usage = replace(usage, **{name: getattr(usage, name) or 0 for name in names}, cache_write_tokens=None)
+        names = (*sums, "cached_tokens", "reasoning_tokens", "cache_write_tokens") if wire == "responses" else sums
+        usage = replace(usage, **{name: getattr(usage, name) or 0 for name in names})
     told = {**said, "usage": usage}
     if said["finish_reason"] == "tool_calls" and not said["calls"]:
         told["finish_reason"] = "stop"  # calls that were promised and did not come

@@ -43,7 +43,7 @@ NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.ss
 
 pieces = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=4)
 counts = st.none() | st.integers(0, 10**6)
-usages = st.builds(Usage, counts, counts, counts, counts, counts)
+usages = st.builds(Usage, counts, counts, counts, counts, counts, counts)
 reasons = st.sampled_from(["stop", "tool_calls", "length", "content_filter"])
 
 

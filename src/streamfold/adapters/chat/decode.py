@@ -269,6 +269,8 @@ class EventReader:
             reasoning_tokens=count(
                 {**usage, **(completion if isinstance(completion, dict) else {})}, "reasoning_tokens"
             ),
+            # https://platform.openai.com/docs/guides/prompt-caching; OpenRouter has the same name.
+            cache_write_tokens=count(prompt, "cache_write_tokens") if isinstance(prompt, dict) else None,
             raw=usage,
         )
 

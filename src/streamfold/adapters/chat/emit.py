@@ -139,6 +139,7 @@ def written_usage(usage: Usage) -> dict[str, Any]:
     raw["total_tokens"] = usage.total_tokens or 0
     details = (
         ("prompt_tokens_details", "cached_tokens", usage.cached_tokens),
+        ("prompt_tokens_details", "cache_write_tokens", usage.cache_write_tokens),
         ("completion_tokens_details", "reasoning_tokens", usage.reasoning_tokens),
     )
     for group, name, count in details:

@@ -186,11 +186,13 @@ def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Fi
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
+    details = as_object(usage.get("input_tokens_details"))
     return Usage(
         input_tokens=count(usage, "input_tokens"),
         output_tokens=count(usage, "output_tokens"),
         total_tokens=count(usage, "total_tokens"),
-        cached_tokens=count(as_object(usage.get("input_tokens_details")), "cached_tokens"),
+        cached_tokens=count(details, "cached_tokens"),
+        cache_write_tokens=count(details, "cache_write_tokens"),
         reasoning_tokens=count(as_object(usage.get("output_tokens_details")), "reasoning_tokens"),
         raw=usage,
     )

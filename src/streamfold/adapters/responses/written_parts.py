@@ -55,7 +55,10 @@ def written_usage(usage: Usage) -> dict[str, Any]:
     raw = dict(usage.raw) if "input_tokens" in usage.raw or "output_tokens" in usage.raw else {}
     counts = {
         "input_tokens": usage.input_tokens or 0,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": 0},
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_tokens or 0,
+            "cache_write_tokens": usage.cache_write_tokens or 0,
+        },
         "output_tokens": usage.output_tokens or 0,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
         "total_tokens": usage.total_tokens or 0,
