@@ -23,6 +23,7 @@ from ..values import (
     Timing,
 )
 from .hooks import Notifier
+from .pricing import ProfilePricing
 
 if TYPE_CHECKING:
     import httpx
@@ -62,6 +63,7 @@ class Plan:
         decoder: makes a new decoder; each attempt needs one.
         warnings: what had to be changed in the request.
         origin: the `origin` of the message that the answer becomes.
+        pricing: finds out what the answer cost; None: nobody can.
     """
 
     adapter: Adapter
@@ -69,6 +71,7 @@ class Plan:
     decoder: Callable[[], StreamDecoder]
     warnings: Sequence[ProtocolWarning] = ()
     origin: str | None = None
+    pricing: ProfilePricing | None = None
 
 
 class NetworkAnswer:
@@ -190,6 +193,7 @@ class NetworkAnswer:
             attempts=tuple(self._attempts),
             provider=self._notifier.info.provider,
             origin=self._plan.origin,
+            pricing=self._plan.pricing,
         )
 
     def _since_began(self) -> float:
@@ -200,6 +204,8 @@ class NetworkAnswer:
         error.provider = self._notifier.info.provider
         error.attempts = tuple(self._attempts)
         error.url = self._plan.request.shown_url
+        if error.partial is not None and self._plan.pricing is not None:
+            error.partial = replace(error.partial, pricing=replace(self._plan.pricing, partial=True))
         if self._exchange is not None:
             error.request_id = error.request_id or self._exchange.request_id
         redact_error(error, self._exchange.redactor if self._exchange else self._plan.request.redactor)

@@ -36,6 +36,7 @@ from .fallback import candidates
 from .hooks import Hooks, Notifier, RequestInfo, read_hooks
 from .misuse import AsyncContext
 from .preview import HIDDEN, Preview
+from .pricing import ProfilePricing
 from .stream import ChatStream, read_whole
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Provider(AsyncContext):
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, auth, model,
         dialect, quirks, headers, options, extra_body, timeouts, max_retries, limits, transport, http2, fallback,
-        capabilities, models; a mapping may start from the catalogue with the key `profile`. The providers that
+        capabilities, prices, models; a mapping may start from the catalogue with the key `profile`. The providers that
         `fallback` names are asked when this one fails, as with `Fallback`; the overrides are not used for them.
 
         Args:
@@ -288,6 +289,7 @@ class Provider(AsyncContext):
             decoder=partial(self._decoder, adapter, ready.request),
             warnings=(*ready.warnings, *changed),
             origin=ready.request.origin,
+            pricing=ProfilePricing.of(self.profile, ready.request.model),
         )
 
     def _retry_without(

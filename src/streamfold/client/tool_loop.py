@@ -18,6 +18,7 @@ from ..requests import ChatOptions, read_messages
 from ..values import (
     AudioPart,
     ConfigError,
+    Cost,
     FilePart,
     ImagePart,
     InvalidToolArgumentsError,
@@ -35,6 +36,7 @@ from ..values import (
     Usage,
     as_tools,
     tool_result,
+    total_cost,
 )
 from .misuse import AsyncIteration
 
@@ -163,6 +165,11 @@ class ToolRun(AsyncIteration):
         """The token counts of all turns so far, added up; None if the server sent none."""
         found = [reply.usage for reply in self.replies if reply.usage is not None]
         return sum(found[1:], found[0]) if found else None
+
+    @property
+    def cost(self) -> Cost | None:
+        """What all turns so far cost; None if that of one is not known, or if they were paid in several currencies."""
+        return total_cost(self.replies)
 
     def __await__(self) -> Generator[Any, None, Reply]:
         return self._read_whole().__await__()

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationError
 
 from ..adapters import find_adapter
-from ..values import ConfigError, Timeouts
+from ..values import ConfigError, Prices, Timeouts
 from .lines import spelled
 from .tables import invalid, mistakes_in, read_table
 
-__all__ = ["POSITIVE", "check_url", "read_quirks", "read_timeouts", "timeouts_over", "variable_is_set"]
+__all__ = ["POSITIVE", "check_url", "read_prices", "read_quirks", "read_timeouts", "timeouts_over", "variable_is_set"]
 
 POSITIVE = Field(gt=0)
 
@@ -76,6 +76,17 @@ def timeouts_over(configured: Timeouts, given: Timeouts | Mapping[str, object] |
     except ValidationError as exc:
         path, text = mistakes_in(exc)[0]
         raise ConfigError(f"{spelled(('timeouts', *path))}: {text}") from None
+
+
+def read_prices(prices: Mapping[str, Any]) -> Prices:
+    """Returns the `Prices` of a table. Raises ValidationError for mistakes in it."""
+    try:
+        read: Prices = read_table(Prices, prices)
+    except ValueError as exc:
+        if isinstance(exc, ValidationError):
+            raise
+        raise invalid([((), str(exc))]) from None
+    return read
 
 
 def read_quirks(adapter: str, quirks: Mapping[str, Any]) -> Any:

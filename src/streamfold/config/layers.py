@@ -128,8 +128,8 @@ class Layer:
 def merge(layers: Iterable[Layer]) -> dict[str, Any]:
     """Merges settings, lowest layer first. Tables (quirks, headers, timeouts, ...) are merged key by key.
 
-    Tables of `models` come after those of lower layers. `capabilities` and `quirks` also win over the `models` of lower
-    layers: whoever writes them knows which model is used.
+    Tables of `models` come after those of lower layers. `capabilities`, `quirks` and `prices` also win over the
+    `models` of lower layers: whoever writes them knows which model is used.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -160,15 +160,19 @@ def _without_quirks(table: Any) -> Any:
     return {key: value for key, value in table.items() if key != "quirks"} if isinstance(table, Mapping) else table
 
 
+_MODEL_TABLES = ("quirks", "prices")  # may be of all models, or of some
+
+
 def _models(base: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     below, own = base.get("models", []), above.get("models", [])
     if not isinstance(below, list | tuple) or not isinstance(own, list | tuple):
         return {}  # nothing to join; a wrong type is reported by the validation
-    everywhere, quirks = above.get("capabilities"), above.get("quirks")
+    everywhere = above.get("capabilities")
     table = asdict(everywhere) if isinstance(everywhere, Capabilities) else everywhere
     for_all = dict(table) if isinstance(table, Mapping) else {}
-    if isinstance(quirks, Mapping):
-        for_all["quirks"] = quirks
+    for name in _MODEL_TABLES:
+        if isinstance(above.get(name), Mapping):
+            for_all[name] = above[name]
     tables = [*below, *([{"pattern": "*", **for_all}] if below and for_all else []), *own]
     return {"models": tables} if tables else {}
 
@@ -187,7 +191,8 @@ def find_layer(layers: Sequence[Layer], path: KeyPath, merged: Mapping[str, Any]
             for index, candidate in enumerate(own if isinstance(own, list | tuple) else ()):
                 if candidate is table or _without_quirks(candidate) == table:
                     return layer, ("models", index, *path[2:])
-        path = path[2:] if path[2:3] == ("quirks",) else ("capabilities", *path[2:])  # it was made of these
+        # It was made of these.
+        path = path[2:] if path[2:3] and path[2] in _MODEL_TABLES else ("capabilities", *path[2:])
     if path[:1] == ("api_key",) and not any(layer.has(path) for layer in layers):
         path = ("api_key_env",)
     return next(((layer, path) for layer in reversed(layers) if layer.has(path)), None)

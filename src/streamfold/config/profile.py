@@ -27,7 +27,7 @@ from ..values import (
     shown_url,
 )
 from .catalogue import provider_files
-from .checks import POSITIVE, check_url, read_quirks, read_timeouts, variable_is_set
+from .checks import POSITIVE, check_url, read_prices, read_quirks, read_timeouts, variable_is_set
 from .tables import Count, Flag, Names, Table, as_table, invalid, mistakes_in
 
 __all__ = ["Profile"]
@@ -68,6 +68,8 @@ class Profile(Table):
             notice that an answer was cancelled: it may continue to generate, and charge for it.
         fallback: providers to ask when this one fails; see `Fallback`.
         capabilities: features of all models of this endpoint.
+        prices: prices of all models of this endpoint, as in `Prices`: `{input = 3, output = 15}` for a million tokens.
+            `models` may have other ones.
         models: facts about some of the models, by pattern of their name. Of all tables that fit a model, later ones win
             over earlier ones, key by key.
         docs: documentation that the facts of a catalogue file come from.
@@ -101,6 +103,7 @@ class Profile(Table):
     http2: Flag = False
     fallback: Names = ()
     capabilities: Annotated[Capabilities, as_table(Capabilities)] = Capabilities()
+    prices: dict[str, Any] = Field(default={})
     models: tuple[Annotated[ModelCapabilities, as_table(ModelCapabilities)], ...] = Field(default=(), repr=False)
     docs: str | None = None
     checked: date | None = None
@@ -164,15 +167,26 @@ class Profile(Table):
             read_quirks(info.data["adapter"], quirks)
         return quirks
 
+    @field_validator("prices")
+    @classmethod
+    def _prices_fit(cls, prices: dict[str, Any]) -> dict[str, Any]:
+        read_prices(prices)
+        return prices
+
     @field_validator("models")
     @classmethod
-    def _quirks_of_models_fit(
+    def _tables_of_models_fit(
         cls, models: tuple[ModelCapabilities, ...], info: ValidationInfo
     ) -> tuple[ModelCapabilities, ...]:
         mistakes = []
-        for index, table in enumerate(models if "adapter" in info.data else ()):
+        for index, table in enumerate(models):
             try:
-                read_quirks(info.data["adapter"], table.quirks)
+                read_prices(table.prices)
+            except ValidationError as exc:
+                mistakes += [((index, "prices", *path), text) for path, text in mistakes_in(exc)]
+            try:
+                if "adapter" in info.data:  # else that is the mistake
+                    read_quirks(info.data["adapter"], table.quirks)
             except ValidationError as exc:
                 mistakes += [((index, "quirks", *path), text) for path, text in mistakes_in(exc)]
         if mistakes:
@@ -205,6 +219,10 @@ class Profile(Table):
     def facts_of(self, model: str | None) -> ModelFacts:
         """Returns the known facts about a model: its limits, and the quirks that differ for it."""
         return find_facts(self.models, model or "")
+
+    def prices_of(self, model: str | None) -> dict[str, Any]:
+        """Returns the known prices of a model as a table; those of `models` win over those of all, key by key."""
+        return {**self.prices, **self.facts_of(model).prices}
 
     def models_with(self, capability: str) -> list[str]:
         """Returns the example models that are known to have a capability."""

@@ -51,6 +51,7 @@ class ModelConfig(CapabilitiesConfig, total=False):
     max_output_tokens: int
     context_tokens: int
     quirks: Mapping[str, Any]
+    prices: Mapping[str, Any]
 
 
 class ProviderConfig(TypedDict, total=False):
@@ -79,4 +80,5 @@ class ProviderConfig(TypedDict, total=False):
     http2: bool | None
     fallback: str | Sequence[str] | None
     capabilities: Capabilities | CapabilitiesConfig | None
+    prices: Mapping[str, Any] | None
     models: Sequence[ModelConfig] | None

@@ -73,6 +73,7 @@ class ModelCapabilities:
         max_output_tokens: the most tokens that these models write in one answer.
         context_tokens: the most tokens that a conversation and its answer may have together.
         quirks: quirks of the adapter that differ for these models.
+        prices: their prices, as in `Prices`.
     """
 
     pattern: str
@@ -88,6 +89,7 @@ class ModelCapabilities:
     max_output_tokens: int | None = None
     context_tokens: int | None = None
     quirks: dict[str, Any] = field(default_factory=dict)
+    prices: dict[str, Any] = field(default_factory=dict)
 
     def fits(self, model: str) -> bool:
         """Whether the pattern is of this model.
@@ -114,11 +116,13 @@ class ModelFacts:
         max_output_tokens: the most tokens that it writes in one answer.
         context_tokens: the most tokens that a conversation and its answer may have together.
         quirks: quirks of the adapter that differ for this model.
+        prices: its prices, as in `Prices`.
     """
 
     max_output_tokens: int | None = None
     context_tokens: int | None = None
     quirks: Mapping[str, Any] = field(default_factory=dict)
+    prices: Mapping[str, Any] = field(default_factory=dict)
 
 
 def find_facts(models: Iterable[ModelCapabilities], model: str) -> ModelFacts:
@@ -135,6 +139,7 @@ def find_facts(models: Iterable[ModelCapabilities], model: str) -> ModelFacts:
                 found.max_output_tokens if table.max_output_tokens is None else table.max_output_tokens,
                 found.context_tokens if table.context_tokens is None else table.context_tokens,
                 {**found.quirks, **table.quirks},
+                {**found.prices, **table.prices},
             )
     return found
 

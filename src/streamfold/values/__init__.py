@@ -4,6 +4,7 @@ from .arguments import *
 from .caching import *
 from .configerrors import *
 from .content import *
+from .cost import *
 from .deltas import *
 from .errorinfo import *
 from .errors import *

@@ -14,6 +14,7 @@ from .validation import describe_problems, read_as
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from .cost import Cost, Pricing
     from .messages import Message
     from .ratelimit import RateLimit
 
@@ -247,6 +248,16 @@ class Reply:
     reasoned: bool = field(default=False, repr=False)  # reasoning was sent, if only as ""
     answer: str | None = field(default=None, repr=False)  # the end of the text, where it was asked for as a tool call
     origin: str | None = field(default=None, repr=False, compare=False)  # see Message.origin
+    pricing: Pricing | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def cost(self) -> Cost | None:
+        """What the answer cost, or None if that is not known.
+
+        It is what the provider says, where it does (OpenRouter, xAI); else the token counts times the prices of the
+        configuration; else times those of the package `genai-prices`, if it is installed (extra `prices`).
+        """
+        return None if self.pricing is None else self.pricing.cost(self)
 
     def parse_as(self, model: type[M]) -> M:
         """The text as an instance of a pydantic model, for an answer that was asked for with `response_format`.

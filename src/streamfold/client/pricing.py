@@ -1,0 +1,67 @@
+"""What the answers of one model at one endpoint cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from ..config import Profile, read_prices
+from ..values import Cost, Reply, Usage, billed_output, hour_writes, shown_url
+
+__all__ = ["ProfilePricing"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilePricing:
+    """The prices of one model, by the configuration, and by the package `genai-prices` for what that lacks.
+
+    Attributes:
+        prices: as the configuration has them; they are read when somebody asks.
+        url: the base URL, by which the package knows the provider.
+        model: the model that was asked for.
+        asked: when.
+        partial: whether the answer was cut, so that its token counts are not the last ones.
+    """
+
+    prices: Mapping[str, Any]
+    url: str
+    model: str
+    asked: datetime
+    partial: bool = False
+
+    @classmethod
+    def of(cls, profile: Profile, model: str) -> ProfilePricing:
+        """Returns the pricing of a model, asked for now."""
+        return cls(profile.prices_of(model), shown_url(profile.base_url), model, datetime.now(UTC))
+
+    def cost(self, reply: Reply) -> Cost | None:
+        """Returns the cost of a reply, or None if it is not known."""
+        if reply.usage is None:
+            return None
+        found = read_prices(self.prices).of(reply.usage) or self._by_package(reply.usage, reply.model)
+        return replace(found, estimated=True) if found is not None and self.partial else found
+
+    def _by_package(self, usage: Usage, served: str | None) -> Cost | None:
+        try:
+            import genai_prices
+        except ModuleNotFoundError:
+            return None
+        counts = genai_prices.Usage(
+            input_tokens=usage.input_tokens,
+            output_tokens=billed_output(usage),
+            cache_read_tokens=usage.cached_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+        )
+        for model in dict.fromkeys(filter(None, (served, self.model))):
+            try:
+                found = genai_prices.calc_price(
+                    counts, model, provider_api_url=self.url, genai_request_timestamp=self.asked
+                )
+            except (LookupError, ValueError):  # it knows no such provider or model; the counts contradict each other
+                continue
+            # The package has one price for what is written to a cache, however long it is kept.
+            return Cost(Decimal(found.total_price), source="genai-prices", estimated=hour_writes(usage.raw) > 0)
+        return None
