@@ -240,14 +240,14 @@ def check_response_events(body: bytes) -> dict[str, Any]:
             part = payload["part"]
             assert part.get("text", part.get("refusal")) == join_surrogates(said[key])
         elif kind.endswith(".done"):
-            whole = next(payload[name] for name in ("arguments", "text", "refusal") if name in payload)
+            whole = next(payload[name] for name in ("arguments", "input", "text", "refusal") if name in payload)
             assert whole == join_surrogates(said.get(key, ""))
             parts[key] = "said"
     assert done.keys() == items.keys()
     assert [done[index] for index in sorted(done)] == last["response"]["output"]
     for index, item in done.items():
         texts = [part.get("text", part.get("refusal")) for part in item.get("content", item.get("summary", ()))]
-        texts += [item["arguments"]] if item["type"] == "function_call" else []
+        texts += [item[name] for name in ("arguments", "input") if isinstance(item.get(name), str)]
         assert texts == [join_surrogates(said.get((index, at), "")) for at in range(len(texts))]
     response: dict[str, Any] = last["response"]
     return response

@@ -203,10 +203,14 @@ async def test_any_wire_before_any_provider(wire: str, adapter: str) -> None:
 async def test_options_of_one_wire_only() -> None:
     """What only the Responses API has does not go to others; where it was a wish, that is said."""
     members = {"store": False, "include": [], "truncation": "disabled", "metadata": {"a": "b"}}
-    wishes = {"reasoning": {"effort": "low", "summary": "auto"}, "text": {"verbosity": "low"}}
+    wishes = {
+        "reasoning": {"effort": "low", "summary": "auto", "context": "all_turns"},
+        "text": {"verbosity": "low"},
+        "include": ["reasoning.encrypted_content"],
+    }
     async with behind(HELLO, HELLO) as client:
         quiet = await ask(client, "responses", **members)
-        told = await ask(client, "responses", **members, **wishes)
+        told = await ask(client, "responses", **{**members, **wishes})
     asked = sent(client, 1)
     assert not asked.keys() & {"store", "include", "truncation", "reasoning", "text"}
     assert (asked["metadata"], asked["verbosity"], asked["reasoning_effort"]) == ({"a": "b"}, "low", "low")

@@ -254,7 +254,7 @@ async def test_what_only_this_api_has_is_dropped_with_one_warning(caplog: pytest
         "service_tier": "auto", "betas": ["b"], "cache_control": {"type": "ephemeral"},
     }  # fmt: skip
     with caplog.at_level(logging.INFO, "streamfold.gateway"):
-        async with behind(HELLO) as client:
+        async with behind(HELLO, forward_client_ids=True) as client:
             answer = await ask(client, **only)
             assert not only.keys() & sent(client).keys()
     warned = answer.headers["x-streamfold-warnings"]

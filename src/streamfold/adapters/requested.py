@@ -10,13 +10,14 @@ from ..values import ConfigError, NamedTool, ReadToolChoice, Tool, read_tool, re
 __all__ = [
     "read_choice",
     "read_format",
+    "read_function",
     "read_stop",
     "read_tools",
     "refuse_several",
     "wants_stream",
 ]
 
-_TOOL_MEMBERS = ("name", "description", "parameters", "strict")
+_KNOWN = "a function has name, description, parameters, strict"
 
 
 def wants_stream(body: Any) -> bool:
@@ -48,12 +49,17 @@ def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
         inner = fields.object("function") if nested else fields
         if inner is None:
             raise ConfigError(f'{where}.function is missing: it must be an object with the "name" of the function')
-        members: dict[str, Any] = {"name": inner.need("name"), "parameters": inner.mapping("parameters")}
-        members |= {"description": inner.text("description"), "strict": inner.flag("strict")}
-        for part in (inner, fields):
-            part.refuse_rest(f"a function has {', '.join(_TOOL_MEMBERS)}")
-        tools.append(read_tool({"type": kind, "function": members}))
+        tools.append(read_function(inner, kind))
+        fields.refuse_rest(_KNOWN)
     return tuple(tools)
+
+
+def read_function(fields: Fields, kind: str = "function") -> Tool:
+    """Returns a tool from the members of its function. Raises ConfigError for one that no function has."""
+    members: dict[str, Any] = {"name": fields.need("name"), "parameters": fields.mapping("parameters")}
+    members |= {"description": fields.text("description"), "strict": fields.flag("strict")}
+    fields.refuse_rest(_KNOWN)
+    return read_tool({"type": kind, "function": members})
 
 
 def read_choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:

@@ -25,6 +25,9 @@ class GatewayOptions(Table):
         keepalive: seconds of silence after which a stream gets a comment (on the Messages API: a ping), so that proxies
             keep it open; 0: never.
         unasked_thinking: send the model's reasoning on the Messages API to clients that did not ask for thinking, too.
+        forward_client_ids: send members of requests that identify an installation, a session or a user on to providers:
+            `user`, `safety_identifier`, `prompt_cache_key` and `client_metadata` on OpenAI's APIs, `metadata` on the
+            Messages API.
         max_requests: requests that are answered at the same time; further ones get a 503.
         max_body_bytes: size of one request body; larger ones get a 413.
         max_total_body_bytes: size of all request bodies in memory together; further ones get a 503.
@@ -44,6 +47,7 @@ class GatewayOptions(Table):
     repair: Flag = False
     keepalive: Seconds = 15.0
     unasked_thinking: Flag = False
+    forward_client_ids: Flag = False
     max_requests: PositiveCount = 256
     max_body_bytes: PositiveCount = 32 * 2**20
     max_total_body_bytes: PositiveCount = 256 * 2**20

@@ -26,9 +26,9 @@ from .bodies import Bodies, ClientGone, Receive
 from .exchange import Exchange
 from .failures import Refused, refused
 from .logs import RequestLog
-from .models import Models
+from .models import Models, Served
 from .sink import Send, guarded, send_json
-from .wire import ClientRequest, Wire
+from .wire import ClientRequest, Warnings, Wire
 from .wires import WIRES, ChatWire, MessagesWire
 
 __all__ = ["Gateway", "gateway"]
@@ -135,7 +135,8 @@ class Gateway:
                             await send_json(send, 200, answer, wire.headers(log.id))
                             log.answered()
                         else:
-                            await Exchange(wire, asked, served, self._options, log).run(receive, send)
+                            asked, dropped = self._for_provider(wire, asked, served)
+                            await Exchange(wire, asked, served, self._options, log, dropped).run(receive, send)
             except Refused as refusal:
                 log.failed(refusal)
                 await send_json(send, *wire.error(refusal, log.id), {**wire.headers(log.id), **refusal.headers})
@@ -159,6 +160,12 @@ class Gateway:
             self._check_size(wire, value)
         try:
             return wire.read(value, id=log.id, created=int(time()), headers=headers)
+        except ConfigError as error:
+            raise refused(400, str(error)) from error
+
+    def _for_provider(self, wire: Wire, asked: ClientRequest, served: Served) -> tuple[ClientRequest, Warnings]:
+        try:
+            return wire.for_provider(wire.without_client_ids(asked), served.adapters)
         except ConfigError as error:
             raise refused(400, str(error)) from error
 

@@ -8,7 +8,7 @@ import anyio
 
 from ..adapters.emitting import Emitter
 from ..config import GatewayOptions
-from ..values import APIError, ConfigError, Delta, Failure, NotConfiguredError, ProtocolWarning, Reply
+from ..values import APIError, ConfigError, Delta, Failure, NotConfiguredError, Reply
 from .bodies import ClientGone, Receive
 from .failures import Refused, of_error, refused
 from .jsonable import jsonable
@@ -16,7 +16,7 @@ from .logs import RequestLog
 from .models import Served
 from .order import Order
 from .sink import EventSink, Send, send_json
-from .wire import ClientRequest, Wire
+from .wire import ClientRequest, Warnings, Wire
 
 __all__ = ["Exchange"]
 
@@ -26,13 +26,18 @@ _PARTING = 1.0  # seconds to tell the client that the server stops
 
 @dataclass(slots=True)
 class Exchange:
-    """A parsed request, and the provider that is to answer it."""
+    """A parsed request, and the provider that is to answer it.
+
+    Attributes:
+        dropped: warnings about parts of the request that the provider can't be asked.
+    """
 
     wire: Wire
     asked: ClientRequest
     served: Served
     options: GatewayOptions
     log: RequestLog
+    dropped: Warnings
 
     async def run(self, receive: Receive, send: Send) -> None:
         """Answers. When it returns, or is cancelled, the provider's connection is closed.
@@ -104,16 +109,15 @@ class Exchange:
             Refused: the request does not fit the provider, or the provider can't be asked.
             APIError: the provider failed.
         """
-        request, dropped = self.wire.for_provider(self.asked, self.served.adapters)
         try:
-            async with self.served.stream(request, repair=self.options.repair) as stream:
+            async with self.served.stream(self.asked.request, repair=self.options.repair) as stream:
                 async for chunk in stream:
                     deltas = order.feed(chunk)
                     if not self.asked.stream:
                         waiting += deltas
                     elif events := emitter.feed_all(deltas):
                         await sink.write(events)
-                return _with_warnings(jsonable(stream.reply), dropped)
+                return _with_warnings(jsonable(stream.reply), self.dropped)
         except NotConfiguredError as error:
             raise refused(500, "the server is misconfigured for this model; see its log") from error
         except ConfigError as error:
@@ -140,7 +144,7 @@ def _refusal(error: Exception) -> Refused:
     return made
 
 
-def _with_warnings(reply: Reply, more: list[ProtocolWarning]) -> Reply:
+def _with_warnings(reply: Reply, more: Warnings) -> Reply:
     return replace(reply, warnings=[*more, *reply.warnings]) if more else reply
 
 

@@ -12,8 +12,9 @@ from ..requests import Request
 from ..values import APIError, Delta, ErrorInfo, Message, ProtocolWarning, Reply
 from .counting import estimated_tokens
 from .failures import Refused
+from .instructions import text_of, with_one_system
 from .toolong import prompt_too_long
-from .wire import ClientRequest, Size, Wire, listed
+from .wire import ClientRequest, Size, Warnings, Wire, listed
 
 __all__ = ["MessagesCountWire", "MessagesWire"]
 
@@ -28,6 +29,7 @@ class MessagesWire(Wire):
     path = "/v1/messages"
     adapter = "anthropic"
     id_prefix = "msg_"
+    client_ids = ("metadata",)  # Claude Code names its device, account and session there
     keep_alive = event({"type": "ping"}, "ping")
 
     def size(self, body: Mapping[str, Any]) -> Size:
@@ -74,15 +76,16 @@ class MessagesWire(Wire):
         info = self.info(refusal)
         return info.status or refusal.status, {**messages_error(info), "request_id": answer_id}
 
-    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[Request, list[ProtocolWarning]]:
+    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
         if set(adapters) == {self.adapter}:
-            return _for_anthropic(asked), []
+            return replace(asked, request=_for_anthropic(asked)), []
         request = asked.request
         lost = [name for name, value in request.options.extra_body.items() if value not in (None, [], {})]
         options = replace(request.options, extra_body={})
-        request = replace(request, options=options, messages=_with_one_system(request.messages))
+        messages = tuple(message for message in request.messages if not _is_billing(message))
+        request = replace(request, options=options, messages=with_one_system(messages))
         detail = f"{' and '.join(lost)}: only the Messages API has this; it was not sent to the provider"
-        return request, [ProtocolWarning("option_dropped", detail)] if lost else []
+        return replace(asked, request=request), [ProtocolWarning("option_dropped", detail)] if lost else []
 
 
 class MessagesCountWire(MessagesWire):
@@ -129,9 +132,5 @@ def _is_marked(value: Any) -> bool:
     return value.get("cache_control") is not None or any(map(_is_marked, nested))
 
 
-def _with_one_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The conversation with one system message at its beginning, as most templates of models want it."""
-    count = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
-    texts = [message.content for message in messages[:count] if isinstance(message.content, str)]
-    text = "\n\n".join(text for text in texts if not text.startswith(_BILLING))
-    return (*([Message("system", text)] if text else ()), *messages[count:])
+def _is_billing(message: Message) -> bool:
+    return message.role == "system" and (text_of(message) or "").startswith(_BILLING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeAlias
 
 from ..adapters import wants_stream
 from ..adapters.emitting import Emitter, error_body
@@ -14,7 +14,9 @@ from ..requests import Request
 from ..values import Delta, ErrorInfo, ProtocolWarning, Reply
 from .failures import Refused
 
-__all__ = ["ClientRequest", "Size", "Wire", "listed"]
+__all__ = ["ClientRequest", "Size", "Warnings", "Wire", "listed"]
+
+Warnings: TypeAlias = list[ProtocolWarning]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,10 @@ class ClientRequest:
         """The name that the client used for the model."""
         return self.request.model
 
+    def with_extra_body(self, extra: Mapping[str, Any]) -> Self:
+        """Returns the request with other members that only some providers know."""
+        return replace(self, request=replace(self.request, options=replace(self.request.options, extra_body=extra)))
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
@@ -59,12 +65,14 @@ class Wire(ABC):
         path: where its requests are sent.
         adapter: the name of the adapter that speaks it to a provider.
         id_prefix: how the ids of its answers begin.
+        client_ids: members of its requests that identify an installation, a session or a user.
         keep_alive: what is written into a stream that has been silent for a while.
     """
 
     path: ClassVar[str]
     adapter: ClassVar[str]
     id_prefix: ClassVar[str]
+    client_ids: ClassVar[tuple[str, ...]] = ()
     # There are no `id:` lines in our streams: with one, a comment makes an event to some readers.
     keep_alive: ClassVar[bytes] = b": keepalive\n\n"
 
@@ -115,9 +123,20 @@ class Wire(ABC):
         """Returns status and body of an error response."""
         return refusal.status, error_body(replace(self.info(refusal), status=None))
 
-    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[Request, list[ProtocolWarning]]:
-        """Returns the request for providers that may speak other APIs, and warnings about what they can't be asked."""
-        return asked.request, []
+    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+        """Returns the request for providers that may speak other APIs, and warnings about what they can't be asked.
+
+        Raises:
+            ConfigError: they can't be asked at all.
+        """
+        return asked, []
+
+    def without_client_ids(self, asked: ClientRequest) -> ClientRequest:
+        """Returns the request without what identifies the client's installation and user, unless that is to be sent."""
+        extra = asked.request.options.extra_body
+        if self.options.forward_client_ids or not extra.keys() & set(self.client_ids):
+            return asked
+        return asked.with_extra_body({name: value for name, value in extra.items() if name not in self.client_ids})
 
 
 def listed(value: Mapping[str, Any], name: str) -> list[Any]:

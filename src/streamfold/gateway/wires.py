@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..adapters.chat import ChatEmitter, completion, wants_usage
 from ..adapters.chat import parse_request as parse_chat
 from ..adapters.emitting import Emitter
-from ..adapters.responses import ResponsesEmitter
+from ..adapters.responses import ClientTools, ResponsesEmitter, only_functions, parse_for_functions
 from ..adapters.responses import parse_request as parse_responses
 from ..requests import Request
-from ..values import Delta, ProtocolWarning, Reply
+from ..values import Delta, Message, ProtocolWarning, Reply
+from .instructions import with_one_system
 from .messages import MessagesCountWire, MessagesWire
-from .wire import ClientRequest, Size, Wire, listed
+from .wire import ClientRequest, Size, Warnings, Wire, listed
 
 __all__ = ["WIRES", "ChatWire", "MessagesCountWire", "MessagesWire", "ResponsesWire"]
+
+
+# https://platform.openai.com/docs/guides/safety-best-practices, /docs/guides/prompt-caching
+_CLIENT_IDS = ("user", "safety_identifier", "prompt_cache_key")
 
 
 class ChatWire(Wire):
@@ -25,6 +30,7 @@ class ChatWire(Wire):
     path = "/v1/chat/completions"
     adapter = "chat"
     id_prefix = "chatcmpl-"
+    client_ids = _CLIENT_IDS
 
     def size(self, body: Mapping[str, Any]) -> Size:
         messages = listed(body, "messages")
@@ -53,7 +59,22 @@ class ChatWire(Wire):
 
 
 # Members of the Responses API that other providers do not know, each with the value that asks for nothing.
-_RESPONSES_ONLY: dict[str, Any] = {"include": [], "store": False, "truncation": "disabled", "reasoning": {}, "text": {}}
+_RESPONSES_ONLY: dict[str, Any] = {
+    "include": [], "store": False, "truncation": "disabled", "reasoning": {}, "text": {}, "client_metadata": {},
+}  # fmt: skip
+# Reasoning is always sent, as a summary, and clients send it back.
+_GIVEN_ANYWAY = {"include": "reasoning.encrypted_content", "reasoning": "summary"}
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesRequest(ClientRequest):
+    """A request of a client of the Responses API.
+
+    Attributes:
+        tools: the client's tools, by the names of the functions that stand for them.
+    """
+
+    tools: ClientTools = field(default_factory=dict)
 
 
 class ResponsesWire(Wire):
@@ -62,11 +83,14 @@ class ResponsesWire(Wire):
     path = "/v1/responses"
     adapter = "responses"
     id_prefix = "resp_"
+    client_ids = (*_CLIENT_IDS, "client_metadata")  # Codex names its installation there, and the session as cache key
 
     def size(self, body: Mapping[str, Any]) -> Size:
-        items = listed(body, "input")
-        calls = sum(isinstance(item, Mapping) and item.get("type") == "function_call" for item in items)
-        return Size(len(items), calls, len(listed(body, "tools")))
+        items = [item for item in listed(body, "input") if isinstance(item, Mapping)]
+        calls = sum(str(item.get("type")).endswith("_call") for item in items)
+        groups = [*listed(body, "tools"), *(tool for item in items for tool in listed(item, "tools"))]
+        tools = sum(len(listed(tool, "tools")) or 1 for tool in groups if isinstance(tool, Mapping))
+        return Size(len(items), calls, tools)
 
     def parse(self, body: Any) -> Request:
         return parse_responses(body)
@@ -78,6 +102,7 @@ class ResponsesWire(Wire):
             created=asked.created,
             tool_choice=asked.request.tool_choice,
             request=asked.body,
+            tools=asked.tools if isinstance(asked, ResponsesRequest) else None,
         )
 
     def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
@@ -86,20 +111,55 @@ class ResponsesWire(Wire):
         emitter.finish()
         return emitter.response
 
-    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[Request, list[ProtocolWarning]]:
-        request = asked.request
+    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
         if set(adapters) == {self.adapter}:
-            return request, []
-        extra = dict(request.options.extra_body)
+            return asked, []
+        warnings: Warnings = []
+        if not only_functions(asked.body):
+            extra = asked.request.options.extra_body  # of the first reading: without what identifies the client
+            read = parse_for_functions(asked.body)
+            rest = {name: value for name, value in extra.items() if name in read.request.options.extra_body}
+            made = ResponsesRequest(
+                asked.body, read.request, asked.stream, asked.id, asked.created, asked.headers, read.tools
+            )
+            asked = made.with_extra_body(rest)
+            warnings += read.warnings
+        extra = dict(asked.request.options.extra_body)
         text = extra.get("text")
-        if isinstance(text, Mapping) and "verbosity" in text:  # the same option by another name
-            extra["verbosity"] = text["verbosity"]
-            extra["text"] = {name: value for name, value in text.items() if name != "verbosity"}
+        if isinstance(text, Mapping) and "verbosity" in text and set(adapters) == {ChatWire.adapter}:
+            extra["verbosity"] = text["verbosity"]  # the same option by another name
+            extra["text"] = _without(text, "verbosity")
+        for name, member in _GIVEN_ANYWAY.items():
+            if name in extra:
+                extra[name] = _without(extra[name], member)
         left = {name: extra.pop(name) for name in _RESPONSES_ONLY if name in extra}
         lost = [name for name, value in left.items() if value not in (None, _RESPONSES_ONLY[name])]
-        request = replace(request, options=replace(request.options, extra_body=extra))
-        detail = f"{' and '.join(lost)}: only the Responses API has this; it was not sent to the provider"
-        return request, [ProtocolWarning("option_dropped", detail)] if lost else []
+        if lost:
+            detail = f"{' and '.join(lost)}: only the Responses API has this; it was not sent to the provider"
+            warnings.append(ProtocolWarning("option_dropped", detail))
+        messages = with_one_system(asked.request.messages)
+        kept = tuple(message for message in messages if not _is_lone_reasoning(message))
+        if len(kept) < len(messages):
+            detail = "a turn of nothing but reasoning was not sent: the answer that it began broke off"
+            warnings.append(ProtocolWarning("reasoning_dropped", detail))
+        request = replace(asked.request, messages=kept)
+        return replace(asked, request=request).with_extra_body(extra), warnings
+
+
+def _is_lone_reasoning(message: Message) -> bool:
+    """Whether a turn has reasoning alone. Codex keeps that of an answer that breaks off, and then asks again."""
+    items = message.extras.get("output") if message.role == "assistant" else None
+    return bool(items) and not message.content and all(item["type"] == "reasoning" for item in items or ())
+
+
+def _without(value: Any, member: str) -> Any:
+    """Returns an object or a list without a member."""
+    match value:
+        case Mapping():
+            return {name: inner for name, inner in value.items() if name != member}
+        case list():
+            return [inner for inner in value if inner != member]
+    return value
 
 
 WIRES: tuple[type[Wire], ...] = (ChatWire, ResponsesWire, MessagesWire, MessagesCountWire)

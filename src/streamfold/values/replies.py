@@ -63,6 +63,7 @@ WarningCode = Literal[
     "option_changed",  # the server has no such value; the detail says what was sent instead
     "schema_changed",  # a schema was sent in the form that the provider accepts; the detail says what was changed
     "response_format_changed",  # the form of the answer was requested in another way than by a schema
+    "tool_dropped",  # the provider does not run this tool of other servers; it was not offered to the model
     "tool_renamed",  # the provider does not accept the name of a tool; calls have the tool's own name
     "cache_prefix_changed",  # what stands before a cache mark is not what the last request had there: the cache misses
     # the conversation

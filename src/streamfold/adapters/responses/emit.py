@@ -11,15 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...requests import CALL_EXTRAS, CARRIED_CALL_EXTRAS
 from ...values import Failure, Part, Reasoning, Refusal, Text
 from ..emitting.emitter import Emitter, WrittenCall, event
+from .client_tools import ClientTools
 from .skeleton import response_skeleton
+from .written_calls import CallItem, call_item
 from .written_parts import REFUSAL, SUMMARY, TEXT, PartKind, flat_annotation, response_error, written_usage
 
 __all__ = ["ResponsesEmitter"]
-
-_EXTRAS = (*CALL_EXTRAS, *CARRIED_CALL_EXTRAS)
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +47,7 @@ class ResponsesEmitter(Emitter):
 
     Args:
         request: the body that asked, of which the response repeats the options.
+        tools: the client's tools, by the names of the functions that stand for them.
         others: see `Emitter`.
 
     Attributes:
@@ -55,13 +55,16 @@ class ResponsesEmitter(Emitter):
             is not streamed.
     """
 
-    def __init__(self, *, request: Mapping[str, Any] | None = None, **others: Any) -> None:
+    def __init__(
+        self, *, request: Mapping[str, Any] | None = None, tools: ClientTools | None = None, **others: Any
+    ) -> None:
         super().__init__(**others)
         self.response = response_skeleton(request or {})
         self._sequence = 0
         self._output: list[dict[str, Any]] = []
         self._current: _OpenItem | None = None
-        self._call_items: dict[int, tuple[int, dict[str, Any]]] = {}
+        self._call_items: dict[int, CallItem] = {}
+        self._tools = tools or {}
         self._blank = ""
         self._has_text = False  # and not only white space
 
@@ -107,7 +110,7 @@ class ResponsesEmitter(Emitter):
         current = self._current
         if current is None or current.item["type"] != kind or (key is not None and key != current.key):
             self._close_current()
-            item: dict[str, Any] = {"id": (place and place.item) or self._made_id(kind), "type": kind}
+            item: dict[str, Any] = {"id": (place and place.item) or self._made_id(_PREFIXES[kind]), "type": kind}
             if kind == "message":
                 item |= {"status": "in_progress", "role": "assistant", "content": []}
             else:
@@ -147,30 +150,36 @@ class ResponsesEmitter(Emitter):
     def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
         if first:
             self._close_current()
-            item: dict[str, Any] = {
-                "id": call.item or self._made_id("function_call"),
-                "type": "function_call",
-                "status": "in_progress",
-                "call_id": call.id,
-                "name": call.name,
-                "arguments": "",
-                **{name: value for name, value in (call.extra or {}).items() if name in _EXTRAS},
-            }
-            self._call_items[call.number] = self._add(item), item
-        index, item = self._call_items[call.number]
-        if piece:
-            self._event("response.function_call_arguments.delta", item_id=item["id"], output_index=index, delta=piece)
+            written = self._call_items[call.number] = call_item(call, self._tools)
+            if not written.waits:
+                self._add_call(written)
+        written = self._call_items[call.number]
+        if piece and not written.waits:
+            self._call_events(written, written.piece(piece))
 
     def _close_call(self, call: WrittenCall) -> None:
         self._end_call(call, "completed")
 
     def _end_call(self, call: WrittenCall, status: str) -> None:
-        index, item = self._call_items.pop(call.number)
-        item["arguments"], item["status"] = call.arguments, status
-        if status == "completed":  # of a call that is cut off nothing is done
-            at = {"item_id": item["id"], "output_index": index}
-            self._event("response.function_call_arguments.done", **at, name=item["name"], arguments=item["arguments"])
-        self._done(index, item)
+        written = self._call_items.pop(call.number)
+        if status == "completed":
+            events = written.complete(call.arguments)
+            if written.index is None:
+                self._add_call(written)
+            self._call_events(written, events)
+        else:
+            written.cut(call.arguments)
+        if written.index is not None:
+            written.item["status"] = status
+            self._done(written.index, written.item)
+
+    def _add_call(self, written: CallItem) -> None:
+        written.item["id"] = written.item["id"] or self._made_id(written.id_prefix)
+        written.index = self._add(written.item)
+
+    def _call_events(self, written: CallItem, events: list[tuple[str, dict[str, Any]]]) -> None:
+        for kind, members in events:
+            self._event(kind, item_id=written.item["id"], output_index=written.index, **members)
 
     # --- what else there is -------------------------------------------------------------------------------------------
 
@@ -216,13 +225,14 @@ class ResponsesEmitter(Emitter):
 
     def _close_all(self, status: str) -> None:
         """Closes everything that is open, in the order of the output."""
-        calls = {self._call_items[call.number][0]: call for call in self._calls.values() if self._is_open(call)}
-        if self._current is not None:
-            before = [call for index, call in calls.items() if index < self._current.index]
-            for call in before:
-                self._end_call(call, status)
+        calls = [call for call in self._calls.values() if self._is_open(call)]
+        if (current := self._current) is not None:
+            for call in calls:
+                index = self._call_items[call.number].index
+                if index is not None and index < current.index:
+                    self._end_call(call, status)
             self._close_current(status)
-        for call in calls.values():
+        for call in calls:
             if self._is_open(call):
                 self._end_call(call, status)
 
@@ -261,8 +271,8 @@ class ResponsesEmitter(Emitter):
         self.response |= {"status": status, "output": self._output, "usage": usage, **members}
         self._event(f"response.{status}", response=self.response)
 
-    def _made_id(self, kind: str) -> str:
-        return f"{_PREFIXES[kind]}_{self.stem}_{len(self._output)}"
+    def _made_id(self, prefix: str) -> str:
+        return f"{prefix}_{self.stem}_{len(self._output)}"
 
 
-_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
+_PREFIXES = {"message": "msg", "reasoning": "rs"}

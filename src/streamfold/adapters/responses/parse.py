@@ -2,17 +2,23 @@
 
 Nothing is kept here from one request to the next, so what refers to something that was kept is refused. What we do not
 know goes on in `extra_body`.
+
+A request can be read in two ways. For a provider that speaks this API it stays as it is, with tools of all kinds. For
+any other, `parse_for_functions` makes functions of the tools that the client runs: see `functions.py`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...requests import Fields, Options, Request, ResponseFormat, kind_of, read_items
-from ...values import ConfigError, Message, system, user
+from ...values import ConfigError, ProtocolWarning, ReadToolChoice, Tool, system
 from ..requested import read_choice, read_format, read_tools, refuse_several
+from .client_tools import ClientTools
+from .functions import Functions, only_functions
 
-__all__ = ["parse_request"]
+__all__ = ["FunctionRequest", "parse_for_functions", "parse_request"]
 
 _KEPT = {
     "previous_response_id": "send the whole conversation as input",
@@ -22,14 +28,60 @@ _KEPT = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionRequest:
+    """A request for a provider that only knows functions.
+
+    Attributes:
+        tools: what the client declared, by the names of the functions that stand for it.
+        warnings: what was left out.
+    """
+
+    request: Request
+    tools: ClientTools = field(default_factory=dict)
+    warnings: tuple[ProtocolWarning, ...] = ()
+
+
 def parse_request(body: Any) -> Request:
     """Returns the request in a body.
 
     Raises:
-        ConfigError: it is none, or can't be answered here: what refers to something that the server has kept, tools
-            that are no functions, log probabilities. The message begins with the path to what is wrong.
+        ConfigError: it is none, or can't be answered here: what refers to something that the server has kept, log
+            probabilities. The message begins with the path to what is wrong.
     """
     fields = Fields(body)
+    entries, choice = fields.items("tools"), fields.any("tool_choice")
+    items = _read_input(fields.any("input"))
+    if only_functions(body):
+        tools = read_tools(entries, nested=False)
+        return _request(fields, items, tools, read_choice(choice, tools))
+    # Tools of other kinds are sent as they are, and with them all the others.
+    for at, entry in enumerate(entries or ()):
+        Fields(entry, f"tools[{at}]").need("type")
+    request = _request(fields, items, (), "none" if choice == "none" else "auto")
+    said = {"tools": entries, "tool_choice": choice}
+    extra = {**request.options.extra_body, **{name: value for name, value in said.items() if value is not None}}
+    return replace(request, options=replace(request.options, extra_body=extra))
+
+
+def parse_for_functions(body: Any) -> FunctionRequest:
+    """Returns the request in a body with functions in the place of other tools.
+
+    Raises:
+        ConfigError: see `parse_request`; or the tool choice demands a tool that runs on a provider's servers.
+    """
+    fields = Fields(body)
+    if only_functions(body):
+        return FunctionRequest(parse_request(body))
+    entries, choice = fields.items("tools"), fields.any("tool_choice")
+    items = _read_input(fields.any("input"))
+    functions = Functions(entries, items)
+    tools, written = tuple(functions.tools), list(functions.items(items))
+    request = _request(fields, written, tools, read_choice(functions.choice(choice), tools))
+    return FunctionRequest(request, functions.declared, tuple(functions.warnings))
+
+
+def _request(fields: Fields, items: list[tuple[str, Any]], tools: tuple[Tool, ...], choice: ReadToolChoice) -> Request:
     for name, instead in _KEPT.items():
         if fields.any(name) not in (None, False):
             raise ConfigError(f"{name} can't be used: nothing is kept here from one request to the next; {instead}")
@@ -37,13 +89,11 @@ def parse_request(body: Any) -> Request:
     if fields.count("top_logprobs"):
         raise ConfigError("top_logprobs can't be asked for: log probabilities are not handed on")
     model = fields.need("model")
-    messages = _read_input(fields.any("input"))
+    messages = tuple(read_items(items))
     if instructions := fields.text("instructions"):
         messages = (system(instructions), *messages)
     for name in ("stream", "stream_options"):
         fields.any(name)
-    tools = read_tools(fields.items("tools"), nested=False)
-    choice = read_choice(fields.any("tool_choice"), tools)
     reasoning, text = fields.object("reasoning"), fields.object("text")
     options = Options(
         temperature=fields.number("temperature"),
@@ -70,9 +120,10 @@ def _rest(fields: Fields, *groups: Fields | None) -> dict[str, Any]:
     return rest
 
 
-def _read_input(given: Any) -> tuple[Message, ...]:
+def _read_input(given: Any) -> list[tuple[str, Any]]:
+    """Returns the items of the input, each with its path."""
     if isinstance(given, str) and given:
-        return (user(given),)
+        return [("input", {"role": "user", "content": given})]
     if isinstance(given, list) and given:
         for at, item in enumerate(given):
             if isinstance(item, dict) and item.get("type") == "item_reference":
@@ -80,7 +131,7 @@ def _read_input(given: Any) -> tuple[Message, ...]:
                     f"input[{at}] refers to an item by its id, and nothing is stored here: send the item itself, as"
                     " clients do with store: false"
                 )
-        return tuple(read_items((f"input[{at}]", item) for at, item in enumerate(given)))
+        return [(f"input[{at}]", item) for at, item in enumerate(given)]
     if given in (None, "", []):
         raise ConfigError(f"input is {'missing' if given is None else 'empty'}: there is nothing to answer")
     raise ConfigError(f"input must be a string or a list of items, not {kind_of(given)}")
