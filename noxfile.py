@@ -18,7 +18,7 @@ PROJECT = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
 VERSIONS = [name.rsplit(" ", 1)[1] for name in PROJECT["classifiers"] if "Python :: 3." in name]
 
 AIMOCK = "@copilotkit/aimock@1.43.0"
-CLAUDE_CODE = "@anthropic-ai/claude-code@2.1.197"
+AGENTS = ["@anthropic-ai/claude-code@2.1.197", "@openai/codex@0.169.0"]
 # What `clients` tries. Versions are pinned: a new one may behave differently, and should be noticed on its own.
 CLIENTS = {
     "openai": ["openai==3.52.0"],
@@ -159,14 +159,14 @@ def clients(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def agents(session: nox.Session) -> None:
-    """Claude Code in front of the gateway, headless and on loopback; needs npm, and 300 MB."""
+    """Coding agents in front of the gateway, headless and on loopback; needs npm, and 800 MB."""
     if not shutil.which("npm"):
         session.skip("there is no npm")
     session.install("-e", ".[dev]")
     folder = Path(session.create_tmp()).resolve() / "agents"
     folder.mkdir(parents=True, exist_ok=True)
     words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
-    session.run(*words, CLAUDE_CODE, external=True)
+    session.run(*words, *AGENTS, external=True)
     session.run("pytest", "-n", "0", "tests/agents", *session.posargs, env={"STREAMFOLD_AGENTS": str(folder)})
 
 

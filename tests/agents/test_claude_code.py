@@ -1,30 +1,20 @@
-"""Claude Code itself, headless, before our gateway; behind it a server that answers as Kimi does.
-
-`STREAMFOLD_AGENTS` names the folder in which npm has installed it, and `nox -s agents` does that. Without it, these
-tests are skipped. It runs in a home of its own, with loopback alone to talk to.
-"""
+"""Claude Code, on the Messages API; see `headless.py`."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
-from folding import DONE, call, entry, event, fin, text
-from gateways import served_before
-from servers import END, STREAM, Connection, answer, framed
+from folding import DONE, fin, text
+from headless import KEY, called, program, run, two_files
+from servers import STREAM, Connection, answer, framed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")]
 
-LIMIT = 120.0  # seconds for one run, which takes about two
 TOO_LONG = "Invalid request: Your request exceeded model token limit: 262144 (requested: 300000)"
-Turn = Callable[[Connection, dict[str, Any]], Any]
 
 
 @pytest.fixture
@@ -36,75 +26,28 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def claude() -> Path:
     """The program."""
-    named = os.environ.get("STREAMFOLD_AGENTS")
-    if not named:
-        pytest.skip("no agents are installed: nox -s agents")
-    program = Path(named).resolve() / "node_modules" / ".bin" / "claude"
-    assert program.exists()
-    assert shutil.which("node")
-    return program
-
-
-def called(*calls: tuple[str, dict[str, Any]]) -> bytes:
-    """An answer of Kimi's: it thinks, and calls tools by ids that no other API would accept."""
-    entries = [entry(at, f"functions.{name}:{at}", name, json.dumps(given)) for at, (name, given) in enumerate(calls)]
-    thinks = event({"choices": [{"index": 0, "delta": {"reasoning_content": "I look first."}}]})
-    return thinks + b"".join(map(call, entries)) + fin("tool_calls") + DONE
-
-
-async def whole(connection: Connection, body: bytes) -> None:
-    await connection.send(STREAM, framed(body), END)
-
-
-async def run(
-    claude: Path, folder: Path, answers: list[Any], prompt: str, *words: str
-) -> tuple[int, str, list[dict[str, Any]]]:
-    """Runs a prompt; returns the exit code, what was printed, and the requests that the server behind it got.
-
-    Args:
-        answers: for each request a body, or a function that talks on the connection. The last is for all further ones.
-    """
-    requests: list[dict[str, Any]] = []
-    home, project = folder / "home", folder / "project"
-    home.mkdir()
-
-    async def script(connection: Connection) -> None:
-        while True:
-            requests.append(json.loads(await connection.request()))
-            said = answers[min(len(requests), len(answers)) - 1]
-            if callable(said):
-                await said(connection)
-                return
-            await whole(connection, said)
-
-    provider = {"adapter": "kimi", "model": "kimi-k2.5", "name": "kimi", "api_key": "unused"}
-    async with served_before(script, provider=provider, keys=["of-the-client"]) as (client, _, _):
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            "LANG": "C.UTF-8",
-            "TERM": "dumb",
-            "ANTHROPIC_BASE_URL": str(client.base_url).rstrip("/"),
-            "ANTHROPIC_API_KEY": "of-the-client",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_TELEMETRY": "1",
-            "DISABLE_ERROR_REPORTING": "1",
-            "DISABLE_AUTOUPDATER": "1",
-        }
-        command = [str(claude), "-p", prompt, "--model", "main", "--allowedTools", "Read", "Edit", *words]
-        with anyio.fail_after(LIMIT):
-            done = await anyio.run_process(command, input=b"", env=environment, cwd=project, check=False)
-    return done.returncode, (done.stdout + done.stderr).decode(), requests
+    return program("claude")
 
 
 @pytest.fixture
 def notes(tmp_path: Path) -> tuple[Path, Path]:
     """Two files of a project."""
-    (tmp_path / "project").mkdir()
-    files = tmp_path / "project" / "sky.txt", tmp_path / "project" / "sea.txt"
-    for file in files:
-        file.write_text(f"The {file.stem} is blue.\n")
-    return files
+    return two_files(tmp_path)
+
+
+async def ask(
+    claude: Path, folder: Path, answers: list[Any], prompt: str, *words: str
+) -> tuple[int, str, list[dict[str, Any]]]:
+    """Runs a prompt; returns the exit code, what was printed, and the requests that the server behind it got."""
+
+    def environment(address: str, _: Path) -> dict[str, str]:
+        off = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING")
+        quiet = dict.fromkeys((*off, "DISABLE_AUTOUPDATER"), "1")
+        return {**quiet, "ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": KEY}
+
+    command = [str(claude), "-p", prompt, "--model", "main", "--allowedTools", "Read", "Edit", *words]
+    done = await run(folder, answers, command, environment)
+    return done.code, done.out + done.err, done.requests
 
 
 def edit(file: Path) -> tuple[str, dict[str, Any]]:
@@ -122,7 +65,7 @@ async def test_a_loop_of_tools_edits_files(claude: Path, tmp_path: Path, notes: 
         called(*map(edit, notes)),
         text("Both are green.") + fin("stop") + DONE,
     ]
-    code, said, requests = await run(claude, tmp_path, answers, "Make them green")
+    code, said, requests = await ask(claude, tmp_path, answers, "Make them green")
     assert (code, said.strip()) == (0, "Both are green.")
     assert [file.read_text() for file in notes] == ["The sky is green.\n", "The sea is green.\n"]
     assistant, *results = requests[1]["messages"][-3:]
@@ -140,7 +83,7 @@ async def test_a_stream_that_breaks_in_a_call(claude: Path, tmp_path: Path, note
         await connection.send(STREAM, framed(half))
 
     answers = [called(read(notes[0])), broken, called(edit(notes[0])), text("It is green.") + fin("stop") + DONE]
-    code, said, requests = await run(claude, tmp_path, answers, "Make the sky green")
+    code, said, requests = await ask(claude, tmp_path, answers, "Make the sky green")
     assert (code, said.strip()) == (0, "It is green.")
     assert notes[0].read_text() == "The sky is green.\n"
     assert requests[1]["messages"] == requests[2]["messages"]
@@ -153,7 +96,7 @@ async def test_a_stream_that_breaks_behind_text(claude: Path, tmp_path: Path, no
         half = called(edit(notes[0])).partition(b"data: [DONE]")[0][:-90]
         await connection.send(STREAM, framed(text("Let me see."), half))
 
-    code, said, requests = await run(claude, tmp_path, [called(read(notes[0])), broken], "Make the sky green")
+    code, said, requests = await ask(claude, tmp_path, [called(read(notes[0])), broken], "Make the sky green")
     assert (code, len(requests)) == (1, 2)
     assert "API Error: kimi: the connection broke" in said
     assert notes[0].read_text() == "The sky is blue.\n"
@@ -166,5 +109,5 @@ async def test_a_context_that_is_too_long(claude: Path, tmp_path: Path, notes: t
         body = json.dumps({"error": {"message": TOO_LONG, "type": "invalid_request_error"}}).encode()
         await connection.send(answer("400 Bad Request", body, "Content-Type: application/json"))
 
-    code, said, requests = await run(claude, tmp_path, [called(read(notes[0])), refused], "Make the sky green")
+    code, said, requests = await ask(claude, tmp_path, [called(read(notes[0])), refused], "Make the sky green")
     assert (code, said.strip(), len(requests)) == (1, "Prompt is too long", 2)  # and not our words for any other error
