@@ -17,6 +17,7 @@ from openai.types.responses import ResponseStreamEvent
 
 from folding import fold_chunks
 from streamfold import Reply, StreamChunk, StreamDecoder, Usage
+from streamfold.adapters.anthropic import MessagesEmitter
 from streamfold.adapters.chat.emit import ChatEmitter
 from streamfold.adapters.emitting.answers import chunk_deltas, end_deltas, reply_deltas
 from streamfold.adapters.emitting.emitter import Emitter
@@ -30,6 +31,9 @@ WIRES = ("chat", "responses")
 
 def emitter(wire: str, **rest: Any) -> Emitter:
     """An emitter for this wire; `include_usage` is for the one that asks."""
+    if wire == "anthropic":
+        rest.pop("include_usage", None)
+        return MessagesEmitter(**{"id": "msg_0", "model": "m", **rest})
     if wire == "responses":
         rest.pop("include_usage", None)
         return ResponsesEmitter(**{"id": "resp_0", "model": "m", "created": 1, **rest})
@@ -63,6 +67,39 @@ def payloads(body: bytes) -> list[dict[str, Any]]:
 def types(body: bytes) -> list[str]:
     """The types of the events of a response, without their common beginning."""
     return [payload["type"].removeprefix("response.") for payload in payloads(body)]
+
+
+def written_calls(body: bytes) -> dict[str, str]:
+    """The text of the arguments of each call that a body begins, on any of the written wires, by the call's id."""
+    texts: dict[str, str] = {}
+    places: dict[Any, str] = {}
+
+    def add(place: Any, call_id: str | None, piece: str) -> None:
+        places[place] = call_id or places[place]
+        texts[places[place]] = texts.get(places[place], "") + piece
+
+    for payload in payloads(body):
+        for choice in payload.get("choices", ()):
+            for entry in choice["delta"].get("tool_calls", ()):
+                add(entry["index"], entry.get("id"), entry["function"]["arguments"])
+        match payload.get("type"):
+            case "response.output_item.added" if payload["item"]["type"] == "function_call":
+                add(payload["output_index"], payload["item"]["call_id"], "")
+            case "response.function_call_arguments.delta":
+                add(payload["output_index"], None, payload["delta"])
+            case "content_block_start" if payload["content_block"]["type"] == "tool_use":
+                add(payload["index"], payload["content_block"]["id"], "")
+            case "content_block_delta" if payload["delta"]["type"] == "input_json_delta":
+                add(payload["index"], None, payload["delta"]["partial_json"])
+    return texts
+
+
+def looks_whole(arguments: str) -> bool:
+    """Whether a client may take a text for the arguments of a call: an object, or nothing at all."""
+    try:
+        return not arguments.strip() or isinstance(json.loads(arguments), dict)
+    except ValueError:
+        return False
 
 
 def comments(body: bytes) -> list[str]:

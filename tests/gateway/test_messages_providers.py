@@ -10,8 +10,8 @@ import pytest
 
 import corpus
 from gateways import MESSAGES, behind
-from mirror import emit, payloads, read
-from streamfold import Reply
+from mirror import emit, looks_whole, payloads, read, written_calls
+from streamfold import Reply, StreamError
 from streamfold.adapters.anthropic import MessagesEmitter
 from streamfold.recording import Recording
 from streamfold.values import Call, Delta, Extra, Finish, Reasoning, Text, Usage
@@ -128,7 +128,7 @@ async def test_an_answer_at_its_limit(adapter: str, stream: bool) -> None:
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
 async def test_an_answer_that_is_cut(adapter: str) -> None:
-    """Wherever it is cut, the client never gets a call, nor what it takes for the end of a message."""
+    """Wherever it is cut, the client never gets what it takes for a whole call, or for the end of a message."""
     whole = written(adapter, Text("I"), Call(0, "c-1", "look", '{"at":1}'), reason="tool_calls")
     ends = [at for at in range(len(whole)) if whole[at - 2 : at] == b"\n\n"]
     finished = 0
@@ -143,7 +143,9 @@ async def test_an_answer_that_is_cut(adapter: str) -> None:
             assert [call.arguments for call in read("anthropic", answer.content).tool_calls] == [{"at": 1}]
         elif answer.status_code == 200:
             assert not {"message_delta", "message_stop"} & {*kinds}
-            assert b"tool_use" not in answer.content
+            assert not any(map(looks_whole, written_calls(answer.content).values()))
+            with pytest.raises(StreamError):
+                read("anthropic", answer.content)
         else:
             assert answer.json()["type"] == "error"
     assert finished <= 3

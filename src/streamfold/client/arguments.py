@@ -19,11 +19,12 @@ class Arguments:
 
     Attributes:
         request: conversation, tools and options; its model is empty where the provider's own is meant.
-        repair, timeouts, extra_headers: see `ChatOptions`.
+        repair, fragments, timeouts, extra_headers: see `ChatOptions`.
     """
 
     request: Request
     repair: bool = False
+    fragments: bool = False
     timeouts: Timeouts | TimeoutOptions | None = None
     extra_headers: Mapping[str, str] | None = None
 
@@ -37,19 +38,20 @@ class Arguments:
             ConfigError: something in them is wrong, whatever the provider.
         """
         options: dict[str, Any] = dict(given)
-        model, repair = options.pop("model", None), options.pop("repair", False)
+        model = options.pop("model", None)
+        repair, fragments = bool(options.pop("repair", False)), bool(options.pop("fragments", False))
         timeouts, headers = options.pop("timeouts", None), options.pop("extra_headers", None)
         read_headers(headers)
         timeouts_over(Timeouts(), timeouts)
         request = Request.read(model or "", messages, tools, tool_choice, options)
-        return cls(request, bool(repair), timeouts, headers)
+        return cls(request, repair, fragments, timeouts, headers)
 
     def given(self) -> ChatOptions:
         """The options as keywords for another model."""
         values = {each.name: getattr(self.request.options, each.name) for each in fields(Options)}
         options = {name: value for name, value in values.items() if value != getattr(_NONE, name)}
-        sending = {"timeouts": self.timeouts, "extra_headers": self.extra_headers, "repair": self.repair}
-        chosen = {"model": self.request.model, **sending}
+        names = ("repair", "fragments", "timeouts", "extra_headers")
+        chosen = {"model": self.request.model, **{name: getattr(self, name) for name in names}}
         return cast("ChatOptions", options | {name: value for name, value in chosen.items() if value})
 
 

@@ -77,9 +77,9 @@ class Fallback(AsyncContext):
         arguments = Arguments.read(messages, tools, tool_choice, options)
         return ChatStream(self._failover.answer(candidates(self.models, arguments)))
 
-    def stream_request(self, request: Request, *, repair: bool = False) -> ChatStream:
+    def stream_request(self, request: Request, *, repair: bool = False, fragments: bool = False) -> ChatStream:
         """Returns a streamed answer to a request that was read already. See `Provider.stream_request`."""
-        return ChatStream(self._failover.answer(candidates(self.models, Arguments(request, repair=repair))))
+        return ChatStream(self._failover.answer(candidates(self.models, Arguments(request, repair, fragments))))
 
     @hides_arguments
     async def chat(

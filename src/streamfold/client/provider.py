@@ -162,17 +162,17 @@ class Provider(AsyncContext):
         """
         return self._stream(Arguments.read(messages, tools, tool_choice, options))
 
-    def stream_request(self, request: Request, *, repair: bool = False) -> ChatStream:
+    def stream_request(self, request: Request, *, repair: bool = False, fragments: bool = False) -> ChatStream:
         """Returns a streamed answer to a request that was read already, as the gateway's are.
 
         Args:
             request: its model "" stands for the configured one.
-            repair: see `ChatOptions`.
+            repair, fragments: see `ChatOptions`.
 
         Raises:
             ConfigError: the request can't be sent as it is.
         """
-        return self._stream(Arguments(request, repair=repair))
+        return self._stream(Arguments(request, repair, fragments))
 
     @hides_arguments
     def preview(
@@ -286,7 +286,7 @@ class Provider(AsyncContext):
         return Plan(
             adapter=adapter,
             request=self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts),
-            decoder=partial(self._decoder, adapter, ready.request),
+            decoder=partial(self._decoder, adapter, ready.request, fragments=arguments.fragments),
             warnings=(*ready.warnings, *changed),
             origin=ready.request.origin,
             pricing=ProfilePricing.of(self.profile, ready.request.model),
@@ -307,7 +307,7 @@ class Provider(AsyncContext):
         self._adapters[self._quirks_of(request.model)] = milder
         return self._plan(milder, self._prepared(milder, request, arguments), arguments, changed)
 
-    def _decoder(self, adapter: Adapter, request: Request) -> StreamDecoder:
+    def _decoder(self, adapter: Adapter, request: Request, *, fragments: bool) -> StreamDecoder:
         return StreamDecoder(
             adapter,
             dialect=self.profile.dialect,
@@ -315,6 +315,7 @@ class Provider(AsyncContext):
             tool_choice=request.tool_choice,
             limits=self.profile.limits,
             names=WireNames(request.names, request.answer_tool),
+            fragments=fragments,
         )
 
     def _credentials(self) -> Signer | None:

@@ -6,6 +6,7 @@ from .calls import *
 from .decoder import *
 from .finish import *
 from .fold import *
+from .fragments import *
 from .framing import *
 from .lanes import *
 from .names import *
@@ -13,4 +14,5 @@ from .opencall import *
 from .parts import *
 from .pipeline import *
 from .placement import *
+from .rewriter import *
 from .sse import *

@@ -61,6 +61,8 @@ class StreamDecoder:
         limits: how much is accepted before ProtocolError is raised.
         names: what the request calls tools on the wire, where that is not their own name.
         listener: called with the placement of each fragment of a call, and with each warning; for explanations.
+        fragments: also return a chunk for each fragment of a call, without text. Such chunks are for showing a call
+            while it is written (`StreamChunk.fragments`), not for running it.
 
     Attributes:
         events: how many events carried a part of the answer; pings, empty deltas and bare metadata do not.
@@ -82,6 +84,7 @@ class StreamDecoder:
         limits: Limits | None = None,
         names: WireNames | None = None,
         listener: Listener | None = None,
+        fragments: bool = False,
     ) -> None:
         self._adapter = find_adapter(adapter)() if isinstance(adapter, str) else adapter
         self._limits = limits or Limits()
@@ -98,6 +101,7 @@ class StreamDecoder:
             limits=self._limits,
             names=names,
             listener=listener,
+            fragments=fragments,
         )
         self._pipeline = Pipeline(self._fold, dialect, read=read, limits=self._limits)
         self._sse: SSEDecoder | Framing | None = None
@@ -122,6 +126,11 @@ class StreamDecoder:
     def warnings(self) -> tuple[ProtocolWarning, ...]:
         """The warnings so far; at the end those of the reply."""
         return self._fold.warnings
+
+    @property
+    def meta(self) -> Meta:
+        """Id, model and time of the answer, as far as the server has named them."""
+        return self._fold.meta
 
     @property
     def reply(self) -> Reply:

@@ -55,12 +55,12 @@ class Outcome(NamedTuple):
     """The end of an answer.
 
     Attributes:
-        numbers: for each call the server's number for it.
+        opened: for each call the one that was opened for it.
         answer: text that came as the arguments of a call, see `WireNames`.
     """
 
     calls: list[ToolCall]
-    numbers: list[int | None]
+    opened: list[OpenCall]
     reason: FinishReason
     answer: str | None
 
@@ -102,7 +102,7 @@ class Ending:
             self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to hand out", None)
         if reason not in ("length", "content_filter") and answer is None:
             self._check_choice([call.name for call in calls])
-        return Outcome(calls, [call.index for call, _ in kept], reason, answer)
+        return Outcome(calls, [call for call, _ in kept], reason, answer)
 
     def _check_choice(self, called: Collection[str]) -> None:
         match self.tool_choice:

@@ -44,11 +44,13 @@ from ..values import (
     Usage,
     Warn,
     WarningCode,
+    WritingChunk,
     word,
 )
 from .blocks import Blocks
 from .calls import Calls
 from .finish import Ending, WireNames
+from .fragments import Fragments
 from .lanes import Lane
 from .opencall import OpenCall
 from .placement import Placement
@@ -68,9 +70,11 @@ class Fold:
         limits: how much is accepted.
         names: what tools are called on the wire, where that is not their own name.
         listener: called with the placement of each fragment of a call, and with each warning.
+        fragments: whether a `WritingChunk` is made for each fragment of a call, too.
 
     Attributes:
         finished: whether the finished chunk has been made.
+        meta: id, model and time of the answer, as far as they are known.
         identified: whether id, model and time are known, so that a `Meta` adds nothing.
     """
 
@@ -82,19 +86,21 @@ class Fold:
         limits: Limits | None = None,
         names: WireNames | None = None,
         listener: Listener | None = None,
+        fragments: bool = False,
     ) -> None:
         self._limits = limits = limits or Limits()
         self._calls = Calls(tool_names, limits)
         self._tool_choice = tool_choice
         self._names = names or WireNames()
         self._listener = listener
+        self._fragments = Fragments(tool_names, self._names) if fragments and tool_choice != "none" else None
         self._text = Lane(limits.text_chars, "text_chars")
         self._reasoning = Lane(limits.reasoning_chars, "reasoning_chars")
         self._refusal = Lane(limits.other_chars, "other_chars")
         self._reasoned = False
         self._usage: Usage | None = None
         self._finish: Finish | None = None
-        self._meta = Meta()
+        self.meta = Meta()
         self._begun = False
         self._calls_begun = 0
         self._signature: str | None = None
@@ -152,7 +158,7 @@ class Fold:
                 self._listener(placed)
             self._calls_begun = len(self._calls)
             self._late = self._late or self._calls_begun > 0
-            return None
+            return self._writing_chunk(placed) if placed and self._fragments else None
         return self._feed_rare(delta)
 
     def _feed_rare(self, delta: Delta) -> StreamChunk | None:
@@ -185,7 +191,7 @@ class Fold:
 
     def _identify(self, said: Meta) -> None:
         self._begun = True
-        meta = self._meta
+        meta = self.meta
         meta.id, meta.model = meta.id or word(said.id), meta.model or word(said.model)
         meta.created = meta.created or said.created
         self.identified = bool(meta.id and meta.model and meta.created)
@@ -213,7 +219,7 @@ class Fold:
 
     def partial(self) -> Reply:
         """Returns what has come so far, without tool calls."""
-        meta = self._meta
+        meta = self.meta
         return Reply(
             text=self._text.text,
             reasoning=self._reasoning.text,
@@ -305,20 +311,33 @@ class Fold:
         text, reasoning = self._text.finish(), self._reasoning.finish()
         self._refusal.finish()
         self._tell(self._calls.adopt())
-        ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self._meta, broken)
-        calls, numbers, reason, answer = ending.decide(self._calls.finish())
+        ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self.meta, broken)
+        calls, opened, reason, answer = ending.decide(self._calls.finish())
         text += self._text.add(answer or "")
         if reason == "stop" and not (self._text.size or self._refusal.size or self._extras):
             self.warn("empty_answer", "the answer has neither text nor tool calls")
         reply = self.partial()
         if self.blocks:
-            reply.extras["blocks"] = self.blocks.content(dict(zip(numbers, calls, strict=True)))
+            made = {call.index: whole for call, whole in zip(opened, calls, strict=True)}
+            reply.extras["blocks"] = self.blocks.content(made)
         reply.answer, reply.tool_calls, reply.finish_reason = answer, calls, reason
         self._reply, self.finished = reply, True
         last = (text, calls or None, True, reasoning, reason, self._usage)
-        return self._late_chunk(*last) if self._late else StreamChunk(*last)
+        ends = self._fragments.finish(zip(opened, calls, strict=True)) if self._fragments else ()
+        return LateChunk(self._calls_begun, self._signature, ends, *last) if self._late else StreamChunk(*last)
 
     def _late_chunk(self, *said: Any, **named: Any) -> StreamChunk:
+        return LateChunk(self._calls_begun, self._take_signature(), (), *said, **named)
+
+    def _writing_chunk(self, placed: Placement) -> StreamChunk:
+        """The step in which a call grew."""
+        call, piece = placed.call, "" if placed.part.whole else placed.part.arguments
+        name = None if call.name == self._names.answer else self._names.own.get(call.name, call.name)
+        shown = self._fragments.feed(placed) if self._fragments else ()
+        signature = self._take_signature()
+        return WritingChunk(call.number, name, piece, shown, calls_before=self._calls_begun, signature=signature)
+
+    def _take_signature(self) -> str | None:
         signature, self._signature = self._signature, None
         self._late = self._calls_begun > 0
-        return LateChunk(self._calls_begun, signature, *said, **named)
+        return signature

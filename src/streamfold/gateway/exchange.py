@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 import anyio
 
-from ..adapters.emitting import Emitter
+from ..adapters.emitting import Order, ReplyWriter
 from ..config import GatewayOptions
-from ..values import APIError, ConfigError, Delta, Failure, NotConfiguredError, Reply
+from ..values import APIError, ConfigError, Delta, NotConfiguredError, Reply, StreamChunk
 from .bodies import ClientGone, Receive
 from .failures import Refused, of_error, refused
 from .jsonable import jsonable
 from .logs import RequestLog
 from .models import Served
-from .order import Order
 from .sink import EventSink, Send, send_json
 from .wire import ClientRequest, Warnings, Wire
 
@@ -47,7 +47,7 @@ class Exchange:
             ClientGone: the client left before the end.
         """
         sink = EventSink(send, self._headers, self.options.keepalive, self.wire.keep_alive)
-        emitter = self.wire.emitter(self.asked)
+        writer = ReplyWriter(self.wire.emitter(self.asked))
         gone = answered = False
         refusal: Refused | None = None
 
@@ -63,7 +63,7 @@ class Exchange:
             if self.asked.stream:
                 tasks.start_soon(sink.keep_alive)
             try:
-                await self._answer(emitter, sink, send)
+                await (self._stream(writer, sink) if self.asked.stream else self._whole(send))
                 answered = True
             except Refused as exc:
                 refusal = exc  # raised below: a task group would wrap it
@@ -73,7 +73,7 @@ class Exchange:
                 if not gone:  # the server stops: what has begun must not end as if it were whole
                     self.log.stopped()
                     with anyio.move_on_after(_PARTING, shield=True):
-                        await self._part(emitter, sink, send)
+                        await self._part(writer, sink, send)
                 raise
             tasks.cancel_scope.cancel()
         if gone and not answered:  # after the answer every client leaves
@@ -81,16 +81,16 @@ class Exchange:
         if refusal is not None:
             raise refusal
 
-    async def _answer(self, emitter: Emitter, sink: EventSink, send: Send) -> None:
-        order, waiting = Order(), list[Delta]()
+    async def _stream(self, writer: ReplyWriter, sink: EventSink) -> None:
+        """Writes the answer as it arrives."""
+
+        async def write(chunk: StreamChunk) -> None:
+            if events := writer.feed(chunk):
+                await sink.write(events)
+
         try:
-            reply = await self._read(emitter, sink, order, waiting)
-            if self.asked.stream:
-                await sink.write(emitter.feed_all(order.end(reply)) + emitter.finish(), last=True)
-            else:
-                headers = {**self._headers, **_warning_header(reply)}
-                body = self.wire.whole(self.asked, reply, [*waiting, *order.end(reply)])
-                await send_json(send, 200, body, headers)
+            reply = await self._read(write, fragments=True)
+            await sink.write(writer.finish(reply), last=True)
             self.log.completed(reply)
         except ClientGone:
             raise
@@ -100,33 +100,46 @@ class Exchange:
                 sink.ended = True
                 raise refusal from refusal.__cause__
             self.log.failed(refusal)
-            await sink.write(emitter.feed_all([*order.rest(), Failure(self.wire.info(refusal))]), last=True)
+            await sink.write(writer.fail(self.wire.info(refusal)), last=True)
 
-    async def _read(self, emitter: Emitter, sink: EventSink, order: Order, waiting: list[Delta]) -> Reply:
-        """Returns the whole answer. Its text is written as it arrives, or waits if the client wants no stream.
+    async def _whole(self, send: Send) -> None:
+        """Sends the answer when all of it is there."""
+        order, deltas = Order(), list[Delta]()
+
+        async def keep(chunk: StreamChunk) -> None:
+            deltas.extend(order.feed(chunk))
+
+        try:
+            reply = await self._read(keep)
+            body = self.wire.whole(self.asked, reply, [*deltas, *order.end(reply)])
+        except Exception as error:
+            refusal = _refusal(error)
+            raise refusal from refusal.__cause__
+        await send_json(send, 200, body, {**self._headers, **_warning_header(reply)})
+        self.log.completed(reply)
+
+    async def _read(self, take: Callable[[StreamChunk], Awaitable[None]], *, fragments: bool = False) -> Reply:
+        """Gives all chunks to `take`, and returns the whole answer.
 
         Raises:
             Refused: the request does not fit the provider, or the provider can't be asked.
             APIError: the provider failed.
         """
         try:
-            async with self.served.stream(self.asked.request, repair=self.options.repair) as stream:
+            request = self.asked.request
+            async with self.served.stream(request, repair=self.options.repair, fragments=fragments) as stream:
                 async for chunk in stream:
-                    deltas = order.feed(chunk)
-                    if not self.asked.stream:
-                        waiting += deltas
-                    elif events := emitter.feed_all(deltas):
-                        await sink.write(events)
+                    await take(chunk)
                 return _with_warnings(jsonable(stream.reply), self.dropped)
         except NotConfiguredError as error:
             raise refused(500, "the server is misconfigured for this model; see its log") from error
         except ConfigError as error:
             raise refused(400, str(error)) from error
 
-    async def _part(self, emitter: Emitter, sink: EventSink, send: Send) -> None:
+    async def _part(self, writer: ReplyWriter, sink: EventSink, send: Send) -> None:
         refusal = refused(503, "the server is shutting down")
         if sink.started:
-            await sink.write(emitter.feed(Failure(self.wire.info(refusal))), last=True)
+            await sink.write(writer.fail(self.wire.info(refusal)), last=True)
         else:
             await send_json(send, *self.wire.error(refusal, self.asked.id), self._headers)
 

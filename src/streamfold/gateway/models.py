@@ -35,11 +35,16 @@ class Served:
         """The wire formats of the providers; none where they are not known."""
         return {profile.adapter for profile in _profiles(self.model)}
 
-    def stream(self, request: Request, *, repair: bool) -> ChatStream:
-        """Returns the streamed answer to a client's request. Raises ConfigError if it can't be sent."""
+    def stream(self, request: Request, *, repair: bool, fragments: bool) -> ChatStream:
+        """Returns the streamed answer to a client's request. Raises ConfigError if it can't be sent.
+
+        Args:
+            repair, fragments: see `ChatOptions`. A model of a program's own is not asked for fragments: one that
+                changes what another model says (a filter, a cache) would have to know of them.
+        """
         request = replace(request, model=self.other or "")
         if isinstance(self.model, Provider | Fallback):
-            return self.model.stream_request(request, repair=repair)
+            return self.model.stream_request(request, repair=repair, fragments=fragments)
         options = Arguments(request, repair=repair).given()
         return self.model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
 

@@ -86,6 +86,10 @@ class ChatOptions(TypedDict, total=False):
     """Repair a conversation that the provider would refuse (results without a call, calls without a result, empty
     turns, repeated ids), with a warning for each change. Otherwise such a conversation raises ConfigError."""
 
+    fragments: bool
+    """Yield a chunk for each fragment of a tool call too, so that `stream.writing` can be read while a call is
+    written. These chunks have no text. The calls themselves are on the last chunk, as always."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

@@ -2,6 +2,7 @@
 
 from .arguments import *
 from .caching import *
+from .chunks import *
 from .configerrors import *
 from .content import *
 from .cost import *

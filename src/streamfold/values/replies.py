@@ -24,10 +24,8 @@ __all__ = [
     "Attempt",
     "FinishReason",
     "InvalidReplyError",
-    "LateChunk",
     "ProtocolWarning",
     "Reply",
-    "StreamChunk",
     "Timing",
     "Usage",
     "WarningCode",
@@ -126,66 +124,6 @@ class Usage:
             reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
             cache_write_tokens=_sum(self.cache_write_tokens, other.cache_write_tokens),
         )
-
-
-@dataclass(slots=True)
-class StreamChunk:
-    """One step of an answer. Immutable by convention.
-
-    Attributes:
-        delta: the visible text of this step, never reasoning and never markup. May be empty.
-        tool_calls: whole calls, on the finished chunk only; None where there are none.
-        finished: True exactly once, on the last chunk.
-        reasoning: the reasoning text of this step.
-        finish_reason: why the model stopped, on the finished chunk only.
-        usage: token counts, on the finished chunk only; None if the server sent none.
-    """
-
-    delta: str = ""
-    tool_calls: list[ToolCall] | None = None
-    finished: bool = False
-    reasoning: str = ""
-    finish_reason: FinishReason | None = None
-    usage: Usage | None = None
-
-    @property
-    def calls_before(self) -> int:
-        """How many tool calls had begun before the text of this step; they are handed out at the end."""
-        return 0
-
-    @property
-    def signature(self) -> str | None:
-        """The provider's signature of the reasoning that ended before this step, where it signs; None otherwise."""
-        return None
-
-
-class LateChunk(StreamChunk):
-    """A chunk that came after the beginning of a call, or after signed reasoning. Equal to one that says the same."""
-
-    __slots__ = ("_calls_before", "_signature")
-
-    def __init__(self, calls_before: int = 0, signature: str | None = None, *said: Any, **named: Any) -> None:
-        super().__init__(*said, **named)
-        self._calls_before = calls_before
-        self._signature = signature
-
-    @property
-    def calls_before(self) -> int:
-        return self._calls_before
-
-    @property
-    def signature(self) -> str | None:
-        return self._signature
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, StreamChunk):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in StreamChunk.__slots__)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return super().__repr__().replace("LateChunk", "StreamChunk", 1)
 
 
 @dataclass(frozen=True, slots=True)

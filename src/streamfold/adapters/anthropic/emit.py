@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ...values import ErrorInfo, Failure, Finish, FinishReason, Reasoning, Refusal, Reply, Text, ToolCall, Usage
+from ...values import (
+    ErrorInfo,
+    Extra,
+    Failure,
+    Finish,
+    FinishReason,
+    Reasoning,
+    Refusal,
+    Reply,
+    Text,
+    ToolCall,
+    Usage,
+)
 from ..emitting.emitter import Emitter, WrittenCall, event
 from .carried import carried_id
 from .decode import STOP_REASONS
@@ -43,14 +55,19 @@ _OF_THE_KEY = ("authentication_error", "permission_error")  # with a 5xx: of a k
 class MessagesEmitter(Emitter):
     """Writes the events of one streamed message.
 
-    One block is open at a time: a change of kind stops it and starts the next one. Clients read the arguments of a call
-    from fragments alone (Claude Code drops an input that stands in the start of the block), and a message without
-    `message_delta` for one that broke off, which is what a failed answer is.
+    One block is open at a time, and a call may grow until the end of the answer. So what comes after the beginning of
+    a call waits until that call is complete. Clients read the arguments of a call from fragments alone (Claude Code
+    drops an input that stands in the start of the block), and a message without `message_delta` for one that broke
+    off, which is what a failed answer is.
 
     Args:
         thinking: whether reasoning is written. Clients that did not ask for thinking may not expect it.
         others: see `Emitter`.
     """
+
+    # Anthropic's own clients parse what they have of an input, make an object of it, and run it: tool runners look for
+    # blocks of calls, not for the stop reason (anthropic 2.12, lib/tools/_beta_runner.py).
+    calls_may_be_cut = False
 
     def __init__(self, *, thinking: bool = True, **others: Any) -> None:
         super().__init__(**others)
@@ -58,34 +75,42 @@ class MessagesEmitter(Emitter):
         self._index = -1
         self._kind: Open | None = None
         self._writing: WrittenCall | None = None  # the call whose block is open
-        self._waiting: dict[int, list[str]] = {}  # fragments of other calls, by their number
-        self._heads: dict[int, WrittenCall] = {}
+        self._waiting: list[Text | Reasoning | Extra | WrittenCall] = []  # what comes behind that block
+        self._pieces: dict[int, list[str]] = {}  # of calls that wait, by their number
         self._signature = ""
         self._stop_sequence: str | None = None
 
     def _text(self, delta: Text) -> None:
+        if self._writing is not None:
+            self._waiting.append(delta)
+            return
         self._switch("text")
         self._piece({"type": "text_delta", "text": delta.text})
 
     def _reasoning(self, delta: Reasoning) -> None:
-        if self._thinking:
-            if self._signature and delta.text:  # what was signed is complete
-                self._stop()
-            self._switch("thinking")
-            if delta.text:
-                self._piece({"type": "thinking_delta", "thinking": delta.text})
+        if not self._thinking:
+            return
+        if self._writing is not None:
+            self._waiting.append(delta)
+            return
+        if self._signature and delta.text:  # what was signed is complete
+            self._stop()
+        self._switch("thinking")
+        if delta.text:
+            self._piece({"type": "thinking_delta", "thinking": delta.text})
 
     def _refusal(self, delta: Refusal) -> None:
         self._text(Text(delta.text))
 
     def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
-        if first and (self._writing is None or self._writing.closed):
-            self._start_call(call)
-        elif first or self._writing is not call:
-            # Fragments of two calls may be mixed upstream. Here the second block waits until the first is complete.
-            self._heads.setdefault(call.number, call)
-            self._waiting.setdefault(call.number, []).append(piece)
+        if first and self._writing is not None:
+            self._waiting.append(call)
+            self._pieces[call.number] = []
+        if (pieces := self._pieces.get(call.number)) is not None:
+            pieces.append(piece)
             return
+        if first:
+            self._start_call(call)
         self._arguments(piece)
 
     def _close_call(self, call: WrittenCall) -> None:
@@ -95,6 +120,9 @@ class MessagesEmitter(Emitter):
 
     def _extra(self, name: str, value: Any) -> None:
         if name == "signature" and isinstance(value, str) and self._thinking:
+            if self._writing is not None:
+                self._waiting.append(Extra(name, value))
+                return
             self._switch("thinking")  # also where the provider signs what it does not show
             self._signature = value
         elif name == "stop_sequence" and isinstance(value, str):
@@ -103,7 +131,7 @@ class MessagesEmitter(Emitter):
     def _end(self) -> None:
         self._ensure_open()
         self._stop()
-        while self._heads:
+        while self._waiting:
             self._write_waiting()
             self._stop()
         reason = _stop_reason(self._finish or Finish("unknown", ""), calls=self.has_calls)
@@ -133,9 +161,6 @@ class MessagesEmitter(Emitter):
         self._ensure_open()
         if self._kind != kind:
             self._stop()
-            while kind != "tool_use" and self._heads:
-                self._write_waiting()
-                self._stop()
             self._start(kind, {"text": ""} if kind == "text" else {"thinking": "", "signature": ""})
 
     def _start_call(self, call: WrittenCall) -> None:
@@ -145,12 +170,24 @@ class MessagesEmitter(Emitter):
         self._start("tool_use", {"id": carried_id(call.id), "name": call.name, "input": {}})
 
     def _write_waiting(self) -> None:
-        """Starts the block of the next call, with the fragments that have waited."""
-        if self._heads:
-            number = next(iter(self._heads))
-            self._start_call(self._heads.pop(number))
-            for piece in self._waiting.pop(number):
-                self._arguments(piece)
+        """Writes what has waited, up to the next call that may still grow."""
+        waiting, self._waiting = self._waiting, []
+        for number, delta in enumerate(waiting, 1):
+            match delta:
+                case WrittenCall():
+                    self._start_call(delta)
+                    for piece in self._pieces.pop(delta.number):
+                        self._arguments(piece)
+                    if not delta.closed:
+                        self._waiting = waiting[number:]
+                        return
+                    self._stop()
+                case Text():
+                    self._text(delta)
+                case Reasoning():
+                    self._reasoning(delta)
+                case Extra(name, value):
+                    self._extra(name, value)
 
     def _arguments(self, piece: str) -> None:
         if piece:

@@ -32,6 +32,7 @@ class ChatEmitter(Emitter):
         super().__init__(**others)
         self.include_usage = include_usage
         self._mend_finish = mend_finish
+        self._kept: dict[int, dict[str, Any]] = {}  # what was written of calls beside the call itself, by their number
 
     def _open(self) -> None:
         self._delta({"content": ""})
@@ -46,10 +47,13 @@ class ChatEmitter(Emitter):
         self._delta({"refusal": delta.text})
 
     def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
-        entry: dict[str, Any] = {"index": call.number, "function": {"arguments": piece}}
+        entry: dict[str, Any] = {"function": {"arguments": piece}}
         if first:
-            entry = {"index": call.number, **_entry(call.id, call.name, piece, call.extra)}
-        self._delta({"tool_calls": [entry]})
+            entry = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": piece}}
+        if (extra := _kept(call.extra)) and extra != self._kept.get(call.number):
+            self._kept[call.number] = extra  # mostly with the first entry, but a provider may send it later
+            entry |= extra
+        self._delta({"tool_calls": [{"index": call.number, **entry}]})
 
     def _extra(self, name: str, value: Any) -> None:
         if name == "reasoning_details" and _tells_text(value):
@@ -163,13 +167,13 @@ def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls:
     return finish.reason
 
 
-def _entry(call_id: str, name: str, arguments: str, extra: dict[str, Any] | None) -> dict[str, Any]:
-    kept = {"extra_content": extra["extra_content"]} if extra and "extra_content" in extra else {}
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}, **kept}
+def _kept(extra: dict[str, Any] | None) -> dict[str, Any]:
+    return {"extra_content": extra["extra_content"]} if extra and "extra_content" in extra else {}
 
 
 def _whole_entry(call: ToolCall) -> dict[str, Any]:
-    return _entry(call.id, call.name, call.raw_arguments if call.raw_arguments.strip() else "{}", call.extra)
+    function = {"name": call.name, "arguments": call.raw_arguments if call.raw_arguments.strip() else "{}"}
+    return {"id": call.id, "type": "function", "function": function, **_kept(call.extra)}
 
 
 def _tells_text(detail: Any) -> bool:

@@ -2,3 +2,5 @@
 
 from .answers import *
 from .emitter import *
+from .order import *
+from .writer import *

@@ -14,7 +14,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from ...values import (
     Call,
@@ -103,7 +103,13 @@ class Emitter(ABC):
     Args:
         id, model, created: what the answer says of itself. A `Meta` that is fed first says it better.
         tool_choice: of the request. After "none" calls are not written, whoever made them.
+
+    Attributes:
+        calls_may_be_cut: whether an answer that reached its limit may leave calls as they are: clients of this wire
+            see that such a call is not complete, and do not run it. Else the answer ends with an error.
     """
+
+    calls_may_be_cut: ClassVar[bool] = True
 
     def __init__(self, *, id: str, model: str, created: int = 0, tool_choice: ReadToolChoice = "auto") -> None:  # noqa: A002
         self.id = id
@@ -209,7 +215,9 @@ class Emitter(ABC):
             _unsorted(part)
         if not call.opened:
             call.id, call.name = call.id or part.id or "", call.name or part.name or ""
-            call.item, call.extra = call.item or part.item, {**(call.extra or {}), **(part.extra or {})} or None
+            call.item = call.item or part.item
+        if part.extra:
+            call.extra = {**(call.extra or {}), **part.extra}
         piece = part.arguments
         if part.whole:
             # More than the pieces, or the same: what was written can't be taken back.

@@ -162,6 +162,7 @@ class ResponsesEmitter(Emitter):
 
     def _end_call(self, call: WrittenCall, status: str) -> None:
         written = self._call_items.pop(call.number)
+        written.carry(call)
         if status == "completed":
             events = written.complete(call.arguments)
             if written.index is None:

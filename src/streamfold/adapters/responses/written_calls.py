@@ -37,8 +37,12 @@ class CallItem:
             "name": tool.name,
             "arguments": "",
             **({} if tool.namespace is None else {"namespace": tool.namespace}),
-            **{name: value for name, value in (call.extra or {}).items() if name in _EXTRAS},
         }
+        self.carry(call)
+
+    def carry(self, call: WrittenCall) -> None:
+        """Takes the members of the call that its provider wants back. They may come behind its arguments."""
+        self.item |= {name: value for name, value in (call.extra or {}).items() if name in _EXTRAS}
 
     def piece(self, text: str) -> Events:
         """Returns the events for a piece of the arguments."""

@@ -1,0 +1,152 @@
+"""What may be shown of a call before the answer has ended: for clients that want its arguments as they are written.
+
+A call is handed out once, whole, at the end (`finish.py`). Programs in front of which we write the same answer on
+another wire want the fragments too, to show a file while it grows. This module makes fragments that are safe to write
+at once:
+
+- A call that is cut off never looks whole. The last character that is not white space is held back until the end, and
+  a call is not begun before the text behind its first brace is known.
+- What has been written can't be taken back. So a fragment waits as long as something may still be decided otherwise:
+  id or name are missing, the id belongs to another call, the tool is unknown, or the text looks like one of the known
+  kinds of damage (`values/arguments.py`). Such a call comes whole, at the end.
+- At the end what was shown is compared with what is handed out. A call that is not handed out, or not as it was shown,
+  is reported as broken off (`Call.ended` is False), and the writer must end the answer with an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from ..values import Call, ToolCall, join_surrogates, parse_object
+from .brackets import Brackets
+from .finish import WireNames
+from .opencall import OpenCall
+from .placement import Placement
+
+__all__ = ["Fragments"]
+
+
+@dataclass(slots=True, eq=False)
+class _Shown:
+    """What has been shown of a call.
+
+    Attributes:
+        id, name: as they were shown; empty before that.
+        held: the end of the text so far, which waits.
+        shown: the pieces of the text that were shown.
+        first: the first piece.
+        pieces: how many pieces have come.
+        stopped: nothing more is shown before the end.
+    """
+
+    id: str = ""
+    name: str = ""
+    held: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
+    first: str = ""
+    pieces: int = 0
+    stopped: bool = False
+    brackets: Brackets = field(default_factory=Brackets)
+
+
+class Fragments:
+    """Decides which fragments of the calls of one answer may be shown.
+
+    Args:
+        tool_names: the tools that the request declared, as they are called on the wire.
+        names: their own names.
+    """
+
+    def __init__(self, tool_names: Collection[str], names: WireNames) -> None:
+        self._tools = frozenset(tool_names)
+        self._names = names
+        self._calls: dict[int, _Shown] = {}
+        self._ids: dict[str, int] = {}
+
+    def feed(self, placed: Placement) -> tuple[Call, ...]:
+        """Returns what may be shown after a fragment: nothing, or one piece. The first one has id and name."""
+        call, part = placed.call, placed.part
+        state = self._calls.get(call.number)
+        if state is None:
+            state = self._calls[call.number] = _Shown()
+        if state.stopped:
+            return ()
+        if part.arguments and not part.whole:
+            self._take(state, part.arguments)
+        if not state.id and not self._may_begin(call, state):
+            return ()
+        if not (text := _released(state)):
+            return ()
+        state.shown.append(text)
+        if state.id:
+            return (Call(call.number, arguments=text),)
+        state.id, state.name = call.id, self._names.own.get(call.name, call.name)
+        return (Call(call.number, state.id, state.name, text, extra=call.extra, item=placed.part.item),)
+
+    def finish(self, handed_out: Iterable[tuple[OpenCall, ToolCall]]) -> tuple[Call, ...]:
+        """Returns the end of each call: whole if it is handed out as it was shown, else as broken off."""
+        ends: list[Call] = []
+        whole: set[int] = set()
+        for call, made in handed_out:
+            whole.add(call.number)
+            ends.append(self._end(call, made))
+        cut = [(number, state) for number, state in self._calls.items() if state.id and number not in whole]
+        return (*ends, *(Call(number, state.id, state.name, ended=False) for number, state in cut))
+
+    def _take(self, state: _Shown, piece: str) -> None:
+        """Takes the next piece of the text. Stops behind the end of the object, and where the pieces are damaged."""
+        state.pieces += 1
+        if state.pieces == 1:
+            state.first = piece
+        elif state.pieces == 2 and piece.startswith(state.first):  # snapshots in place of pieces
+            state.stopped = True
+            return
+        if (end := state.brackets.feed(piece)) >= 0:
+            state.stopped, piece = True, piece[:end]
+        state.held.append(piece)
+
+    def _may_begin(self, call: OpenCall, state: _Shown) -> bool:
+        if not call.id or not call.name or call.name == self._names.answer:
+            return False
+        if self._ids.setdefault(call.id, call.number) != call.number or (self._tools and call.name not in self._tools):
+            return False
+        begun = "".join(state.held).lstrip() if len(state.held) > 1 else state.held[0].lstrip() if state.held else ""
+        inside = begun[1:].lstrip()
+        # An empty object may come before the real one, and text that is no object may be one that was encoded twice.
+        return begun.startswith("{") and bool(inside) and inside[0] != "}"
+
+    def _end(self, call: OpenCall, made: ToolCall) -> Call:
+        text = made.raw_arguments if made.raw_arguments.strip() else "{}"
+        state = self._calls.get(call.number, _Shown())
+        if state.id:
+            shown = "".join(state.shown)
+            if not text.startswith(shown):
+                text = self._same_value(call, made) or text
+            if (state.id, state.name) != (made.id, made.name) or call.lost_pieces or not text.startswith(shown):
+                return Call(call.number, state.id, state.name, ended=False)
+        return Call(call.number, made.id, made.name, text, whole=True, extra=made.extra)
+
+    @staticmethod
+    def _same_value(call: OpenCall, made: ToolCall) -> str | None:
+        """The pieces, if they say the same in another spelling than the repetition that is handed out."""
+        text = join_surrogates(call.text)
+        try:
+            same = repr(parse_object(text)) == repr(made.arguments)  # `==` would take true for 1
+        except ValueError:
+            return None
+        return text if same else None
+
+
+def _released(state: _Shown) -> str:
+    """Takes what may be shown of the text that is held."""
+    if not state.held or (len(state.held) > 1 and state.held[-1].isspace()):
+        return ""
+    text = "".join(state.held)
+    end = len(text.rstrip()) - 1
+    if end > 0 and "\ud800" <= text[end - 1] <= "\udbff":  # half a character, whose other half may come
+        end -= 1
+    if end <= 0:
+        return ""
+    state.held = [text[end:]]
+    return join_surrogates(text[:end])

@@ -1,0 +1,99 @@
+"""An answer read and written again, on the same wire or another: bytes in, bytes out, without I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..adapters import Adapter
+from ..adapters.emitting import Emitter, ReplyWriter, error_delta
+from ..values import ProtocolWarning, Reply, StreamChunk, StreamError
+from .decoder import StreamDecoder
+
+__all__ = ["Rewriter"]
+
+
+class Rewriter:
+    """Writes the body of one answer again, in order: repaired, with its calls numbered and named, and with its end.
+
+    Text and calls go out as they come (see `engine/fragments.py` for what waits). An answer that breaks off, or that
+    can't be read, ends with the error of the wire that is written; `error` has it.
+
+    Args:
+        adapter: the wire format that is read.
+        emitter: writes the events. Id, model and time of the answer are those of the server, if it names them.
+        options: further arguments of `StreamDecoder`.
+
+    Attributes:
+        error: why the answer failed; None as long as it did not.
+
+    >>> from streamfold.adapters.chat import ChatEmitter
+    >>> rewriter = Rewriter("chat", ChatEmitter(id="", model=""))
+    >>> body = rewriter.feed(b'data: {"id":"a","choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}')
+    >>> b"[DONE]" in rewriter.close(), rewriter.reply.text
+    (True, 'Hi')
+    """
+
+    def __init__(self, adapter: str | Adapter, emitter: Emitter, **options: Any) -> None:
+        self._decoder = StreamDecoder(adapter, **options, fragments=True)
+        self._emitter = emitter
+        self._writer = ReplyWriter(emitter)
+        self._ended = False
+        self.error: StreamError | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the answer has ended, well or not: nothing that may still come is read."""
+        return self._ended
+
+    @property
+    def reply(self) -> Reply:
+        """The whole answer. Raises StreamfoldError before its end, and if it failed."""
+        return self._decoder.reply
+
+    @property
+    def warnings(self) -> tuple[ProtocolWarning, ...]:
+        """The warnings so far."""
+        return self._decoder.warnings
+
+    def feed(self, data: bytes) -> bytes:
+        """Returns the events for what `data` completes, however the body was cut."""
+        out = b""
+        try:
+            out = self._written(self._decoder.feed(data))
+            if self._decoder.done and not self._ended:
+                self._decoder.close()  # raises what went wrong
+        except StreamError as error:
+            out += self._failed(error)
+        return out
+
+    def close(self, *, interrupted: str | None = None) -> bytes:
+        """Ends the input. Returns the events that are left.
+
+        Args:
+            interrupted: how the input broke off, if it did not end by itself.
+        """
+        if self._ended:
+            return b""
+        out = b""
+        try:
+            out = self._written(self._decoder.close(interrupted=interrupted))
+        except StreamError as error:
+            out += self._failed(error)
+        return out
+
+    def _written(self, chunks: list[StreamChunk]) -> bytes:
+        if not chunks:
+            return b""
+        out = [self._emitter.feed(self._decoder.meta)]
+        out += map(self._writer.feed, chunks)
+        if chunks[-1].finished:
+            self._ended = True
+            try:
+                out.append(self._writer.finish(self._decoder.reply))
+            except StreamError as error:
+                out.append(self._failed(error))
+        return b"".join(out)
+
+    def _failed(self, error: StreamError) -> bytes:
+        self._ended, self.error = True, error
+        return self._writer.fail(error_delta(error).info)

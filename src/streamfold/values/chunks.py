@@ -1,0 +1,116 @@
+"""The steps of an answer, as callers receive them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .deltas import Call
+from .replies import FinishReason, Usage
+from .toolcalls import ToolCall
+
+__all__ = ["LateChunk", "StreamChunk", "WritingChunk"]
+
+
+@dataclass(slots=True)
+class StreamChunk:
+    """One step of an answer. Immutable by convention.
+
+    Attributes:
+        delta: the visible text of this step, never reasoning and never markup. May be empty.
+        tool_calls: whole calls, on the finished chunk only; None where there are none.
+        finished: True exactly once, on the last chunk.
+        reasoning: the reasoning text of this step.
+        finish_reason: why the model stopped, on the finished chunk only.
+        usage: token counts, on the finished chunk only; None if the server sent none.
+    """
+
+    delta: str = ""
+    tool_calls: list[ToolCall] | None = None
+    finished: bool = False
+    reasoning: str = ""
+    finish_reason: FinishReason | None = None
+    usage: Usage | None = None
+
+    @property
+    def calls_before(self) -> int:
+        """How many tool calls had begun before the text of this step; they are handed out at the end."""
+        return 0
+
+    @property
+    def signature(self) -> str | None:
+        """The provider's signature of the reasoning that ended before this step, where it signs; None otherwise."""
+        return None
+
+    @property
+    def fragments(self) -> tuple[Call, ...]:
+        """Fragments of calls that may be written on, with the option `fragments` alone. See `engine/fragments.py`."""
+        return ()
+
+
+class LateChunk(StreamChunk):
+    """A chunk that came after the beginning of a call, or after signed reasoning. Equal to one that says the same."""
+
+    __slots__ = ("_calls_before", "_fragments", "_signature")
+
+    def __init__(
+        self,
+        calls_before: int = 0,
+        signature: str | None = None,
+        fragments: tuple[Call, ...] = (),
+        *said: Any,
+        **named: Any,
+    ) -> None:
+        super().__init__(*said, **named)
+        self._calls_before = calls_before
+        self._signature = signature
+        self._fragments = fragments
+
+    @property
+    def calls_before(self) -> int:
+        return self._calls_before
+
+    @property
+    def signature(self) -> str | None:
+        return self._signature
+
+    @property
+    def fragments(self) -> tuple[Call, ...]:
+        return self._fragments
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StreamChunk):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in StreamChunk.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace(type(self).__name__, "StreamChunk", 1)
+
+
+class WritingChunk(LateChunk):
+    """A step in which a tool call grew, for readers that asked for such steps. It has no text.
+
+    Attributes:
+        call: 0, 1, 2 in the order in which calls began.
+        tool: the name of the tool as far as it is known; None for a call that stands for the answer itself.
+        text: the next piece of the arguments.
+    """
+
+    __slots__ = ("call", "text", "tool")
+
+    def __init__(
+        self,
+        call: int,
+        tool: str | None,
+        text: str,
+        fragments: tuple[Call, ...] = (),
+        *,
+        calls_before: int = 0,
+        signature: str | None = None,
+    ) -> None:
+        super().__init__(calls_before, signature, fragments)
+        self.call = call
+        self.tool = tool
+        self.text = text

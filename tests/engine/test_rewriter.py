@@ -1,0 +1,218 @@
+"""An answer read and written again at once: fragments of calls go out as they come, and never look whole too soon."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+
+import scale
+from folding import DONE, call, chunk, entry, event, fin, random_cut, text
+from habits import make
+from mirror import emitter, looks_whole, payloads, read, written_calls
+from streamfold import IncompleteStreamError, ProtocolError, Reply, StreamDecoder, StreamError, Tool, UpstreamError
+from streamfold.engine import Rewriter
+
+WIRES = ("chat", "responses", "anthropic")
+EACH = pytest.mark.parametrize("wire", WIRES)
+
+BEGUN = call(entry(0, "a", "f", "")) + call(entry(0, arguments='{"x'))
+
+
+def rewritten(body: bytes, wire: str, pieces: list[bytes] | None = None, **options: object) -> tuple[bytes, Rewriter]:
+    made = Rewriter("chat", emitter(wire), **options)
+    out = b"".join([made.feed(piece) for piece in pieces or [body]])
+    return out + made.close(), made
+
+
+def told(reply: Reply) -> list[tuple[str, str, object]]:
+    return [(made.id, made.name, made.arguments) for made in reply.tool_calls]
+
+
+@EACH
+def test_fragments_go_out_as_they_come(wire: str) -> None:
+    """Each piece is written with the event that brought it, but for the last character, which waits for the end."""
+    made = Rewriter("chat", emitter(wire))
+    texts, out = [], b""
+    for piece in (BEGUN, call(entry(0, arguments='":[1,')), call(entry(0, arguments="2]} ")), text("After")):
+        out += made.feed(piece)
+        texts.append(written_calls(out)["a"])
+    assert texts == ['{"', '{"x":[1', '{"x":[1,2]', '{"x":[1,2]']
+    out += made.feed(fin("tool_calls")) + made.close()
+    assert written_calls(out) == {"a": '{"x":[1,2]} '}
+    assert told(read(wire, out)) == [("a", "f", {"x": [1, 2]})]
+
+
+@EACH
+def test_text_that_comes_after_a_call_stays_after_it(wire: str) -> None:
+    """Also behind a call that can't be written before the end, and for calls whose fragments are mixed."""
+    late = call(entry(0, None, "f", '{"x":')) + text("One") + call(entry(1, "b", "g", '{"y":')) + text("Two")
+    late += call(entry(1, arguments="2}")) + call(entry(0, arguments="1}")) + text("Three")
+    out, made = rewritten(late + fin("tool_calls") + DONE, wire)
+    reply = read(wire, out)
+    assert (reply.text, [call[1:] for call in told(reply)]) == ("OneTwoThree", [("f", {"x": 1}), ("g", {"y": 2})])
+    words = [b'"f"', b"One", b'"g"', b"Two", b"Three"]
+    assert sorted(words, key=out.index) == words
+    assert made.error is None
+
+
+@EACH
+@pytest.mark.parametrize(
+    "held",
+    [
+        call(entry(0, None, "f", '{"x":1}')),  # no id
+        call(entry(0, "a", "nobody", '{"x":1}')),  # a tool that the request does not have
+        call(entry(0, "a", "f", "{}")) + call(entry(0, arguments='{"x":1}')),  # an empty object before the real one
+        call(entry(0, "a", "f", '"{\\"x\\":1}"')),  # encoded twice
+    ],
+)
+def test_a_call_that_may_still_become_another_waits(wire: str, held: bytes) -> None:
+    """It comes whole, at the end."""
+    made = Rewriter("chat", emitter(wire), tools=[Tool(name="f", description="", parameters={})])
+    out = made.feed(held + text("After"))
+    assert written_calls(out) == {}
+    out += made.feed(fin("tool_calls")) + made.close()
+    assert [call.arguments for call in read(wire, out).tool_calls] == [{"x": 1}]
+
+
+@EACH
+@pytest.mark.parametrize(
+    "pieces", [['{"x":1}', '{"x":1}'], ['{"x"', '{"x":1', '{"x":1}'], ['{"x":1}{"x":1}'], ['{"x":1} ', "\n"]]
+)
+def test_known_damage_is_repaired_behind_what_was_written(wire: str, pieces: list[str]) -> None:
+    """Repeated objects and growing snapshots begin as the arguments do, so that these can be ended."""
+    body = call(entry(0, "a", "f", "")) + b"".join(call(entry(0, arguments=piece)) for piece in pieces)
+    out, made = rewritten(body + fin("tool_calls") + DONE, wire)
+    assert told(read(wire, out)) == told(made.reply) == [("a", "f", {"x": 1})]
+
+
+@EACH
+def test_a_call_that_is_not_handed_out_is_an_error(wire: str) -> None:
+    """What was written can't be taken back: the answer fails, and nobody runs it."""
+    body = BEGUN + call(entry(0, arguments='":1}')) + fin("who_knows") + DONE
+    whole, _ = rewritten(body, wire)
+    assert told(read(wire, whole)) == [("a", "f", {"x": 1})]
+    out, made = rewritten(BEGUN + fin("who_knows") + DONE, wire)
+    assert isinstance(made.error, ProtocolError)
+    with pytest.raises(UpstreamError, match="ended otherwise than it had begun"):
+        read(wire, out)
+
+
+@EACH
+@pytest.mark.parametrize(("reason", "what"), [("length", "reached its limit"), ("content_filter", "was filtered")])
+def test_an_answer_that_reaches_its_limit_inside_a_call(wire: str, reason: str, what: str) -> None:
+    """Chat and Responses say so as OpenAI does, with a call that nobody can parse; Messages ends with an error."""
+    out, made = rewritten(text("Hm. ") + BEGUN + fin(reason) + DONE, wire)
+    assert not looks_whole(written_calls(out)["a"])
+    if wire == "anthropic":
+        assert isinstance(made.error, IncompleteStreamError)
+        with pytest.raises(UpstreamError, match=what):
+            read(wire, out)
+        return
+    reply = read(wire, out)
+    assert (reply.text, reply.tool_calls, reply.finish_reason, made.error) == ("Hm. ", [], reason, None)
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("pieces", "whole", "fits"),
+    [
+        (['{"x":', "1}"], '{"x":1}', True),
+        (['{"x":', "1}"], '{ "x": 1 }', True),  # the same in another spelling
+        (['{"x":', "1}"], '{"x":2}', False),
+        (['{"x":', '"a'], '{"x":"ab"}', True),
+    ],
+)
+def test_pieces_and_wholes_that_differ(wire: str, pieces: list[str], whole: str, fits: bool) -> None:
+    """The whole is what is handed out: pieces that can't become it make the answer an error."""
+    at = {"output_index": 0, "item_id": "i"}
+    item = {"type": "function_call", "id": "i", "call_id": "a", "name": "f", "arguments": ""}
+    events = [{"type": "response.output_item.added", "output_index": 0, "item": item}]
+    events += [{"type": "response.function_call_arguments.delta", **at, "delta": piece} for piece in pieces]
+    events += [{"type": "response.function_call_arguments.done", **at, "arguments": whole}]
+    events += [{"type": "response.completed", "response": {"status": "completed", "output": []}}]
+    made = Rewriter("responses", emitter(wire))
+    out = b"".join([made.feed(event(one)) for one in events]) + made.close()
+    assert (made.error is None) == fits
+    if fits:
+        assert told(read(wire, out)) == told(made.reply)
+    else:
+        with pytest.raises(UpstreamError):
+            read(wire, out)
+
+
+@EACH
+def test_a_cut_at_any_byte(wire: str) -> None:
+    """An answer that breaks off ends with an error, and no call in it looks whole."""
+    body = text("Hm. ") + BEGUN + call(entry(1, "b", "g", "{}")) + call(entry(0, arguments='":{"y":2}}'))
+    body += call(entry(2, "c", "h", '{"z":"}"')) + text("Then.") + call(entry(2, arguments="}")) + fin("tool_calls")
+    for end in scale.some(range(len(body) - len(fin("tool_calls"))), 120):
+        out, made = rewritten(body[:end], wire)
+        assert made.error is not None
+        assert not any(map(looks_whole, written_calls(out).values()))
+        with pytest.raises(StreamError):
+            read(wire, out)
+        if wire == "anthropic":
+            stopped = {payload["index"] for payload in payloads(out) if payload["type"] == "content_block_stop"}
+            assert not [
+                payload
+                for payload in payloads(out)
+                if payload["type"] == "content_block_start"
+                and payload["content_block"]["type"] == "tool_use"
+                and payload["index"] in stopped
+            ]
+
+
+@EACH
+def test_surrogate_halves_in_two_fragments(wire: str) -> None:
+    """A character that a server cut in two reaches the client as one."""
+    halves = (entry(0, "a", "f", '{"x":"\ud83d'), entry(0, arguments='\udc4b"}'))
+    written = [json.dumps({"choices": [{"delta": {"tool_calls": [half]}}]}) for half in halves]
+    body = b"".join(f"data: {payload}\n\n".encode() for payload in written) + fin("tool_calls") + DONE
+    out, _ = rewritten(body, wire)
+    assert told(read(wire, out)) == [("a", "f", {"x": "\U0001f44b"})]
+
+
+@EACH
+def test_signed_calls_keep_what_their_provider_wants_back(wire: str) -> None:
+    """Also where it comes behind the first arguments."""
+    late = {"index": 0, "extra_content": {"google": {"thought_signature": "s"}}}
+    body = BEGUN + call(late) + call(entry(0, arguments='":1}')) + fin("tool_calls") + DONE
+    out, _ = rewritten(body, wire)
+    assert (b'"thought_signature":"s"' in out) == (wire != "anthropic")
+
+
+def test_id_and_model_are_the_servers() -> None:
+    """The answer that is written is the same answer."""
+    out, _ = rewritten(chunk({"content": "Hi"}) + fin("stop") + DONE, "chat")
+    assert {(payload["id"], payload["model"]) for payload in payloads(out)} == {("c1", "m")}
+
+
+@pytest.mark.parametrize("share", range(10))
+def test_servers_with_random_habits(share: int) -> None:
+    """On every wire the client gets the calls that our own users get, or an error; after a cut never a whole call."""
+    for seed in range(share, scale.pick(2000, 200), 10):
+        said, rng = make(seed), Random(seed)
+        decoder = StreamDecoder(said.wire)
+        reply = None
+        try:
+            decoder.feed(said.body)
+            decoder.close()
+            reply = decoder.reply
+        except StreamError:
+            pass
+        wire = WIRES[seed // 10 % 3]
+        made = Rewriter(said.wire, emitter(wire))
+        out = b"".join([made.feed(piece) for piece in random_cut(said.body, rng)]) + made.close()
+        if made.error is None:
+            assert reply is not None, seed
+            same = read(wire, out)
+            assert [(c.name, c.arguments, c.error) for c in same.tool_calls] == [
+                (c.name, c.arguments, c.error) for c in sorted(reply.tool_calls, key=lambda c: out.index(c.id.encode()))
+            ], seed
+        else:
+            assert reply is None or said.lost or reply.warnings, seed
+            assert not any(map(looks_whole, written_calls(out).values())), seed
+            with pytest.raises(StreamError):
+                read(wire, out)
