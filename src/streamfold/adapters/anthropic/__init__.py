@@ -3,4 +3,5 @@
 from .adapter import *
 from .decode import *
 from .emit import *
+from .overlay import *
 from .parse import *

@@ -138,9 +138,12 @@ class MessagesEmitter(Emitter):
         if self._stop_sequence is not None and reason == "end_turn":
             reason = "stop_sequence"
         delta = {"stop_reason": reason, "stop_sequence": self._stop_sequence}
-        self._event({"type": "message_delta", "delta": delta, "usage": written_usage(self._usage)})
+        self._event(self._end_event(delta, written_usage(self._usage)))
         self._write_warnings()
         self._event({"type": "message_stop"})
+
+    def _end_event(self, delta: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "message_delta", "delta": delta, "usage": usage}
 
     def _fail(self, failure: Failure) -> None:
         self._write_warnings()
@@ -150,7 +153,10 @@ class MessagesEmitter(Emitter):
 
     def _open(self) -> None:
         self._begun = True
-        self._event({"type": "message_start", "message": _message(self.id, self.model, [], None, None)})
+        self._event({"type": "message_start", "message": self._start_message()})
+
+    def _start_message(self) -> dict[str, Any]:
+        return _message(self.id, self.model, [], None, None)
 
     def _ensure_open(self) -> None:
         if not self._begun:

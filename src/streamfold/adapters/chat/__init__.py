@@ -2,5 +2,6 @@
 
 from .adapter import *
 from .emit import *
+from .overlay import *
 from .parse import *
 from .quirks import *

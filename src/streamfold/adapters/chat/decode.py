@@ -36,14 +36,14 @@ from .message import as_whole
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-__all__ = ["EventReader"]
+__all__ = ["REASONING", "EventReader"]
 
 
 # Members that few events have. One look tells whether there is any of them.
 _ODD = frozenset({"error", "base_resp"})
-_REASONING = ("reasoning_content", "reasoning", "thinking", "thought")
+REASONING = ("reasoning_content", "reasoning", "thinking", "thought")
 _EXTRAS = ("annotations", "audio", "reasoning_details")
-_MORE = frozenset({"refusal", "function_call", *_REASONING, *_EXTRAS})
+_MORE = frozenset({"refusal", "function_call", *REASONING, *_EXTRAS})
 
 
 class EventReader:
@@ -221,7 +221,7 @@ class EventReader:
     def _reasoning(self, delta: dict[str, Any], out: list[Delta]) -> None:
         # Servers that send two of these send the same text in both.
         said = None
-        for name in _REASONING:
+        for name in REASONING:
             text = delta.get(name)
             if isinstance(text, str):
                 said = text

@@ -83,6 +83,9 @@ class ChatEmitter(Emitter):
         }
         if self.include_usage:  # "All other chunks will also include a usage field, but with a null value."
             payload["usage"] = usage
+        self._payload(payload)
+
+    def _payload(self, payload: dict[str, Any]) -> None:
         self._out.append(event(payload))
 
     def _end(self) -> None:

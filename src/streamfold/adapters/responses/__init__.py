@@ -4,4 +4,5 @@ from .adapter import *
 from .client_tools import *
 from .emit import *
 from .functions import *
+from .overlay import *
 from .parse import *

@@ -45,7 +45,7 @@ from .output import (
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-__all__ = ["EventReader"]
+__all__ = ["TEXT_EVENTS", "EventReader"]
 
 
 class _TextEvent(NamedTuple):
@@ -58,7 +58,7 @@ class _TextEvent(NamedTuple):
     told: str = ""
 
 
-_TEXTS = {
+TEXT_EVENTS = {
     "response.output_text.delta": _TextEvent(Text, "delta"),
     "response.output_text.done": _TextEvent(Text, "text", whole=True),
     "response.refusal.delta": _TextEvent(Refusal, "delta"),
@@ -89,7 +89,7 @@ class EventReader:
         out: list[Delta] = [Sequence(index(payload.get("sequence_number")))]
         # The `event:` line only repeats the type, where it is sent at all; where the two differ, the type is right.
         kind = payload.get("type")
-        if isinstance(kind, str) and (read := _TEXTS.get(kind)) is not None:
+        if isinstance(kind, str) and (read := TEXT_EVENTS.get(kind)) is not None:
             said = payload.get(read.member)
             if said and (type(said) is str or (said := said_text(said))):
                 out.append(read.kind(said, _place(payload, read.number, read.told), read.whole))

@@ -268,9 +268,11 @@ class ResponsesEmitter(Emitter):
     def _last(self, status: str, **members: Any) -> None:
         if not self._begun:
             self._open()
-        usage = None if self._usage is None else written_usage(self._usage)
-        self.response |= {"status": status, "output": self._output, "usage": usage, **members}
+        self.response |= {"status": status, "output": self._output, "usage": self._written_usage(), **members}
         self._event(f"response.{status}", response=self.response)
+
+    def _written_usage(self) -> dict[str, Any] | None:
+        return None if self._usage is None else written_usage(self._usage)
 
     def _made_id(self, prefix: str) -> str:
         return f"{prefix}_{self.stem}_{len(self._output)}"

@@ -7,7 +7,16 @@ from typing import Any, NamedTuple
 
 from ...values import ErrorInfo, Usage
 
-__all__ = ["REFUSAL", "SUMMARY", "TEXT", "PartKind", "flat_annotation", "response_error", "written_usage"]
+__all__ = [
+    "REASONING_TEXT",
+    "REFUSAL",
+    "SUMMARY",
+    "TEXT",
+    "PartKind",
+    "flat_annotation",
+    "response_error",
+    "written_usage",
+]
 
 
 class PartKind(NamedTuple):
@@ -44,6 +53,11 @@ REFUSAL = PartKind(
 SUMMARY = PartKind(
     "reasoning", "response.reasoning_summary_text", "response.reasoning_summary_part", "text", "summary",
     "summary_index", {"type": "summary_text", "text": ""},
+)  # fmt: skip
+# The text itself, where open models show it: https://platform.openai.com/docs/api-reference/responses-streaming.
+REASONING_TEXT = PartKind(
+    "reasoning", "response.reasoning_text", "response.content_part", "text", "content", "content_index",
+    {"type": "reasoning_text", "text": ""},
 )  # fmt: skip
 
 

@@ -1,0 +1,136 @@
+"""A message that is written again over the events it came in.
+
+Text, thinking, calls and the end are written from what the engine read, block by block as the server cut them. Blocks
+of the server's own tools, citations, signatures and members that have no delta go out as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...values import Reply
+from .decode import STOP_REASONS
+from .emit import MessagesEmitter, whole_message
+
+__all__ = ["MessagesOverlay"]
+
+_WRITTEN = ("text", "thinking", "tool_use")
+
+
+class MessagesOverlay(MessagesEmitter):
+    """Writes a streamed message with the blocks and members of its events that have no delta.
+
+    Args:
+        request: the body of the request.
+        mend_finish: write a stop reason also where the server sent none.
+        others: see `MessagesEmitter`.
+    """
+
+    def __init__(self, *, request: Mapping[str, Any], mend_finish: bool = False, **others: Any) -> None:
+        super().__init__(id="", model=str(request.get("model") or ""), **others)
+        self._mend_finish = mend_finish
+        self._message: dict[str, Any] = {}
+        self._end_of_message: dict[str, Any] = {}
+        self._starts: dict[str, dict[str, Any]] = {}  # members of the next block of a kind
+        self._foreign: dict[Any, int] = {}  # positions of blocks of other kinds: there, and here
+
+    @staticmethod
+    def tools(request: Mapping[str, Any]) -> Iterable[Any]:
+        """Returns the tools of a request in the shape of Chat Completions."""
+        listed = request.get("tools")
+        for tool in listed if isinstance(listed, list) else ():
+            if isinstance(tool, dict) and isinstance(tool.get("input_schema"), dict):
+                function = {"name": tool.get("name"), "parameters": tool["input_schema"]}
+                yield {"type": "function", "function": function}
+
+    def see(self, payload: Any) -> None:
+        """Takes what an event says beside its deltas. To be called before they are fed."""
+        match payload:
+            case {"type": "message_start", "message": dict(message)} if not self._begun:
+                self._message = message
+                self.id, self.model = str(message.get("id") or ""), str(message.get("model") or self.model)
+            case {"type": "content_block_start", "content_block": dict(block)}:
+                self._see_start(payload.get("index"), block)
+            case {"type": "content_block_delta", "delta": dict(delta)}:
+                self._see_delta(payload.get("index"), delta)
+            case {"type": "content_block_stop"}:
+                self._see_stop(payload.get("index"))
+            case {"type": "message_delta"}:
+                self._see_end(payload)
+
+    def _see_end(self, payload: dict[str, Any]) -> None:
+        for name, value in payload.items():
+            known = self._end_of_message.get(name)
+            both = isinstance(known, dict) and isinstance(value, dict)
+            self._end_of_message[name] = known | value if both else value
+
+    def _see_start(self, number: Any, block: dict[str, Any]) -> None:
+        kind = block.get("type")
+        if kind in _WRITTEN:
+            self._starts[str(kind)] = {name: value for name, value in block.items() if name not in ("type", kind)}
+            return
+        self._ensure_open()
+        self._stop()
+        self._index += 1
+        self._foreign[number] = self._index
+        self._event({"type": "content_block_start", "index": self._index, "content_block": block})
+
+    def _see_delta(self, number: Any, delta: dict[str, Any]) -> None:
+        if number in self._foreign:
+            self._event({"type": "content_block_delta", "index": self._foreign[number], "delta": delta})
+        elif delta.get("type") == "signature_delta":
+            super()._extra("signature", delta.get("signature"))
+        elif delta.get("type") == "citations_delta":
+            self._switch("text")
+            self._piece(delta)
+
+    def _see_stop(self, number: Any) -> None:
+        if number in self._foreign:
+            self._event({"type": "content_block_stop", "index": self._foreign.pop(number)})
+        elif self._kind in ("text", "thinking"):
+            self._stop()
+
+    def _start_message(self) -> dict[str, Any]:
+        usage = {"input_tokens": 0, "output_tokens": 0}  # clients demand it; more is not to be made up
+        start = {**super()._start_message(), "usage": usage}
+        return {**start, **self._message, "content": [], "stop_reason": None}
+
+    def _start(self, kind: Any, members: dict[str, Any]) -> None:
+        said = self._starts.pop(kind, {}) if kind != "tool_use" else (self._writing and self._writing.extra) or {}
+        super()._start(kind, {**said, **members})
+
+    def _extra(self, name: str, value: Any) -> None:
+        """Everything that is an extra here was in an event, and was written with it."""
+
+    def _end_event(self, delta: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
+        said = self._end_of_message
+        reason = self._reason(delta["stop_reason"])
+        least = {"output_tokens": usage["output_tokens"]}  # of those in message_start nothing is to be taken back
+        delta = {**delta, **_object(said.get("delta")), "stop_reason": reason}
+        return {**said, "type": "message_delta", "delta": delta, "usage": _object(said.get("usage")) or least}
+
+    def _reason(self, written: str) -> str | None:
+        """Returns the server's own stop reason, unless what is written says something else."""
+        finish = self._finish
+        if finish is None:
+            return written if self._mend_finish or self.has_calls else None
+        fits = finish.reason == "unknown" or STOP_REASONS.get(finish.raw) == STOP_REASONS.get(written)
+        return finish.raw if finish.raw and fits and not self.has_calls else written
+
+    def whole(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+        """Returns a message that was not streamed, with what was mended in it."""
+        content = [block for block in body.get("content") or () if isinstance(block, dict)]
+        given = [(block.get("id"), block.get("name"), block.get("input")) for block in content if _is_call(block)]
+        if given == [(call.id, call.name, call.arguments) for call in reply.tool_calls]:
+            return body
+        made = whole_message(reply, id=self.id, model=self.model)
+        return {**body, "content": made["content"], "stop_reason": made["stop_reason"]}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _is_call(block: Mapping[str, Any]) -> bool:
+    return block.get("type") == "tool_use"

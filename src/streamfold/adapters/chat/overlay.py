@@ -1,0 +1,170 @@
+"""An answer of Chat Completions that is written again over the events it came in.
+
+Text, calls, usage and the finish reason are written from what the engine read. Everything else that an event says
+(log probabilities, fingerprints, filter results, whatever a provider adds) goes out as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...values import Reasoning, Reply
+from .decode import REASONING
+from .emit import ChatEmitter, completion, written_usage
+
+__all__ = ["ChatOverlay"]
+
+_WRITTEN = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
+_WRITTEN_OF_CHOICE = frozenset({"index", "delta", "message", "finish_reason"})
+_WRITTEN_OF_DELTA = frozenset({"role", "content", "refusal", "tool_calls", "function_call", *REASONING})
+_REPEATED = (str, int, float, type(None))  # values that each event of an answer repeats
+
+
+class ChatOverlay(ChatEmitter):
+    """Writes a streamed completion with the members of its events that have no delta.
+
+    Args:
+        request: the body of the request.
+        others: see `ChatEmitter`.
+    """
+
+    def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
+        options = request.get("stream_options")
+        wanted = isinstance(options, Mapping) and options.get("include_usage") is True
+        super().__init__(id="", model=str(request.get("model") or ""), include_usage=wanted, **others)
+        self._rest: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})  # of chunk, choice and delta
+        self._repeated: dict[str, Any] = {}
+        self._listed: dict[str, int] = {}  # how many entries each list of the deltas has had
+        self._has_model = False
+        self._reasoning_names: dict[str, None] = {}
+
+    @staticmethod
+    def tools(request: Mapping[str, Any]) -> Iterable[Any]:
+        """Returns the tools of a request as they were written."""
+        listed = request.get("tools")
+        return listed if isinstance(listed, list) else ()
+
+    def see(self, payload: Any) -> None:
+        """Takes what an event says beside its deltas. To be called before they are fed."""
+        if not isinstance(payload, dict) or (self._begun and payload.keys() <= _WRITTEN and _is_plain(payload)):
+            return
+        choices = payload.get("choices")
+        choice = next((one for one in choices if isinstance(one, dict) and not one.get("index")), {}) if choices else {}
+        said = choice.get("delta") or choice.get("message")
+        delta = said if isinstance(said, dict) else {}
+        self._identify(payload)
+        self._reasoning_names.update(dict.fromkeys(name for name in REASONING if isinstance(delta.get(name), str)))
+        chunk_rest = {name: value for name, value in payload.items() if name not in _WRITTEN}
+        self._repeated |= {name: value for name, value in chunk_rest.items() if isinstance(value, _REPEATED)}
+        delta_rest = {name: value for name, value in delta.items() if name not in _WRITTEN_OF_DELTA}
+        delta_rest |= {name: None for name in REASONING if name in delta and delta[name] is None}
+        delta_rest = {name: self._numbered(name, value) for name, value in delta_rest.items()}
+        if custom := _custom_calls(delta):
+            delta_rest["tool_calls"] = custom
+        self._keep(
+            {name: value for name, value in chunk_rest.items() if not isinstance(value, _REPEATED)},
+            {name: value for name, value in choice.items() if name not in _WRITTEN_OF_CHOICE},
+            delta_rest,
+        )
+
+    def _identify(self, payload: dict[str, Any]) -> None:
+        """The first id, model and time of an answer stay those of all its chunks."""
+        said_id, model, created = payload.get("id"), payload.get("model"), payload.get("created")
+        if not self.id and isinstance(said_id, str):
+            self.id = said_id
+        if not self._has_model and isinstance(model, str) and model:
+            self.model, self._has_model = model, True
+        if not self.created and isinstance(created, int | float):
+            self.created = int(created)
+
+    def _keep(self, *rests: dict[str, Any]) -> None:
+        """Keeps members for the next chunk; where it has other values for them already, it is written now."""
+        said = [{name: value for name, value in rest.items() if value is not None} for rest in rests]
+        if any(kept.keys() & new.keys() for kept, new in zip(self._rest, said, strict=True)):
+            self._delta({})
+        for kept, rest in zip(self._rest, rests, strict=True):
+            for name, value in rest.items():
+                if value is not None or name not in kept:
+                    kept[name] = value
+
+    def _numbered(self, name: str, value: Any) -> Any:
+        """Returns a value whose lists of objects have positions, as they are counted in the whole answer.
+
+        OpenAI's client raises an error for a list without them in a delta (fixtures/litellm/anthropic_think_say_call).
+        """
+        if isinstance(value, dict):
+            return {inner: self._numbered(f"{name}.{inner}", one) for inner, one in value.items()}
+        if not isinstance(value, list):
+            return value
+        start = self._listed.get(name, 0)
+        self._listed[name] = start + len(value)
+        return [{"index": at, **one} if isinstance(one, dict) else one for at, one in enumerate(value, start)]
+
+    def _payload(self, payload: dict[str, Any]) -> None:
+        of_chunk, of_choice, of_delta = self._rest
+        if choices := payload["choices"]:
+            choice = choices[0]
+            calls = [*choice["delta"].get("tool_calls", ()), *of_delta.pop("tool_calls", ())]
+            delta = {**of_delta, **choice["delta"], **({"tool_calls": calls} if calls else {})}
+            choices = [{**of_choice, **choice, "delta": delta}]
+            self._rest = ({}, {}, {})
+        else:
+            self._rest = ({}, of_choice, of_delta)
+        super()._payload({**self._repeated, **of_chunk, **payload, "choices": choices})
+
+    def _reasoning(self, delta: Reasoning) -> None:
+        names = self._reasoning_names or ("reasoning_content",)
+        self._delta(dict.fromkeys(names, delta.text))
+
+    def _extra(self, name: str, value: Any) -> None:
+        """Everything that is an extra here was in an event, and is kept with it."""
+
+    def _end(self) -> None:
+        if self._usage is not None and not self.include_usage:
+            # Programs that did not ask for usage take the choice of every chunk.
+            self._rest[0]["usage"] = written_usage(self._usage)
+            if self._finish is None and not self._mend_finish:
+                self._delta({})
+        super()._end()
+
+    def whole(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+        """Returns a completion that was not streamed, with what was mended in it."""
+        made = completion(reply, id="", model="", tool_choice=self.tool_choice, mend_finish=self._mend_finish)
+        written, reason = made["choices"][0]["message"], made["choices"][0]["finish_reason"]
+        choices = list(body["choices"])
+        at = next(at for at, one in enumerate(choices) if not one.get("index"))
+        message = dict(choices[at].get("message") or {})
+        if _calls(message.get("tool_calls")) != _calls(written.get("tool_calls")) or "function_call" in message:
+            message.pop("function_call", None)
+            message["tool_calls"] = written.get("tool_calls")
+        if isinstance(message.get("content"), str | None) and (message.get("content") or None) != written["content"]:
+            message["content"] = written["content"]
+        if reply.reasoning and not any(message.get(name) for name in (*REASONING, "reasoning_details")):
+            message["reasoning_content"] = reply.reasoning
+        choices[at] = {**choices[at], "message": message, "finish_reason": reason}
+        return {**body, "choices": choices}
+
+
+def _is_plain(payload: dict[str, Any]) -> bool:
+    """Whether a chunk has nothing but text: as nearly every event."""
+    match payload.get("choices"):
+        case [{"index": 0, "delta": {"content": str(), **more}, **rest}]:
+            return not more and rest.keys() <= {"finish_reason"}
+    return False
+
+
+def _custom_calls(delta: dict[str, Any]) -> list[Any]:
+    """The pieces of calls of custom tools, whose input is free text: nothing is to be mended in it."""
+    entries = delta.get("tool_calls")
+    listed = entries if isinstance(entries, list) else ()
+    return [one for one in listed if isinstance(one, dict) and (one.get("type") == "custom" or "custom" in one)]
+
+
+def _calls(entries: Any) -> list[tuple[Any, Any, Any]]:
+    calls = []
+    for entry in entries if isinstance(entries, list) else ():
+        function = entry.get("function") if isinstance(entry, dict) else None
+        if isinstance(function, dict):
+            calls.append((entry.get("id"), function.get("name"), function.get("arguments")))
+    return calls

@@ -1,0 +1,229 @@
+"""An answer of the Responses API that is written again over the events it came in.
+
+Text, calls and the end are written from what the engine read, at the place that the events name. Members that have no
+delta, and items of hosted tools with all of their events, go out as they came, under the positions of this answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...values import Failure, Part, Reasoning, Refusal, Reply, Text, index, word
+from .decode import TEXT_EVENTS
+from .emit import ResponsesEmitter
+from .output import as_object
+from .written_parts import REASONING_TEXT, PartKind, response_error
+
+__all__ = ["ResponsesOverlay"]
+
+# The members of items that are written from what the engine read.
+_WRITTEN_ITEMS = {
+    "message": frozenset({"id", "type", "status", "role", "content"}),
+    "reasoning": frozenset({"id", "type", "summary", "content"}),
+    "function_call": frozenset({"id", "type", "status", "call_id", "name", "arguments"}),
+}
+_WRITTEN = frozenset(
+    {"type", "sequence_number", "item_id", "output_index", "content_index", "summary_index", "delta", "response"}
+)
+_OF_THE_START = ("id", "model", "created_at")
+_OF_THE_END = frozenset({"id", "object", "model", "created_at", "status", "output", "usage", "error"})
+
+
+class ResponsesOverlay(ResponsesEmitter):
+    """Writes a streamed response with the items and members of its events that have no delta.
+
+    Args:
+        request: the body of the request.
+        mend_finish: without meaning here: every response says how it ended.
+        others: see `ResponsesEmitter`.
+    """
+
+    def __init__(self, *, request: Mapping[str, Any], mend_finish: bool = False, **others: Any) -> None:
+        super().__init__(id="", model=str(request.get("model") or ""), request=request, **others)
+        self._place: Part | None = None  # of the last text event
+        self._rest: dict[str, Any] = {}  # members of the last text event
+        self._items: dict[str, dict[str, Any]] = {}  # by their id: what the server said of them last
+        self._hosted: dict[int | str, tuple[int, dict[str, Any]]] = {}  # by position and id there: position, item here
+        self._written_ids: set[str] = set()
+        self._seen = False  # the server has sent a response object
+
+    @staticmethod
+    def tools(request: Mapping[str, Any]) -> Iterable[Any]:
+        """Returns the tools of a request as they were written."""
+        listed = request.get("tools")
+        return listed if isinstance(listed, list) else ()
+
+    def see(self, payload: Any) -> None:
+        """Takes what an event says beside its deltas. To be called before they are fed."""
+        if not isinstance(payload, dict):
+            return
+        kind, item = str(payload.get("type")), as_object(payload.get("item"))
+        if response := as_object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
+            self._see_response(response)
+        elif item and item.get("type") in _WRITTEN_ITEMS:
+            self._see_item(item, payload, done=kind.endswith("done"))
+        elif item:
+            self._see_hosted(item, payload.get("output_index"), done=kind.endswith("done"))
+        elif found := self._hosted.get(payload.get("output_index", -1)) or self._hosted.get(payload.get("item_id", "")):
+            rest = {name: value for name, value in payload.items() if name not in ("type", "sequence_number")}
+            self._event(kind, **{**rest, "output_index": found[0]})
+        elif kind == "response.output_text.annotation.added":
+            super()._extra("annotations", payload.get("annotation"))
+        elif kind in TEXT_EVENTS:
+            self._see_text(kind, payload)
+
+    def _see_text(self, kind: str, payload: dict[str, Any]) -> None:
+        number = payload.get("summary_index", payload.get("content_index"))
+        told = "text" if kind.startswith("response.reasoning_text.") else ""
+        self._place = Part(index(payload.get("output_index")), word(payload.get("item_id")), index(number) or 0, told)
+        if kind.endswith(".delta"):
+            rest = {name: value for name, value in payload.items() if name not in _WRITTEN}
+            self._rest = {name: value for name, value in rest.items() if value not in (None, [])}
+
+    def _see_response(self, response: dict[str, Any]) -> None:
+        if not self._begun:
+            self.id = word(response.get("id")) or self.id
+            self.model = word(response.get("model")) or self.model
+            created = response.get("created_at")
+            self.created = int(created) if isinstance(created, int | float) else self.created
+        if not self._seen:  # nothing of what the server leaves out is to be made up
+            begun: dict[str, Any] = {
+                name: self.response[name] for name in ("id", "model", "created_at") if name in self.response
+            }
+            self._seen, self.response = True, {"object": "response", "status": "in_progress", "output": [], **begun}
+        self.response |= {name: value for name, value in response.items() if name not in _OF_THE_END}
+        output = response.get("output")
+        for at, item in enumerate(output if isinstance(output, list) else ()):
+            if isinstance(item, dict) and item.get("type") in _WRITTEN_ITEMS:
+                self._see_item(item, {"output_index": at}, done=True)
+            elif isinstance(item, dict):
+                self._see_hosted(item, None, done=True)
+
+    def _see_item(self, item: dict[str, Any], payload: Mapping[str, Any], *, done: bool) -> None:
+        key = word(item.get("id")) or word(item.get("call_id"))
+        if key is None:
+            return
+        self._items[key] = item
+        silent = item["type"] in ("message", "reasoning") and not _said(item.get("content")) + _said(
+            item.get("summary")
+        )
+        if done and silent and key not in self._written_ids:  # it says nothing to us, and the next turn may need it
+            self._item_for(item["type"], Part(index(payload.get("output_index")), key))
+
+    def _see_hosted(self, item: dict[str, Any], output: Any, *, done: bool) -> None:
+        key = word(item.get("id")) or word(item.get("call_id")) or str(output)
+        if key not in self._hosted:
+            self._close_current()
+            begun = {**item}
+            at = self._add(begun)
+            self._hosted[key] = at, begun
+            if isinstance(output, int):
+                self._hosted[output] = at, begun
+        at, written = self._hosted[key]
+        if done:
+            written.clear()
+            written.update(item)
+            if key not in self._written_ids:
+                self._written_ids.add(key)
+                self._done(at, written)
+
+    # --- what the engine read -----------------------------------------------------------------------------------------
+
+    def _text(self, delta: Text) -> None:
+        super()._text(Text(delta.text, delta.part or self._place))
+
+    def _refusal(self, delta: Refusal) -> None:
+        super()._refusal(Refusal(delta.text, delta.part or self._place))
+
+    def _reasoning(self, delta: Reasoning) -> None:
+        place = delta.part or self._place
+        if not delta.text:  # it reasoned, and does not show what
+            unwritten = (key for key, item in self._items.items() if item["type"] == "reasoning")
+            place = Part(item=next((key for key in unwritten if key not in self._written_ids), None))
+        super()._reasoning(Reasoning(delta.text, place))
+
+    def _piece(self, kind: PartKind, text: str, place: Part | None) -> None:
+        if place is not None and place.told == "text" and kind.item == "reasoning":
+            kind = REASONING_TEXT
+        super()._piece(kind, text, place)
+
+    def _item_for(self, kind: str, place: Part | None) -> Any:
+        current = super()._item_for(kind, place)
+        self._written_ids.add(current.item["id"])
+        if kind == "reasoning" and place is not None and place.told == "text":
+            current.item.setdefault("content", [])
+        return current
+
+    def _done(self, index: int, item: dict[str, Any]) -> None:
+        self._complete(item)
+        super()._done(index, item)
+
+    def _complete(self, item: dict[str, Any]) -> None:
+        """Adds to an item what the server said of it beside its text."""
+        said = self._items.get(item.get("id", "")) or self._items.get(item.get("call_id", ""))
+        if said is None or said["type"] != item["type"]:
+            return
+        item.update({name: value for name, value in said.items() if name not in _WRITTEN_ITEMS[item["type"]]})
+        for name in ("content", "summary"):
+            if name in said and _said(said[name]) == _said(item.get(name)):
+                item[name] = said[name]  # with log probabilities, citations, and whatever else its parts have
+
+    def _last(self, status: str, **members: Any) -> None:
+        for item in self._output:
+            self._complete(item)
+        super()._last(status, **members)
+
+    def _written_usage(self) -> dict[str, Any] | None:
+        raw = {} if self._usage is None else self._usage.raw
+        return dict(raw) if "input_tokens" in raw else super()._written_usage()
+
+    def _event(self, kind: str, **members: Any) -> None:
+        if self._rest and kind.endswith(".delta"):
+            members, self._rest = {**members, **self._rest}, {}
+        super()._event(kind, **members)
+
+    def _extra(self, name: str, value: Any) -> None:
+        """Everything that is an extra here was in an event, and was written with it."""
+
+    def _fail(self, failure: Failure) -> None:
+        super()._fail(failure)
+        # OpenAI's client raises an error for an event with one, and only hands on `response.failed`.
+        error = response_error(failure.info)
+        self._event("error", code=error["code"], message=error["message"], param=error.get("param"), error=error)
+
+    def whole(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+        """Returns a response that was not streamed, with what was mended in it."""
+        output = [item for item in body.get("output") or () if isinstance(item, dict)]
+        given = [(item.get("call_id"), item.get("name"), item.get("arguments")) for item in output if _is_call(item)]
+        wanted = [(call.id, call.name, call.raw_arguments or "{}") for call in reply.tool_calls]
+        if given == wanted:
+            return body
+        kept = [item for item in output if not _is_call(item)]
+        messages = [item for item in kept if item.get("type") == "message"]
+        for item in messages:
+            part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
+            item |= {"content": [part]} if item is messages[0] else {"content": []}
+        calls = [
+            {"type": "function_call", "id": f"fc_{number}", "status": "completed", "call_id": call_id}
+            | {"name": name, "arguments": arguments}
+            for number, (call_id, name, arguments) in enumerate(wanted)
+        ]
+        said = {item.get("call_id"): item for item in output if _is_call(item)}
+        return {**body, "output": [*kept, *({**call, **_own(said.get(call["call_id"]))} for call in calls)]}
+
+
+def _said(parts: Any) -> str:
+    """Returns the text of all parts of an item."""
+    listed = parts if isinstance(parts, list) else ()
+    texts = [part.get("text", part.get("refusal")) for part in listed if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _is_call(item: Mapping[str, Any]) -> bool:
+    return item.get("type") == "function_call"
+
+
+def _own(item: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The members of a call that are not mended."""
+    return {name: value for name, value in (item or {}).items() if name not in ("name", "arguments", "call_id")}

@@ -1,0 +1,17 @@
+"""Repairs the answers of models below an httpx client that a program already has.
+
+client = AsyncOpenAI(http_client=httpx.AsyncClient(transport=RepairTransport()))
+"""
+
+from __future__ import annotations
+
+import httpx
+
+from .repair import Repaired
+from .transport import Repairing
+
+__all__ = ["RepairTransport", "Repaired"]
+
+
+class RepairTransport(Repairing, httpx.AsyncBaseTransport, httpx.BaseTransport):
+    __doc__ = Repairing.__doc__

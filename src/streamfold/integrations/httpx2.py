@@ -1,0 +1,17 @@
+"""Repairs the answers of models below an httpx2 client, as openai 3 and anthropic 2 have it.
+
+client = AsyncOpenAI(http_client=httpx2.AsyncClient(transport=RepairTransport()))
+"""
+
+from __future__ import annotations
+
+import httpx2
+
+from .repair import Repaired
+from .transport import Repairing
+
+__all__ = ["RepairTransport", "Repaired"]
+
+
+class RepairTransport(Repairing, httpx2.AsyncBaseTransport, httpx2.BaseTransport):
+    __doc__ = Repairing.__doc__

@@ -1,0 +1,189 @@
+"""Other people's clients before a stored answer, with and without a `RepairTransport` between the two."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import anthropic
+import httpx
+import httpx2
+import openai
+from openai.lib.streaming.chat import AsyncChatCompletionStream
+
+from streamfold.integrations import httpx as on_httpx
+from streamfold.integrations import httpx2 as on_httpx2
+from streamfold.recording import Recording
+
+MESSAGES: Any = [{"role": "user", "content": "Hello"}]
+
+
+@dataclass
+class Seen:
+    """What a program sees of an answer through its client.
+
+    Attributes:
+        calls: name and arguments of each, as text.
+        whole: the client's own object for the whole answer.
+        error: what the client raised.
+    """
+
+    text: str = ""
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    finish: str | None = None
+    whole: dict[str, Any] = field(default_factory=dict)
+    error: Exception | None = None
+    extensions: dict[str, Any] = field(default_factory=dict)
+
+
+def stored(http: Any, body: bytes | Iterable[bytes], kind: str = "text/event-stream", status: int = 200) -> Any:
+    """A transport of httpx or httpx2 that answers every request with this body."""
+    pieces = [body] if isinstance(body, bytes) else list(body)
+
+    class Stored(http.AsyncBaseTransport, http.BaseTransport):  # type: ignore[misc, name-defined]
+        requests: list[Any] = []  # noqa: RUF012
+
+        async def handle_async_request(self, request: Any) -> Any:
+            self.requests.append(request)
+            return http.Response(status, headers={"content-type": kind}, content=self._pieces())
+
+        def handle_request(self, request: Any) -> Any:
+            self.requests.append(request)
+            return http.Response(status, headers={"content-type": kind}, content=iter(pieces))
+
+        async def _pieces(self) -> Any:
+            for piece in pieces:
+                yield piece
+
+    return Stored()
+
+
+def openai_client(transport: Any) -> openai.AsyncOpenAI:
+    """OpenAI's client over a transport of httpx."""
+    http = httpx.AsyncClient(transport=transport)
+    return openai.AsyncOpenAI(api_key="sk-none", base_url="http://test/v1", http_client=http, max_retries=0)  # type: ignore[arg-type]
+
+
+async def chat(transport: Any, **request: Any) -> Seen:
+    """A streamed completion, read with the helper of OpenAI's client."""
+    client, seen = openai_client(transport), Seen()
+    try:
+        async with client.chat.completions.stream(model="m", messages=MESSAGES, **request) as stream:
+            assert isinstance(stream, AsyncChatCompletionStream)
+            seen.extensions = stream._response.extensions
+            async for _ in stream:
+                pass
+            whole = await stream.get_final_completion()
+    except openai.LengthFinishReasonError as error:
+        return _cut(seen, error.completion, "length")
+    except openai.ContentFilterFinishReasonError:
+        return _cut(seen, None, "content_filter")
+    except Exception as error:  # whatever the client makes of it
+        seen.error = error
+        return seen
+    message = whole.choices[0].message
+    calls = [(call.function.name, call.function.arguments) for call in message.tool_calls or ()]
+    seen.text, seen.calls, seen.finish = message.content or "", calls, whole.choices[0].finish_reason
+    seen.whole = whole.model_dump(warnings=False)
+    return seen
+
+
+def _cut(seen: Seen, whole: Any, reason: str) -> Seen:
+    """The helper raises for an answer that was cut off, once it has been read."""
+    seen.finish = reason
+    seen.text = "" if whole is None else whole.choices[0].message.content or ""
+    return seen
+
+
+async def responses(transport: Any, **request: Any) -> Seen:
+    """A streamed response, read with the helper of OpenAI's client."""
+    client, seen = openai_client(transport), Seen()
+    try:
+        async with client.responses.stream(model="m", input="Hello", **request) as stream:
+            seen.extensions = stream._response.extensions
+            last: Any = None
+            async for event in stream:
+                last = event
+            whole = last.response if last.type == "response.incomplete" else await stream.get_final_response()
+    except Exception as error:
+        seen.error = error
+        return seen
+    calls = [(item.name, item.arguments) for item in whole.output if item.type == "function_call"]
+    seen.text, seen.calls, seen.finish = whole.output_text, calls, whole.status
+    seen.whole = whole.model_dump(warnings=False)
+    return seen
+
+
+async def messages(transport: Any, **request: Any) -> Seen:
+    """A streamed message, read with the helper of Anthropic's client, over a transport of httpx2."""
+    http = httpx2.AsyncClient(transport=transport)
+    client = anthropic.AsyncAnthropic(api_key="none", base_url="http://test", http_client=http, max_retries=0)
+    seen = Seen()
+    try:
+        async with client.messages.stream(model="m", max_tokens=9, messages=MESSAGES, **request) as stream:
+            seen.extensions = stream.response.extensions
+            whole = await stream.get_final_message()
+    except Exception as error:
+        seen.error = error
+        return seen
+    seen.text = "".join(block.text for block in whole.content if block.type == "text")
+    seen.calls = [(block.name, json.dumps(block.input)) for block in whole.content if block.type == "tool_use"]
+    seen.finish, seen.whole = whole.stop_reason, whole.model_dump(warnings=False)
+    return seen
+
+
+Client = Callable[..., Any]
+CLIENTS: dict[str, tuple[Client, Any, Any]] = {
+    "chat": (chat, httpx, on_httpx.RepairTransport),
+    "responses": (responses, httpx, on_httpx.RepairTransport),
+    "anthropic": (messages, httpx2, on_httpx2.RepairTransport),
+}
+
+
+async def ask(adapter: str, body: bytes | Iterable[bytes], *, repaired: bool = True, **settings: Any) -> Seen:
+    """Asks for an answer of a wire format and gets this body, with or without repairs."""
+    client, http, transport = CLIENTS[adapter]
+    tools = settings.pop("request", {})
+    below = stored(http, body)
+    seen: Seen = await client(transport(below, **settings) if repaired else below, **tools)
+    return seen
+
+
+def request_of(recording: Recording) -> dict[str, Any]:
+    """What the request of a recording says that decides how its answer is read."""
+
+    def function(name: str, **rest: Any) -> dict[str, Any]:
+        inner = {"name": name, **rest}
+        return {"type": "function", **({"function": inner} if recording.adapter == "chat" else inner)}
+
+    schema = {"type": "object", "properties": {}}
+    request: dict[str, Any] = {}
+    if recording.tools:
+        request["tools"] = [function(name, parameters=schema) for name in recording.tools]
+    if recording.tool_choice != "auto":
+        named = recording.tool_choice in recording.tools
+        request["tool_choice"] = function(recording.tool_choice) if named else recording.tool_choice
+    return request
+
+
+def is_right(recording: Recording, seen: Seen) -> bool:
+    """Whether a client's program sees what the answer means: its text, its calls, its end, or an error."""
+    expect = recording.expect
+    if "error" in expect:
+        return seen.error is not None
+    if seen.error is not None:
+        return False
+    cut = expect.get("finish_reason") in ("length", "content_filter")
+    if cut:
+        return seen.finish in ("length", "content_filter", "incomplete", "max_tokens", "refusal") and not seen.calls
+    wanted = [(call["name"], _meaning(call["arguments"])) for call in expect.get("calls", ())]
+    return seen.text == expect.get("text", "") and [(name, _meaning(text)) for name, text in seen.calls] == wanted
+
+
+def _meaning(arguments: Any) -> Any:
+    try:
+        return json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+    except ValueError:
+        return arguments

@@ -1,0 +1,308 @@
+"""Other people's clients over a `RepairTransport`: every answer is right, and nothing that was right is lost."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+import corpus
+import scale
+from behind import MESSAGES, ask, is_right, openai_client, request_of, stored
+from folding import DONE, bytewise, call, chunk, entry, fin, text
+from folding import event as sse
+from streamfold import ConfigError, Limits
+from streamfold.integrations.httpx import Repaired, RepairTransport
+from streamfold.integrations.repair import Repairs
+from streamfold.recording import Recording
+
+pytestmark = pytest.mark.anyio
+FOLDER = Path(__file__).parents[2] / "fixtures"
+RECORDINGS = {
+    f"{file.parent.name}/{file.stem}": Recording.load(file.with_suffix("")) for file in sorted(FOLDER.glob("*/*.sse"))
+}
+NAMES = [name for name, recording in RECORDINGS.items() if recording.adapter != "gemini"]
+CITY = '{"city":"Paris"}'
+CUT = text("Hel")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"  # the clients have asyncio's events in them
+
+
+@pytest.mark.parametrize("name", scale.some(NAMES, 120))
+async def test_a_client_sees_what_the_answer_means(name: str) -> None:
+    """Each kind of broken stream is right behind other people's clients, and each healthy one stays so."""
+    recording = RECORDINGS[name]
+    settings = {"dialect": recording.dialect or None}
+    seen = await ask(recording.adapter, recording.body, request=request_of(recording), **settings)
+    assert is_right(recording, seen), seen
+
+
+def written(body: bytes, pieces: list[bytes], adapter: str, **settings: Any) -> bytes:
+    repair = Repairs(**settings).stream(adapter, {"model": "m"})
+    return b"".join([repair.feed(piece) for piece in pieces]) + repair.close()
+
+
+@pytest.mark.parametrize("name", scale.some(NAMES, 60))
+def test_any_cut_gives_the_same_bytes(name: str) -> None:
+    """How the network cut an answer can't be seen in what is written."""
+    recording = RECORDINGS[name]
+    body, adapter, dialect = recording.body, recording.adapter, recording.dialect or None
+    whole = written(body, [body], adapter, dialect=dialect)
+    assert written(body, list(bytewise(body)), adapter, dialect=dialect) == whole
+
+
+WHERE_OURS_DIFFERS = {  # member of the client's object: why
+    "role": "repeated by servers, and joined by OpenAI's client",
+    "index": "positions that OpenAI's client demands",
+    "status": "calls that OpenAI's programs make stay in_progress there",
+}
+
+
+@pytest.mark.parametrize("name", scale.some(corpus.names("corpus/responses/*.sse", "corpus/anthropic/*.sse"), 60))
+async def test_a_healthy_answer_loses_nothing(name: str) -> None:
+    """Of an answer with nothing to mend, the client's own object is the same with and without the repairs."""
+    adapter, body = name.split("/")[1], (corpus.folder() / name).read_bytes()
+    bare, ours = await ask(adapter, body, repaired=False), await ask(adapter, body)
+    if bare.error is not None or (ours.error is None and ours.extensions["streamfold"].warnings):
+        return
+    assert ours.error is None
+    assert [*differences(bare.whole, ours.whole)] == []
+
+
+def differences(bare: Any, ours: Any, path: str = "") -> Any:
+    """The members of the bare object that ours has not. Calls come at the end, so lists are compared as sets."""
+    if isinstance(bare, dict) and isinstance(ours, dict):
+        for name, value in bare.items():
+            if name not in WHERE_OURS_DIFFERS:
+                yield from differences(value, ours.get(name), f"{path}.{name}")
+    elif isinstance(bare, list) and isinstance(ours, list) and len(bare) == len(ours):
+        for number, pair in enumerate(zip(sorted(bare, key=repr), sorted(ours, key=repr), strict=True)):
+            yield from differences(*pair, f"{path}[{number}]")
+    elif bare != ours:
+        yield path, bare, ours
+
+
+async def test_members_without_a_delta_stay() -> None:
+    """Fingerprints, log probabilities, tiers and whatever else a server adds reach the program, each on its chunk."""
+    logprobs = {"content": [{"token": "Hi", "logprob": -0.5, "bytes": None, "top_logprobs": []}]}
+    choice = {"index": 0, "delta": {"content": "Hi"}, "logprobs": logprobs, "finish_reason": None}
+    first = {"id": "c1", "created": 7, "model": "m-1", "system_fingerprint": "fp", "service_tier": "flex"}
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "cost": 0.5}
+    body = sse({**first, "choices": [choice], "provider": "Acme"}) + chunk({}, "stop", usage=usage) + DONE
+    stream = await openai_client(RepairTransport(stored(httpx, body))).chat.completions.create(
+        model="m", messages=MESSAGES, stream=True
+    )
+    chunks = [one async for one in stream]
+    assert [one.system_fingerprint for one in chunks] == ["fp", "fp"]
+    assert (chunks[0].id, chunks[0].created, chunks[0].model, chunks[0].service_tier) == ("c1", 7, "m-1", "flex")
+    assert chunks[0].choices[0].logprobs is not None
+    assert chunks[0].choices[0].logprobs.model_dump(exclude_unset=True) == logprobs
+    assert chunks[0].model_extra == {"provider": "Acme"}
+    assert chunks[1].choices[0].finish_reason == "stop"
+    assert chunks[1].usage is not None
+    assert chunks[1].usage.model_extra == {"cost": 0.5}
+
+
+async def test_a_cut_stream_is_an_error_of_the_client() -> None:
+    """A stream that ends too early raises the client's own error, behind the text that had come."""
+    stream = await openai_client(RepairTransport(stored(httpx, CUT))).chat.completions.create(
+        model="m", messages=MESSAGES, stream=True
+    )
+    assert (await anext(stream)).choices[0].delta.content == "Hel"
+    with pytest.raises(openai.APIError, match="before the answer was finished"):
+        await anext(stream)
+    started = sse({"type": "message_start", "message": {"id": "m1", "model": "m", "usage": {}}})
+    with pytest.raises(anthropic.APIStatusError, match="before the answer was finished"):
+        raise (await ask("anthropic", started)).error or AssertionError
+    created = sse({"type": "response.created", "response": {"id": "r1", "model": "m"}})
+    with pytest.raises(openai.APIError, match="before the answer was finished"):
+        raise (await ask("responses", created)).error or AssertionError
+
+
+class Breaking(httpx.AsyncByteStream, httpx.SyncByteStream):
+    """A body whose connection breaks."""
+
+    def __init__(self, body: bytes, error: Exception) -> None:
+        self._body, self._error, self.closed = body, error, False
+
+    async def __aiter__(self) -> Any:
+        yield self._body
+        raise self._error
+
+    def __iter__(self) -> Any:
+        yield self._body
+        raise self._error
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def breaking(body: bytes, error: Exception) -> tuple[httpx.AsyncClient, Breaking]:
+    stream = Breaking(body, error)
+    mock = httpx.MockTransport(lambda _: httpx.Response(200, stream=stream))
+    return httpx.AsyncClient(transport=RepairTransport(mock)), stream
+
+
+REQUEST: Any = {"url": "http://test/v1/chat/completions", "json": {"stream": True}}
+
+
+async def test_a_broken_connection_is_an_error_event() -> None:
+    """A connection that breaks in the middle ends the stream with an error that says how."""
+    client, stream = breaking(CUT, httpx.ReadError("reset"))
+    answer = await client.post(**REQUEST)
+    last = json.loads(answer.text.split("data: ")[-1])
+    assert last["error"]["message"] == "the connection broke (reset) before the answer was finished"
+    assert stream.closed
+
+
+async def test_a_timeout_stays_one_of_the_client() -> None:
+    """A timeout in the middle is raised as the client raises it; behind the finish reason nothing is lost by it."""
+    with pytest.raises(httpx.ReadTimeout):
+        await breaking(CUT, httpx.ReadTimeout("slow"))[0].post(**REQUEST)
+    answer = await breaking(CUT + fin("stop"), httpx.ReadTimeout("slow"))[0].post(**REQUEST)
+    assert answer.text.endswith("data: [DONE]\n\n")
+
+
+def test_synchronous_clients_are_served_too() -> None:
+    """The same transport repairs the answers of a synchronous client."""
+    body = call(entry(1, "a", "f", "{}")) + call(entry(1, None, None, CITY)) + fin("tool_calls") + DONE
+    http = httpx.Client(transport=RepairTransport(stored(httpx, body)))
+    client = openai.OpenAI(api_key="sk-none", base_url="http://test/v1", http_client=http)  # type: ignore[arg-type]
+    with client.chat.completions.stream(model="m", messages=MESSAGES) as stream:
+        for _ in stream:
+            pass
+        calls = stream.get_final_completion().choices[0].message.tool_calls
+    assert [one.function.arguments for one in calls or ()] == [CITY]
+    broken = httpx.MockTransport(lambda _: httpx.Response(200, stream=Breaking(CUT, httpx.ReadError("reset"))))
+    with httpx.Client(transport=RepairTransport(broken)) as plain:
+        assert "reset" in plain.post(**REQUEST).text
+
+
+@pytest.mark.parametrize(
+    ("url", "body", "status"),
+    [
+        ("http://test/v1/embeddings", {"stream": True}, 200),
+        ("http://test/v1/chat/completions", {"stream": True, "n": 2}, 200),
+        ("http://test/v1/chat/completions", {"stream": True}, 429),
+        ("http://test/v1/chat/completions", ["no object"], 200),
+    ],
+)
+async def test_everything_else_is_untouched(url: str, body: Any, status: int) -> None:
+    """Other requests, several choices that were asked for, and error responses pass through byte by byte."""
+    below = stored(httpx, CUT, status=status)
+    async with httpx.AsyncClient(transport=RepairTransport(below)) as client:
+        answer = await client.post(url, json=body, headers={"x-mine": "1"})
+    assert (answer.content, answer.status_code) == (CUT, status)
+    assert "streamfold" not in answer.extensions
+    assert json.loads(below.requests[0].content) == body
+    assert below.requests[0].headers["x-mine"] == "1"
+
+
+async def test_what_was_mended_is_told_without_the_key(caplog: pytest.LogCaptureFixture) -> None:
+    """The response and the log say what was mended; a key that a server echoes is in neither line of the log."""
+    body = chunk({"content": "Hi"}) + sse({"error": {"message": "bad key sk-none"}})
+    with caplog.at_level(logging.INFO, "streamfold.integrations"):
+        seen = await ask("chat", body)
+        mended = await ask("chat", call(entry(0, None, "f", CITY)) + fin("tool_calls") + DONE)
+    assert str(seen.error) == "bad key sk-none"  # the client's own, from the server it chose
+    repaired = mended.extensions["streamfold"]
+    assert isinstance(repaired, Repaired)
+    assert [warning.code for warning in repaired.warnings] == ["missing_id"]
+    assert repaired.reply is not None
+    assert [one.name for one in repaired.reply.tool_calls] == ["f"]
+    assert "missing_id" in caplog.text
+    assert "bad key ***" in caplog.text
+    assert "sk-none" not in caplog.text
+
+
+async def test_a_compressed_answer_is_read() -> None:
+    """Clients ask for compression, so an answer may come compressed; it goes on as it is read."""
+    body = gzip.compress(text("Hi") + fin("stop") + DONE)
+    mock = httpx.MockTransport(lambda _: httpx.Response(200, headers={"content-encoding": "gzip"}, content=body))
+    async with httpx.AsyncClient(transport=RepairTransport(mock)) as client:
+        answer = await client.post(**REQUEST)
+    assert '"Hi"' in answer.text
+    assert "content-encoding" not in answer.headers
+
+
+async def test_whole_answers_are_mended_too() -> None:
+    """A completion that is not streamed: markup becomes a call, an error in a 200 a status, the rest stays."""
+    message = {"role": "assistant", "content": '<tool_call>{"name":"f","arguments":{}}</tool_call>', "mine": 1}
+    whole = {"id": "c1", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "x": 2}
+    made = await _whole(whole, dialect="hermes", tools=[{"type": "function", "function": {"name": "f"}}])
+    assert made["choices"][0]["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
+    assert made["choices"][0]["message"]["content"] is None
+    assert made["choices"][0]["finish_reason"] == "tool_calls"
+    assert (made["x"], made["choices"][0]["message"]["mine"]) == (2, 1)
+    assert await _whole(whole) == whole
+    with pytest.raises(httpx.HTTPStatusError, match="502"):
+        await _whole({"error": {"message": "no"}})
+
+
+async def _whole(body: Any, dialect: str | None = None, **request: Any) -> Any:
+    below = stored(httpx, json.dumps(body).encode(), "application/json")
+    async with httpx.AsyncClient(transport=RepairTransport(below, dialect=dialect)) as client:
+        answer = await client.post("http://test/v1/chat/completions", json={"model": "m", **request})
+    answer.raise_for_status()
+    return answer.json()
+
+
+async def test_hosted_tools_of_responses_keep_their_place() -> None:
+    """Items of tools that the server runs itself go through with all of their events, between what is mended."""
+    item = {"id": "ws_1", "type": "web_search_call", "status": "in_progress"}
+    done = {**item, "status": "completed", "action": {"type": "search", "query": "q"}}
+    body = b"".join(
+        sse(one)
+        for one in (
+            {"type": "response.created", "response": {"id": "r1", "model": "m", "metadata": {"a": "b"}}},
+            {"type": "response.output_item.added", "output_index": 4, "item": item},
+            {"type": "response.web_search_call.searching", "output_index": 4, "item_id": "ws_1"},
+            {"type": "response.output_item.done", "output_index": 4, "item": done},
+            {"type": "response.output_text.delta", "output_index": 5, "item_id": "msg_1", "delta": "Hi"},
+            {"type": "response.completed", "response": {"id": "r1", "model": "m", "status": "completed", "output": []}},
+        )
+    )
+    seen = await ask("responses", body)
+    assert seen.error is None
+    assert [(one["type"], one["id"]) for one in seen.whole["output"]] == [
+        ("web_search_call", "ws_1"),
+        ("message", "msg_1"),
+    ]
+    assert seen.whole["output"][0]["action"]["query"] == "q"
+    assert seen.whole["metadata"] == {"a": "b"}
+
+
+async def test_settings_are_checked_where_they_are_given() -> None:
+    """A mistake is an error when the transport is made, not when an answer comes."""
+    with pytest.raises(ConfigError, match="Allowed: anthropic, chat"):
+        RepairTransport(adapter="carrier-pigeon")
+    with pytest.raises(ConfigError, match="dialect"):
+        RepairTransport(dialect="klingon")
+
+
+async def test_limits_hold() -> None:
+    """An answer beyond the limits ends with an error."""
+    seen = await ask("chat", text("x" * 50) + fin("stop") + DONE, limits=Limits(text_chars=10))
+    assert isinstance(seen.error, openai.APIError)
+    assert "limits.text_chars" in str(seen.error)
+
+
+async def test_an_adapter_that_is_named_reads_every_path() -> None:
+    """Where a server has paths of its own, the wire format is named."""
+    below = stored(httpx, call(entry(0, None, "f", CITY)) + fin("stop") + DONE)
+    async with httpx.AsyncClient(transport=RepairTransport(below, adapter="chat")) as client:
+        answer = await client.post("http://test/generate", json={"stream": True})
+    assert '"finish_reason":"tool_calls"' in answer.text
