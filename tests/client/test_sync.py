@@ -22,7 +22,7 @@ from anyio.from_thread import start_blocking_portal
 from pydantic import BaseModel
 
 from folding import DONE, fin, text
-from servers import END, STREAM, Connection, Script, Server, framed, serving
+from servers import END, STREAM, Connection, Script, Server, answer, framed, serving
 from streamfold import (
     ConfigError,
     Fallback,
@@ -462,3 +462,21 @@ made.close()
         words = [word for word in program(server, code) if word not in ("-W", "error")]  # 3.12 warns about any fork
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         assert done.stdout == "0 Hello\n", done.stderr
+
+
+def test_tokens_are_counted() -> None:
+    """The provider's own count, or the error that its API has none."""
+
+    async def counts(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(answer("200 OK", b'{"input_tokens": 5}'))
+
+    with served(counts) as server:
+        with provider_of(server, adapter="anthropic", model="claude-sonnet-5") as provider:
+            assert provider.count_tokens("Hi") == 5
+        with provider_of(server) as provider, pytest.raises(ConfigError, match="can't count tokens"):
+            provider.count_tokens("Hi")
+        with Provider(Fallback(provider_of(server).model)) as both, pytest.raises(ConfigError, match="no count_tokens"):
+            both.count_tokens("Hi")
+    with pytest.raises(StreamfoldError, match="is closed"):
+        provider.count_tokens("Hi")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from typing import Any
 
 import anyio
@@ -410,6 +411,43 @@ async def test_tokens_are_estimated_without_asking_a_model() -> None:
     assert counts[2] - counts[1] >= 100
     assert counts[3] < 3000
     assert refused.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("adapter", "reply", "model", "path"),
+    [
+        ("anthropic", {"input_tokens": 57}, "claude-sonnet-5", "/v1/messages/count_tokens"),
+        ("gemini", {"totalTokens": 57}, "gemini-3-flash-preview", "/v1/models/gemini-3-flash-preview:countTokens"),
+    ],
+)
+async def test_a_provider_that_counts_tokens(adapter: str, reply: Any, model: str, path: str) -> None:
+    """Its own count is the answer, and nothing says that it is an estimate."""
+    async with behind(json.dumps(reply).encode(), adapter=adapter, allow_models=["*"]) as client:
+        answer = await client.post(f"{MESSAGES}/count_tokens", json=asking(tools=[TOOL], model=f"main:{model}"))
+        [request] = client.upstream.requests  # type: ignore[attr-defined]
+    assert answer.json() == {"input_tokens": 57}
+    assert "x-streamfold-warnings" not in answer.headers
+    assert request.url.path == path
+    assert b"Hi" in request.content
+    assert b'"f"' in request.content
+
+
+@pytest.mark.parametrize("status", [404, 429, 500, 401])
+async def test_a_provider_that_fails_to_count(status: int) -> None:
+    """Some servers of the Messages API have no such path: the estimate is better than an error, and says what it is."""
+    async with behind(b'{"error": {"message": "no"}}', adapter="anthropic", status=status) as client:
+        answer = await client.post(f"{MESSAGES}/count_tokens", json=asking(user("a" * 400)))
+    assert 100 <= answer.json()["input_tokens"] <= 110
+    assert re.search(r"estimated: the provider could not count \(\w+Error\)", answer.headers["x-streamfold-warnings"])
+
+
+async def test_a_prompt_that_the_provider_refuses_to_count() -> None:
+    """That is about the request, so the client gets it."""
+    refusal = b'{"type": "error", "error": {"type": "invalid_request_error", "message": "messages.0: too odd"}}'
+    async with behind(refusal, adapter="anthropic", status=400) as client:
+        answer = await client.post(f"{MESSAGES}/count_tokens", json=asking())
+    assert answer.status_code == 400
+    assert "too odd" in answer.json()["error"]["message"]
 
 
 async def test_a_conversation_goes_on() -> None:

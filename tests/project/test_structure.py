@@ -113,7 +113,7 @@ def test_the_environment_is_read_by_the_configuration(module: str) -> None:
 @every([name for name in MODULES if name.split(".")[0] not in ("net", "testing", "integrations")])
 def test_httpx_lives_in_three_rooms(module: str) -> None:
     """httpx is the business of the network, of recordings and of integrations; providers name it in signatures."""
-    named = ("client.provider", "client.answer", "client.connections", "client.sync.provider")
+    named = ("client.provider", "client.connections", "client.sync.provider")
     assert "httpx" not in _imports(module) or module in named
 
 

@@ -12,7 +12,7 @@ from ..values import ConfigError, ProtocolWarning, join_surrogates
 if TYPE_CHECKING:
     from ..requests import Request
 
-__all__ = ["Prepared", "write_body"]
+__all__ = ["Prepared", "whole_number", "write_body"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,14 @@ def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple[bytes
         return whole.encode(), []
     detail = "the request contains half of a surrogate pair, which JSON text can't carry: sent as U+FFFD"
     return whole.encode(), [ProtocolWarning("invalid_utf8", detail)]
+
+
+def whole_number(body: Any, name: str) -> int:
+    """Returns a member of a JSON object that is a number of something. Raises ValueError if it is not."""
+    found = body.get(name) if isinstance(body, Mapping) else None
+    if type(found) is not int or found < 0:
+        raise ValueError(f"it has no number {name!r}")
+    return found
 
 
 def _not_json(value: Any, where: str, depth: int = 0) -> str | None:

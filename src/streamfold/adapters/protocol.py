@@ -79,6 +79,7 @@ class Adapter(ABC):
         Quirks: a frozen dataclass with the differences between endpoints that configuration may set, or None. An
             adapter with quirks takes an instance of it, or None, as its only argument.
         framing: the class that splits the body of an answer into events. None: server-sent events.
+        counts_tokens: whether `encode_count` and `read_count` are there, to ask how many tokens a prompt has.
         refused: warnings about parts of the request that this endpoint has refused before, so that they are left out.
             They are added to every request; see `retry_without`.
     """
@@ -88,6 +89,7 @@ class Adapter(ABC):
     method: str = "POST"
     Quirks: ClassVar[type[Any] | None] = None
     framing: type[Framing] | None = None
+    counts_tokens: ClassVar[bool] = False
     refused: tuple[ProtocolWarning, ...] = ()
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -103,12 +105,30 @@ class Adapter(ABC):
         Raises:
             ConfigError: the request can't be sent to this endpoint.
         """
+        ready, changes = self._ready(request, repair, endpoint)
+        body, replaced = write_body(self.encode(ready), ready.options.extra_body)
+        warnings = (*changes, *replaced, *self.refused)
+        return Prepared(ready, self.method, self.request_path(ready), self.headers(ready), body, warnings)
+
+    def prepare_count(self, request: Request, *, repair: bool = False, endpoint: Endpoint | None = None) -> Prepared:
+        """Returns the HTTP request that asks how many tokens a prompt has. Takes the arguments of `prepare`.
+
+        Raises:
+            ConfigError: the wire format has no such request, or the prompt can't be sent to this endpoint.
+        """
+        ready, changes = self._ready(request, repair, endpoint)
+        body, replaced = write_body(self.encode_count(ready), ready.options.extra_body)
+        headers = {**self.headers(ready), "Accept": "application/json"}
+        return Prepared(ready, self.method, self.count_path(ready), headers, body, (*changes, *replaced))
+
+    def _ready(
+        self, request: Request, repair: bool, endpoint: Endpoint | None
+    ) -> tuple[Request, list[ProtocolWarning]]:
+        """Returns the request as the endpoint accepts it, and a warning for each change."""
         self._check_capabilities(request, endpoint)
         messages, found = check_history(request.messages, self.history_rules(request), repair=repair)
         ready, changes = self.rewrite(replace(request, messages=messages))
-        body, replaced = write_body(self.encode(ready), ready.options.extra_body)
-        warnings = (*found, *changes, *replaced, *self.refused)
-        return Prepared(ready, self.method, self.request_path(ready), self.headers(ready), body, warnings)
+        return ready, [*found, *changes]
 
     def _check_capabilities(self, request: Request, endpoint: Endpoint | None) -> None:
         """Raises ConfigError if the model lacks a capability that the request requires and nothing can stand in."""
@@ -152,6 +172,19 @@ class Adapter(ABC):
         """Returns the path of this request below the base URL. It may have a query."""
         return self.path
 
+    def encode_count(self, request: Request) -> dict[str, Any]:
+        """Returns the JSON body of a request for the number of tokens.
+
+        Raises:
+            ConfigError: the wire format has no such request.
+        """
+        able = [name for name in _BUILT_IN if find_adapter(name).counts_tokens]
+        raise ConfigError(f"the API of adapter {self.name!r} can't count tokens. Adapters that can: {', '.join(able)}")
+
+    def count_path(self, request: Request) -> str:
+        """Returns the path of a request for the number of tokens, below the base URL."""
+        return self.request_path(request)
+
     def headers(self, request: Request) -> Mapping[str, str]:
         """Returns the headers of the wire format. Configured headers and the key are added to them, and win."""
         return {"Accept": "text/event-stream", "Content-Type": "application/json"}
@@ -192,6 +225,14 @@ class Adapter(ABC):
             ValueError: the body is not an answer in this format; the message says why.
         """
         raise ValueError("this wire format has no answers that are not streamed")
+
+    def read_count(self, body: Any) -> int:
+        """Returns the number of tokens in the answer to a request that `encode_count` wrote.
+
+        Raises:
+            ValueError: it is not such an answer; the message says why.
+        """
+        raise ValueError("this wire format has no counts of tokens")
 
 
 def find_adapter(name: str) -> type[Adapter]:

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
-
-import anyio
+from typing import Protocol
 
 from ..adapters import Adapter
 from ..engine import StreamDecoder
-from ..net import Clocks, Exchange, HTTPRequest, redact_error, retry_delay
+from ..net import Exchange, HTTPRequest
 from ..values import (
     APIConnectionError,
     APIError,
     APITimeoutError,
-    Attempt,
     IncompleteStreamError,
     ProtocolWarning,
     Reply,
     StreamChunk,
     Timing,
 )
+from .attempts import Attempts
+from .connections import Connections
 from .hooks import Notifier
 from .pricing import ProfilePricing
-
-if TYPE_CHECKING:
-    import httpx
 
 __all__ = ["ChunkSource", "NetworkAnswer", "Plan"]
 
@@ -78,7 +74,7 @@ class NetworkAnswer:
     """Gets one answer: attempts up to its first chunk, then the rest of that attempt.
 
     Args:
-        client: returns the HTTP client; called once for each attempt.
+        connections: gives out the HTTP client for each attempt.
         max_retries: how often a request that failed before its first chunk is sent again.
         retry_without: given the adapter and the error of an attempt, returns a plan without the optional part of the
             request that the server rejected, or None.
@@ -88,23 +84,16 @@ class NetworkAnswer:
         self,
         plan: Plan,
         notifier: Notifier,
-        client: Callable[[], httpx.AsyncClient],
+        connections: Connections,
         *,
         max_retries: int,
         retry_without: Callable[[Adapter, APIError], Plan | None],
     ) -> None:
         self._plan = plan
         self._notifier = notifier
-        self._client = client
-        self._max_retries = max_retries
         self._retry_without = retry_without
-        self._exchange: Exchange | None = None
+        self._attempts = Attempts(plan.request, notifier, connections, max_retries=max_retries, without=self._without)
         self._decoder: StreamDecoder | None = None
-        self._closed = False
-        self._began = 0.0
-        self._headers_at: float | None = None
-        self._attempts: list[Attempt] = []
-        self._retries = 0
         self.reply: Reply | None = None
 
     @property
@@ -116,30 +105,27 @@ class NetworkAnswer:
 
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
-        self._closed = True
-        if self._exchange is not None:
-            await self._exchange.aclose()
+        await self._attempts.aclose()
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks of the answer, grouped by network read."""
-        if self._closed:
+        if self._attempts.closed:
             return
-        self._began = anyio.current_time()
         try:
-            exchange, decoder, batch = await self._begin()
-            first_chunk = self._since_began()
+            exchange, decoder, batch = await self._attempts.run(self._attempt)
+            first_chunk = self._attempts.elapsed()
             if batch:
                 self._notifier.notify("on_first_chunk", first_chunk)
             while batch and not batch[-1].finished:
                 yield batch
                 batch = await _next_batch(exchange, decoder)
             if batch:
-                self.reply = self._reply(decoder, Timing(self._headers_at, first_chunk, self._since_began()))
+                self.reply = self._reply(decoder, exchange, first_chunk)
                 self._notifier.notify("on_finish", self.reply)
                 yield batch
                 await exchange.drain()
         except APIError as error:
-            if not self._closed:  # after aclose() the broken connection is our own doing
+            if not self._attempts.closed:  # after aclose() the broken connection is our own doing
                 self._notifier.notify("on_error", self._signed(error))
                 raise
         finally:
@@ -148,68 +134,41 @@ class NetworkAnswer:
             finally:
                 self._notifier.notify("on_close")
 
-    async def _begin(self) -> tuple[Exchange, StreamDecoder, list[StreamChunk]]:
-        """Sends the request until an attempt brings a chunk: nothing has been shown, so nothing can be shown twice."""
-        clocks = Clocks(self._plan.request.timeouts, self._began)
-        pause = 0.0
-        while True:
-            exchange = self._exchange = Exchange(self._client(), self._plan.request, clocks)
-            decoder = self._decoder = self._plan.decoder()
-            await exchange.pause(pause)
-            try:
-                if not self._closed:
-                    self._notifier.notify("on_request")
-                await exchange.open()
-                self._headers_at = self._since_began()
-                return exchange, decoder, await _next_batch(exchange, decoder)
-            except APIError as error:
-                await exchange.aclose()
-                if self._closed or (wanted := self._next_try(error, clocks)) is None:
-                    raise
-                pause = wanted
-
-    def _next_try(self, error: APIError, clocks: Clocks) -> float | None:
-        """Returns the seconds to wait before the next attempt, or None if there is none."""
-        if (milder := self._retry_without(self._plan.adapter, error)) is not None:
-            self._plan, pause = milder, 0.0
-        else:
-            wanted = retry_delay(error, self._retries) if self._retries < self._max_retries else None
-            if wanted is None or anyio.current_time() + wanted >= clocks.ends:
-                return None
-            self._retries, pause = self._retries + 1, wanted
-        failed = Attempt(self._notifier.info.provider, self._signed(error).message, type(error).__name__, pause)
-        self._notifier.notify("on_retry", failed)
-        self._attempts.append(failed)
-        return pause
-
-    def _reply(self, decoder: StreamDecoder, timing: Timing) -> Reply:
+    def _reply(self, decoder: StreamDecoder, exchange: Exchange, first_chunk: float) -> Reply:
         reply = decoder.reply
         return replace(
             reply,
-            request_id=self._exchange.request_id if self._exchange else None,
-            rate_limit=self._exchange.rate_limit if self._exchange else None,
-            timing=timing,
+            request_id=exchange.request_id,
+            rate_limit=exchange.rate_limit,
+            timing=Timing(self._attempts.headers_after, first_chunk, self._attempts.elapsed()),
             warnings=[*self._plan.warnings, *reply.warnings],
-            attempts=tuple(self._attempts),
+            attempts=tuple(self._attempts.failed),
             provider=self._notifier.info.provider,
             origin=self._plan.origin,
             pricing=self._plan.pricing,
         )
 
-    def _since_began(self) -> float:
-        return anyio.current_time() - self._began
+    def _attempt(self) -> Callable[[Exchange], Awaitable[tuple[Exchange, StreamDecoder, list[StreamChunk]]]]:
+        """Returns the reader of a new attempt, which brings its first chunks."""
+        decoder = self._decoder = self._plan.decoder()
+
+        async def read(exchange: Exchange) -> tuple[Exchange, StreamDecoder, list[StreamChunk]]:
+            return exchange, decoder, await _next_batch(exchange, decoder)
+
+        return read
 
     def _signed(self, error: APIError) -> APIError:
-        """The error with provider, attempts and request id, and without secrets."""
-        error.provider = self._notifier.info.provider
-        error.attempts = tuple(self._attempts)
-        error.url = self._plan.request.shown_url
         if error.partial is not None and self._plan.pricing is not None:
             error.partial = replace(error.partial, pricing=replace(self._plan.pricing, partial=True))
-        if self._exchange is not None:
-            error.request_id = error.request_id or self._exchange.request_id
-        redact_error(error, self._exchange.redactor if self._exchange else self._plan.request.redactor)
-        return error
+        return self._attempts.signed(error)
+
+    def _without(self, error: APIError) -> HTTPRequest | None:
+        """Returns the request without the optional part of it that the server rejected; None if there is none."""
+        milder = self._retry_without(self._plan.adapter, error)
+        if milder is None:
+            return None
+        self._plan = milder
+        return milder.request
 
 
 async def _next_batch(exchange: Exchange, decoder: StreamDecoder) -> list[StreamChunk]:

@@ -5,38 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import httpx
 
-from ..adapters import Adapter, Prepared
-from ..config import Profile, load_profiles, timeouts_over
-from ..engine import StreamDecoder, WireNames
-from ..net import HTTPRequest, Redactor, Signer, hides_arguments
-from ..requests import CachedPrefixes, Capabilities, ChatOptions, Request, read_headers
-from ..values import (
-    APIError,
-    ConfigError,
-    Messages,
-    ProtocolWarning,
-    Reply,
-    Timeouts,
-    ToolChoice,
-    ToolLike,
-    shown_url,
-)
-from .answer import NetworkAnswer, Plan
+from ..config import Profile, load_profiles
+from ..net import hides_arguments
+from ..requests import Capabilities, ChatOptions, Request
+from ..values import Messages, Reply, Timeouts, ToolChoice, ToolLike, shown_url
 from .arguments import Arguments
 from .connections import Connections
 from .failover import Candidate, Failover
 from .fallback import candidates
-from .hooks import Hooks, Notifier, RequestInfo, read_hooks
+from .hooks import Hooks, read_hooks
 from .misuse import AsyncContext
-from .preview import HIDDEN, Preview
-from .pricing import ProfilePricing
+from .preview import Preview
+from .requester import Requester
 from .stream import ChatStream, read_whole
 
 if TYPE_CHECKING:
@@ -73,11 +59,9 @@ class Provider(AsyncContext):
         self.profile = profile
         self.hooks = read_hooks(hooks)
         self.fallbacks = tuple(fallbacks)
-        self._adapters: dict[str, Adapter] = {}  # by the quirks of models
         self._failover = Failover()
-        self._prefixes = CachedPrefixes()
-        self._signer: Signer | None = None
         self._connections = Connections(profile, http_client)
+        self._requester = Requester(profile, self._connections, self.hooks)
 
     @classmethod
     @hides_arguments
@@ -188,15 +172,38 @@ class Provider(AsyncContext):
         Raises:
             ConfigError: the request can't be sent as it is.
         """
-        arguments = Arguments.read(messages, tools, tool_choice, options)
-        request = self._chosen(arguments)
-        ready = self._prepared(self._adapter(request.model), request, arguments)
-        warnings = (*ready.warnings, *self._prefixes.changed(request))
-        hidden = [*self.profile.headers, *read_headers(arguments.extra_headers)]
-        if self.profile.api_key is not None or self.profile.api_key_env or self.profile.auth != "key":
-            hidden.append(self.profile.key_header)
-        headers = {**_COMMON_HEADERS, **ready.headers, **dict.fromkeys(hidden, HIDDEN)}
-        return Preview(ready.method, self.profile.url_of(ready.path), headers, ready.body, warnings)
+        return self._requester.preview(Arguments.read(messages, tools, tool_choice, options))
+
+    @hides_arguments
+    async def count_tokens(
+        self,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        tool_choice: ToolChoice = "auto",
+        **options: Unpack[ChatOptions],
+    ) -> int:
+        """Returns how many input tokens a request would have, as the provider counts them. No model is run.
+
+            if await provider.count_tokens(messages, tools) > 150_000:
+                ...
+
+        Takes the arguments of `chat_stream`. Fallbacks are not asked: their models count otherwise.
+
+        Raises:
+            ConfigError: the request can't be sent as it is, or the provider's API can't count tokens.
+            APIError: the request failed.
+        """
+        return await self._requester.count(Arguments.read(messages, tools, tool_choice, options)).number()
+
+    async def count_request(self, request: Request, *, timeouts: Timeouts | TimeoutOptions | None = None) -> int:
+        """Returns how many input tokens a request has that was read already. See `count_tokens`.
+
+        Args:
+            request: its model "" stands for the configured one.
+            timeouts: see `ChatOptions`.
+        """
+        return await self._requester.count(Arguments(request, timeouts=timeouts)).number()
 
     @hides_arguments
     async def chat(
@@ -237,121 +244,6 @@ class Provider(AsyncContext):
 
     def _stream(self, arguments: Arguments) -> ChatStream:
         if not self.fallbacks:
-            return ChatStream(self._answer(arguments))
-        own = Candidate(self.name, partial(self._answer, arguments))
+            return ChatStream(self._requester.answer(arguments))
+        own = Candidate(self.name, partial(self._requester.answer, arguments))
         return ChatStream(self._failover.answer([own, *candidates(self.fallbacks, arguments)]))
-
-    def _adapter(self, model: str | None) -> Adapter:
-        """Returns the adapter for a model. Models with the same quirks share one, and what it learned to leave out."""
-        quirks = self._quirks_of(model)
-        if quirks not in self._adapters:  # another thread may be here too, and what an adapter learned must stay
-            return self._adapters.setdefault(quirks, self.profile.make_adapter(model))
-        return self._adapters[quirks]
-
-    def _quirks_of(self, model: str | None) -> str:
-        return str(sorted(self.profile.facts_of(model).quirks.items()))
-
-    def _chosen(self, arguments: Arguments) -> Request:
-        """Returns the request with the configured model if it names none, and with the facts about this endpoint."""
-        model = arguments.request.model or self.profile.sent_model()
-        if not model:
-            raise ConfigError(f'no model for "{self.name}": write "{self.name}:MODEL", or pass model=')
-        origin = f"{self.profile.adapter} {shown_url(self.profile.base_url)}"
-        capabilities = self.profile.capabilities_of(model)
-        options = self.profile.with_default_options(arguments.request.options)
-        return replace(arguments.request, model=model, options=options, origin=origin, capabilities=capabilities)
-
-    def _prepared(self, adapter: Adapter, request: Request, arguments: Arguments) -> Prepared:
-        return adapter.prepare(request, repair=arguments.repair, endpoint=self.profile)
-
-    def _answer(self, arguments: Arguments) -> NetworkAnswer:
-        """Returns the answer of this provider alone. Raises ConfigError."""
-        request = self._chosen(arguments)
-        adapter = self._adapter(request.model)
-        ready = self._prepared(adapter, request, arguments)
-        changed = self._prefixes.changed(request)
-        self._prefixes.remember(request)
-        info = RequestInfo(self.name, self.profile.adapter, self.profile.url_of(ready.path), request)
-        return NetworkAnswer(
-            self._plan(adapter, ready, arguments, changed),
-            Notifier(info, self.hooks),
-            self._connections.client,
-            max_retries=self.profile.max_retries,
-            retry_without=partial(self._retry_without, request, arguments, changed),
-        )
-
-    def _plan(
-        self, adapter: Adapter, ready: Prepared, arguments: Arguments, changed: Iterable[ProtocolWarning]
-    ) -> Plan:
-        return Plan(
-            adapter=adapter,
-            request=self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts),
-            decoder=partial(self._decoder, adapter, ready.request, fragments=arguments.fragments),
-            warnings=(*ready.warnings, *changed),
-            origin=ready.request.origin,
-            pricing=ProfilePricing.of(self.profile, ready.request.model),
-        )
-
-    def _retry_without(
-        self,
-        request: Request,
-        arguments: Arguments,
-        changed: Iterable[ProtocolWarning],
-        adapter: Adapter,
-        error: APIError,
-    ) -> Plan | None:
-        """Returns a plan without the part of the request that the server refused; later requests leave it out too."""
-        milder = adapter.retry_without(error)
-        if milder is None:
-            return None
-        self._adapters[self._quirks_of(request.model)] = milder
-        return self._plan(milder, self._prepared(milder, request, arguments), arguments, changed)
-
-    def _decoder(self, adapter: Adapter, request: Request, *, fragments: bool) -> StreamDecoder:
-        return StreamDecoder(
-            adapter,
-            dialect=self.profile.dialect,
-            tools=request.tools,
-            tool_choice=request.tool_choice,
-            limits=self.profile.limits,
-            names=WireNames(request.names, request.answer_tool),
-            fragments=fragments,
-        )
-
-    def _credentials(self) -> Signer | None:
-        """Returns what authenticates requests without a key; the same one always, which keeps what it was given."""
-        if self._signer is None:
-            self._signer = self.profile.make_signer()
-        return self._signer
-
-    def _http_request(
-        self,
-        adapter: Adapter,
-        ready: Prepared,
-        extra_headers: Mapping[str, str] | None,
-        timeouts: Timeouts | TimeoutOptions | None,
-    ) -> HTTPRequest:
-        url = self.profile.sent_url(ready.path)
-        headers = {**_COMMON_HEADERS, **ready.headers}
-        key = self.profile.key_headers()
-        headers.update(key)
-        headers.update(self.profile.sent_headers(read_headers(extra_headers)))
-        return HTTPRequest(
-            method=ready.method,
-            read_error=adapter.read_error,
-            url=url,
-            headers=headers,
-            body=ready.body,
-            timeouts=timeouts_over(self.profile.timeouts, timeouts),
-            limits=self.profile.limits,
-            shown_url=self.profile.shown_url(url),
-            hide_url=self._connections.owned,
-            redactor=Redactor(self.profile.secrets(extra_headers)),
-            signer=None if key else self._credentials(),
-        )
-
-
-_COMMON_HEADERS = {
-    "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
-    "Cache-Control": "no-store",
-}

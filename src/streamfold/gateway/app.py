@@ -131,9 +131,9 @@ class Gateway:
                         asked = await self._parsed(wire, body, headers, log)
                         del body
                         served = self.models.find(asked.model)
-                        if (answer := wire.at_once(asked)) is not None:
-                            await send_json(send, 200, answer, wire.headers(log.id))
-                            log.answered()
+                        if (answer := await wire.at_once(asked, served)) is not None:
+                            await send_json(send, 200, answer.body, {**wire.headers(log.id), **answer.headers})
+                            log.answered(answer.note)
                         else:
                             asked, dropped = self._for_provider(wire, asked, served)
                             await Exchange(wire, asked, served, self._options, log, dropped).run(receive, send)

@@ -50,9 +50,9 @@ class RequestLog:
         provider = f" by {reply.provider}" if reply.provider else ""
         self._line(logging.INFO, f"completed{provider} {self._after}: {reply.finish_reason}, {tokens}")
 
-    def answered(self) -> None:
-        """The client got an answer that needed no provider."""
-        self._line(logging.INFO, f"answered {self._after}: no provider was asked")
+    def answered(self, note: str) -> None:
+        """The client got an answer that no model gave."""
+        self._line(logging.INFO, f"answered {self._after}: {note}")
 
     def failed(self, refusal: Refused) -> None:
         """The client got an error instead of an answer, or at the end of one. The cause of the refusal says why."""

@@ -10,11 +10,12 @@ from ..adapters.anthropic import MessagesEmitter, messages_error, parse_messages
 from ..adapters.emitting import Emitter, event
 from ..requests import Request
 from ..values import APIError, Delta, ErrorInfo, Message, ProtocolWarning, Reply
-from .counting import estimated_tokens
+from .counting import count_tokens, estimated_tokens
 from .failures import Refused
 from .instructions import text_of, with_one_system
+from .models import Served
 from .toolong import prompt_too_long
-from .wire import ClientRequest, Size, Warnings, Wire, listed
+from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, listed
 
 __all__ = ["MessagesCountWire", "MessagesWire"]
 
@@ -89,7 +90,7 @@ class MessagesWire(Wire):
 
 
 class MessagesCountWire(MessagesWire):
-    """The count of a request's tokens. Clients ask for it often; it never asks a model."""
+    """The count of a request's tokens, by the provider's own count where it has one. No model is asked."""
 
     path = "/v1/messages/count_tokens"
     id_prefix = "count_"
@@ -97,12 +98,11 @@ class MessagesCountWire(MessagesWire):
     def parse(self, body: Any) -> Request:
         return super().parse({"max_tokens": 1, **body} if isinstance(body, Mapping) else body)
 
-    def at_once(self, asked: ClientRequest) -> dict[str, Any]:
-        return {"input_tokens": estimated_tokens(asked.request)}
-
-    def headers(self, answer_id: str) -> dict[str, str]:
-        detail = "estimated from the length of the texts; no provider was asked"
-        return {**super().headers(answer_id), "x-streamfold-warnings": detail}
+    async def at_once(self, asked: ClientRequest, served: Served) -> AtOnce:
+        number, note = await count_tokens(self.for_provider(asked, served.adapters)[0].request, served)
+        if number is not None:
+            return AtOnce({"input_tokens": number}, note)
+        return AtOnce({"input_tokens": estimated_tokens(asked.request)}, f"estimated: {note}", exact=False)
 
 
 def _for_anthropic(asked: ClientRequest) -> Request:

@@ -9,9 +9,10 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
+from ..adapters import find_adapter
 from ..client import Arguments, ChatModel, ChatStream, Fallback, Provider
 from ..config import GatewayOptions, Profile, read_config
-from ..requests import Request
+from ..requests import Request, TimeoutOptions
 from ..values import ConfigError
 from .failures import refused
 
@@ -47,6 +48,20 @@ class Served:
             return self.model.stream_request(request, repair=repair, fragments=fragments)
         options = Arguments(request, repair=repair).given()
         return self.model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
+
+    async def count(self, request: Request, timeouts: TimeoutOptions) -> int | None:
+        """Returns how many tokens a client's request has; None where the API of the first provider can't count.
+
+        Raises:
+            ConfigError: the request can't be sent.
+            APIError: the provider did not count.
+        """
+        model = self.model
+        while isinstance(model, Fallback):
+            model = model.models[0]
+        if not isinstance(model, Provider) or not find_adapter(model.profile.adapter).counts_tokens:
+            return None
+        return await model.count_request(replace(request, model=self.other or ""), timeouts=timeouts)
 
 
 class Models:

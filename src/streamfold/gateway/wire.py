@@ -13,8 +13,9 @@ from ..config import GatewayOptions
 from ..requests import Request
 from ..values import Delta, ErrorInfo, ProtocolWarning, Reply
 from .failures import Refused
+from .models import Served
 
-__all__ = ["ClientRequest", "Size", "Warnings", "Wire", "listed"]
+__all__ = ["AtOnce", "ClientRequest", "Size", "Warnings", "Wire", "listed"]
 
 Warnings: TypeAlias = list[ProtocolWarning]
 
@@ -56,6 +57,25 @@ class Size:
     messages: int
     tool_calls: int
     tools: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtOnce:
+    """An answer that no model gave.
+
+    Attributes:
+        note: how it came about, for the log, and for the client where it is not what was asked for.
+        exact: whether it is what was asked for.
+    """
+
+    body: dict[str, Any]
+    note: str
+    exact: bool = True
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that tell the client about an answer that is not exact."""
+        return {} if self.exact else {"x-streamfold-warnings": self.note}
 
 
 class Wire(ABC):
@@ -107,8 +127,12 @@ class Wire(ABC):
             deltas: the same answer as the facts that a stream would be written from, in their order.
         """
 
-    def at_once(self, asked: ClientRequest) -> dict[str, Any] | None:
-        """Returns the answer to a request that needs no provider; None for one that does."""
+    async def at_once(self, asked: ClientRequest, served: Served) -> AtOnce | None:
+        """Returns the answer to a request that no model answers; None for one that a model does.
+
+        Raises:
+            Refused: the provider refused what it was asked for.
+        """
         return None
 
     def headers(self, answer_id: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ server that they come from; deviations in what may be sent are `AnthropicQuirks`
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from ...requests.schema import rebuilt
 from ...values import ConfigError, Delta, Message, NamedTool, ProtocolWarning, Tool, UsageUpdate
 from ..blocks import find_dropped
 from ..chat.thinking import only_allowed_tools
+from ..prepared import whole_number, write_body
 from ..protocol import Adapter
 from .caching import limit_marks, marked
 from .content import content_blocks
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
 
 __all__ = ["AnthropicAdapter", "AnthropicQuirks"]
 
+# The members of a request that count_tokens takes.
+_COUNTED = (
+    "anthropic_version", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control",
+    "mcp_servers", "context_management",
+)  # fmt: skip
 _PATH = ":;@!$&'()*+,="  # what may stand in a part of a path (RFC 3986)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
@@ -41,6 +48,7 @@ class AnthropicAdapter(EventReader, Adapter):
     name = "anthropic"
     path = "/messages"
     Quirks = AnthropicQuirks
+    counts_tokens = True
 
     def __init__(self, quirks: AnthropicQuirks | None = None) -> None:
         self.quirks = quirks or AnthropicQuirks()
@@ -161,6 +169,30 @@ class AnthropicAdapter(EventReader, Adapter):
         left_out = ("model", "stream") if platform == "bedrock" else ("model",)
         out = {"anthropic_version": version, **({"anthropic_beta": betas} if betas else {})}
         return {**out, **{name: value for name, value in body.items() if name not in left_out}}
+
+    def count_path(self, request: Request) -> str:
+        """Returns the path of a request for the number of tokens.
+
+        https://docs.anthropic.com/en/api/messages-count-tokens,
+        https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_CountTokens.html
+        """
+        match self.quirks.platform:
+            case "bedrock":
+                return f"/model/{quote(request.model, safe=_PATH)}/count-tokens"
+            case "vertex":  # for all models, with the model in the body
+                return "/models/count-tokens:rawPredict"
+        return f"{self.path}/count_tokens"
+
+    def encode_count(self, request: Request) -> dict[str, Any]:
+        """Returns the JSON body of a request for the number of tokens: what of a request belongs to its prompt."""
+        body = self.encode(request)
+        if self.quirks.platform == "bedrock":  # takes the whole body of a request, as text
+            return {"input": {"invokeModel": {"body": b64encode(write_body(body, {})[0]).decode()}}}
+        return {"model": request.model, **{name: body[name] for name in _COUNTED if name in body}}
+
+    def read_count(self, body: Any) -> int:
+        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if it has none."""
+        return whole_number(body, "inputTokens" if self.quirks.platform == "bedrock" else "input_tokens")
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
         if tool.kind != "function":

@@ -17,6 +17,7 @@ from ...values import AllowedTools, ConfigError, ErrorInfo, NamedTool, ProtocolW
 from ..blocks import find_dropped
 from ..chat.content import results_without_media
 from ..chat.thinking import only_allowed_tools
+from ..prepared import whole_number
 from ..protocol import Adapter
 from .contents import as_it_came, content_parts, read_contents, sign_open_calls
 from .decode import EventReader
@@ -29,6 +30,7 @@ __all__ = ["GeminiAdapter", "GeminiQuirks"]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _PLACE = re.compile(r"(?:(?:publishers/[^/?#&]+/)?models|tunedModels|endpoints)/[A-Za-z0-9_.@-]+")
 _METHOD = "streamGenerateContent?alt=sse"
+_COUNTED = ("contents", "systemInstruction", "tools", "generationConfig")  # what Vertex AI takes
 _SYSTEM = ("system", "developer")
 _SAYS_NOTHING = ("type", "title", "description", "$schema")  # of a function without parameters: it is sent none
 _WITH_CACHE = ("systemInstruction", "tools", "toolConfig")
@@ -40,6 +42,7 @@ class GeminiAdapter(EventReader, Adapter):
     name = "gemini"
     path = "/models"
     Quirks = GeminiQuirks
+    counts_tokens = True
 
     def __init__(self, quirks: GeminiQuirks | None = None) -> None:
         self.quirks = quirks or GeminiQuirks()
@@ -96,9 +99,7 @@ class GeminiAdapter(EventReader, Adapter):
 
     def request_path(self, request: Request) -> str:
         """Returns the path, in which the model stands."""
-        model = request.model
-        place = model if _PLACE.fullmatch(model) else f"models/{quote(model, safe='')}"
-        return f"/{place}:{_METHOD}"
+        return f"/{_place(request.model)}:{_METHOD}"
 
     def serves(self, path: str) -> bool:
         """Returns whether requests of this wire format go to URLs with this path."""
@@ -132,6 +133,21 @@ class GeminiAdapter(EventReader, Adapter):
             )
         return body
 
+    def count_path(self, request: Request) -> str:
+        """Returns the path of a request for the number of tokens: https://ai.google.dev/api/tokens."""
+        return f"/{_place(request.model)}:countTokens"
+
+    def encode_count(self, request: Request) -> dict[str, Any]:
+        """Returns the JSON body of a request for the number of tokens."""
+        body = self.encode(request)
+        if self.quirks.count_form == "members":
+            return {name: body[name] for name in _COUNTED if name in body}
+        return {"generateContentRequest": {"model": _place(request.model), **body}}
+
+    def read_count(self, body: Any) -> int:
+        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if it has none."""
+        return whole_number(body, "totalTokens")
+
     def _contents(self, request: Request) -> list[dict[str, Any]]:
         talk = [(at, message) for at, message in enumerate(request.messages) if message.role not in _SYSTEM]
         return read_contents(talk, request, self.quirks)
@@ -164,6 +180,11 @@ class GeminiAdapter(EventReader, Adapter):
                 name = "responseSchema" if self.quirks.schemas == "openapi" else "responseJsonSchema"
                 config[name] = dict(wanted.schema)
         return {name: value for name, value in config.items() if value is not None}
+
+
+def _place(model: str) -> str:
+    """The model as it stands in a path."""
+    return model if _PLACE.fullmatch(model) else f"models/{quote(model, safe='')}"
 
 
 def _calling(request: Request) -> dict[str, Any] | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 from weakref import finalize
@@ -144,6 +145,24 @@ class Provider:
         """
         return self._member("preview")(messages, tools, tool_choice=tool_choice, **options)  # type: ignore[no-any-return]
 
+    @hides_arguments
+    def count_tokens(
+        self,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        tool_choice: ToolChoice = "auto",
+        **options: Unpack[ChatOptions],
+    ) -> int:
+        """Returns how many input tokens a request would have. See `streamfold.Provider.count_tokens`.
+
+        Raises:
+            ConfigError: the request can't be sent as it is, or this provider can't count tokens.
+            APIError: the request failed.
+        """
+        count = partial(self._member("count_tokens"), messages, tools, tool_choice=tool_choice, **options)
+        return self.thread.run(_Pending.result, _Pending(count))
+
     def close(self) -> None:
         """Closes the connections and ends the thread. Threads that wait for an answer get a StreamfoldError."""
         self.thread.stop()
@@ -165,3 +184,16 @@ class Provider:
             return getattr(self.model, name)
         except AttributeError:
             raise ConfigError(f"a {type(self.model).__name__} has no {name}") from None
+
+
+class _Pending:
+    """Something that ends by itself, and that nobody else can close: its caller or the thread cancels it."""
+
+    def __init__(self, step: Callable[[], Awaitable[int]]) -> None:
+        self._step = step
+
+    async def result(self) -> int:
+        return await self._step()
+
+    async def aclose(self) -> None:
+        """Does nothing."""

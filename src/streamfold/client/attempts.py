@@ -1,0 +1,118 @@
+"""One request, sent until an attempt succeeds: the same way for answers and for everything else that is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+
+from ..net import Clocks, Exchange, HTTPRequest, redact_error, retry_delay
+from ..values import APIError, Attempt
+from .connections import Connections
+from .hooks import Notifier
+
+__all__ = ["Attempts"]
+
+T = TypeVar("T")
+
+
+class Attempts:
+    """Sends a request, and sends it again after errors that a retry may mend.
+
+    Args:
+        connections: gives out the HTTP client for each attempt.
+        max_retries: how often a request that failed is sent again.
+        without: given an error, returns the request without the optional part of it that the server rejected, or None.
+
+    Attributes:
+        exchange: the attempt that is under way, or the last one.
+        failed: the attempts that failed.
+        closed: whether `aclose` was called.
+        headers_after: seconds until the head of the last response came; None before.
+    """
+
+    def __init__(
+        self,
+        request: HTTPRequest,
+        notifier: Notifier,
+        connections: Connections,
+        *,
+        max_retries: int,
+        without: Callable[[APIError], HTTPRequest | None],
+    ) -> None:
+        self._request = request
+        self._notifier = notifier
+        self._connections = connections
+        self._max_retries = max_retries
+        self._without = without
+        self._began = 0.0
+        self._retries = 0
+        self.exchange: Exchange | None = None
+        self.failed: list[Attempt] = []
+        self.closed = False
+        self.headers_after: float | None = None
+
+    async def run(self, attempt: Callable[[], Callable[[Exchange], Awaitable[T]]]) -> T:
+        """Returns what the first attempt that succeeds brings.
+
+        Nothing has been shown before, so nothing can be shown twice.
+
+        Args:
+            attempt: called for each attempt; returns the function that reads its response.
+
+        Raises:
+            APIError: the last attempt failed.
+            ConfigError: the request can't be sent.
+        """
+        self._began = anyio.current_time()
+        clocks, pause = Clocks(self._request.timeouts, self._began), 0.0
+        while True:
+            exchange = self.exchange = Exchange(self._connections.client(), self._request, clocks)
+            read = attempt()
+            await exchange.pause(pause)
+            try:
+                if not self.closed:
+                    self._notifier.notify("on_request")
+                await exchange.open()
+                self.headers_after = self.elapsed()
+                return await read(exchange)
+            except APIError as error:
+                await exchange.aclose()
+                if self.closed or (wanted := self._next_pause(error, clocks)) is None:
+                    raise
+                pause = wanted
+
+    async def aclose(self) -> None:
+        """Closes the connection and wakes the task that waits for it."""
+        self.closed = True
+        if self.exchange is not None:
+            await self.exchange.aclose()
+
+    def elapsed(self) -> float:
+        """Returns the seconds since the request was first sent."""
+        return anyio.current_time() - self._began
+
+    def signed(self, error: APIError) -> APIError:
+        """Returns the error with provider, attempts and request id, and without secrets."""
+        error.provider = self._notifier.info.provider
+        error.attempts = tuple(self.failed)
+        error.url = self._request.shown_url
+        if self.exchange is not None:
+            error.request_id = error.request_id or self.exchange.request_id
+        redact_error(error, self.exchange.redactor if self.exchange else self._request.redactor)
+        return error
+
+    def _next_pause(self, error: APIError, clocks: Clocks) -> float | None:
+        """Returns the seconds to wait before the next attempt, or None if there is none."""
+        if (milder := self._without(error)) is not None:
+            self._request, pause = milder, 0.0
+        else:
+            wanted = retry_delay(error, self._retries) if self._retries < self._max_retries else None
+            if wanted is None or anyio.current_time() + wanted >= clocks.ends:
+                return None
+            self._retries, pause = self._retries + 1, wanted
+        failed = Attempt(self._notifier.info.provider, self.signed(error).message, type(error).__name__, pause)
+        self._notifier.notify("on_retry", failed)
+        self.failed.append(failed)
+        return pause

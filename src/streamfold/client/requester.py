@@ -1,0 +1,183 @@
+"""From the arguments of a call to the request of one provider, and to its answer over the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..adapters import Adapter, Prepared
+from ..config import Profile, timeouts_over
+from ..engine import StreamDecoder, WireNames
+from ..net import HTTPRequest, Redactor, Signer
+from ..requests import CachedPrefixes, Request, read_headers
+from ..values import APIError, ConfigError, ProtocolWarning, Timeouts, shown_url
+from .answer import NetworkAnswer, Plan
+from .arguments import Arguments
+from .connections import Connections
+from .count import TokenCount
+from .hooks import Hooks, Notifier, RequestInfo
+from .preview import HIDDEN, Preview
+from .pricing import ProfilePricing
+
+if TYPE_CHECKING:
+    from ..requests import TimeoutOptions
+
+__all__ = ["Requester"]
+
+_COMMON_HEADERS = {
+    "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
+    "Cache-Control": "no-store",
+}
+
+
+class Requester:
+    """Prepares the requests of one provider, without its fallbacks. Remembers what requests have taught about it."""
+
+    def __init__(self, profile: Profile, connections: Connections, hooks: tuple[Hooks, ...]) -> None:
+        self._profile = profile
+        self._connections = connections
+        self._hooks = hooks
+        self._adapters: dict[str, Adapter] = {}  # by the quirks of models
+        self._prefixes = CachedPrefixes()
+        self._signer: Signer | None = None
+
+    def answer(self, arguments: Arguments) -> NetworkAnswer:
+        """Returns the answer, before anything is sent. Raises ConfigError."""
+        request = self._chosen(arguments)
+        adapter = self._adapter(request.model)
+        ready = self._prepared(adapter, request, arguments)
+        changed = self._prefixes.changed(request)
+        self._prefixes.remember(request)
+        return NetworkAnswer(
+            self._plan(adapter, ready, arguments, changed),
+            self._notifier(ready, request, self._hooks),
+            self._connections,
+            max_retries=self._profile.max_retries,
+            retry_without=partial(self._retry_without, request, arguments, changed),
+        )
+
+    def count(self, arguments: Arguments) -> TokenCount:
+        """Returns the count of the prompt's tokens, before anything is sent. Raises ConfigError."""
+        request = self._chosen(arguments)
+        adapter = self._adapter(request.model)
+        ready = adapter.prepare_count(request, repair=arguments.repair, endpoint=self._profile)
+        return TokenCount(
+            adapter,
+            self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts),
+            self._notifier(ready, request, ()),  # hooks are told of answers
+            self._connections,
+            max_retries=self._profile.max_retries,
+        )
+
+    def preview(self, arguments: Arguments) -> Preview:
+        """Returns the request that `answer` would send. Raises ConfigError."""
+        request = self._chosen(arguments)
+        ready = self._prepared(self._adapter(request.model), request, arguments)
+        warnings = (*ready.warnings, *self._prefixes.changed(request))
+        profile = self._profile
+        hidden = [*profile.headers, *read_headers(arguments.extra_headers)]
+        if profile.api_key is not None or profile.api_key_env or profile.auth != "key":
+            hidden.append(profile.key_header)
+        headers = {**_COMMON_HEADERS, **ready.headers, **dict.fromkeys(hidden, HIDDEN)}
+        return Preview(ready.method, profile.url_of(ready.path), headers, ready.body, warnings)
+
+    def _notifier(self, ready: Prepared, request: Request, hooks: tuple[Hooks, ...]) -> Notifier:
+        profile = self._profile
+        return Notifier(RequestInfo(profile.name, profile.adapter, profile.url_of(ready.path), request), hooks)
+
+    def _adapter(self, model: str | None) -> Adapter:
+        """Returns the adapter for a model. Models with the same quirks share one, and what it learned to leave out."""
+        quirks = self._quirks_of(model)
+        if quirks not in self._adapters:  # another thread may be here too, and what an adapter learned must stay
+            return self._adapters.setdefault(quirks, self._profile.make_adapter(model))
+        return self._adapters[quirks]
+
+    def _quirks_of(self, model: str | None) -> str:
+        return str(sorted(self._profile.facts_of(model).quirks.items()))
+
+    def _chosen(self, arguments: Arguments) -> Request:
+        """Returns the request with the configured model if it names none, and with the facts about this endpoint."""
+        model = arguments.request.model or self._profile.sent_model()
+        if not model:
+            raise ConfigError(
+                f'no model for "{self._profile.name}": write "{self._profile.name}:MODEL", or pass model='
+            )
+        origin = f"{self._profile.adapter} {shown_url(self._profile.base_url)}"
+        capabilities = self._profile.capabilities_of(model)
+        options = self._profile.with_default_options(arguments.request.options)
+        return replace(arguments.request, model=model, options=options, origin=origin, capabilities=capabilities)
+
+    def _prepared(self, adapter: Adapter, request: Request, arguments: Arguments) -> Prepared:
+        return adapter.prepare(request, repair=arguments.repair, endpoint=self._profile)
+
+    def _plan(
+        self, adapter: Adapter, ready: Prepared, arguments: Arguments, changed: Iterable[ProtocolWarning]
+    ) -> Plan:
+        return Plan(
+            adapter=adapter,
+            request=self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts),
+            decoder=partial(self._decoder, adapter, ready.request, fragments=arguments.fragments),
+            warnings=(*ready.warnings, *changed),
+            origin=ready.request.origin,
+            pricing=ProfilePricing.of(self._profile, ready.request.model),
+        )
+
+    def _retry_without(
+        self,
+        request: Request,
+        arguments: Arguments,
+        changed: Iterable[ProtocolWarning],
+        adapter: Adapter,
+        error: APIError,
+    ) -> Plan | None:
+        """Returns a plan without the part of the request that the server refused; later requests leave it out too."""
+        milder = adapter.retry_without(error)
+        if milder is None:
+            return None
+        self._adapters[self._quirks_of(request.model)] = milder
+        return self._plan(milder, self._prepared(milder, request, arguments), arguments, changed)
+
+    def _decoder(self, adapter: Adapter, request: Request, *, fragments: bool) -> StreamDecoder:
+        return StreamDecoder(
+            adapter,
+            dialect=self._profile.dialect,
+            tools=request.tools,
+            tool_choice=request.tool_choice,
+            limits=self._profile.limits,
+            names=WireNames(request.names, request.answer_tool),
+            fragments=fragments,
+        )
+
+    def _credentials(self) -> Signer | None:
+        """Returns what authenticates requests without a key; the same one always, which keeps what it was given."""
+        if self._signer is None:
+            self._signer = self._profile.make_signer()
+        return self._signer
+
+    def _http_request(
+        self,
+        adapter: Adapter,
+        ready: Prepared,
+        extra_headers: Mapping[str, str] | None,
+        timeouts: Timeouts | TimeoutOptions | None,
+    ) -> HTTPRequest:
+        url = self._profile.sent_url(ready.path)
+        headers = {**_COMMON_HEADERS, **ready.headers}
+        key = self._profile.key_headers()
+        headers.update(key)
+        headers.update(self._profile.sent_headers(read_headers(extra_headers)))
+        return HTTPRequest(
+            method=ready.method,
+            read_error=adapter.read_error,
+            url=url,
+            headers=headers,
+            body=ready.body,
+            timeouts=timeouts_over(self._profile.timeouts, timeouts),
+            limits=self._profile.limits,
+            shown_url=self._profile.shown_url(url),
+            hide_url=self._connections.owned,
+            redactor=Redactor(self._profile.secrets(extra_headers)),
+            signer=None if key else self._credentials(),
+        )
