@@ -24,7 +24,8 @@ class GatewayOptions(Table):
         repair: repair conversations that a provider would refuse, with a warning (see `ChatOptions`).
         keepalive: seconds of silence after which a stream gets a comment (on the Messages API: a ping), so that proxies
             keep it open; 0: never.
-        unasked_thinking: send the model's reasoning on the Messages API to clients that did not ask for thinking, too.
+        unasked_thinking: send the model's reasoning on the Messages and Gemini APIs to clients that did not ask for
+            thinking, too.
         forward_client_ids: send members of requests that identify an installation, a session or a user on to providers:
             `user`, `safety_identifier`, `prompt_cache_key` and `client_metadata` on OpenAI's APIs, `metadata` on the
             Messages API.

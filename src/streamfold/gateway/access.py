@@ -6,7 +6,7 @@ from collections.abc import Collection
 from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers
 
@@ -15,9 +15,13 @@ from .failures import refused
 
 __all__ = ["Access", "is_foreign_page", "is_loopback"]
 
+_KEY_HEADERS = ("x-api-key", "x-goog-api-key")  # of clients of the Messages API, and of Gemini's
+
 
 class Access:
-    """Decides whether a request is allowed, by its headers alone.
+    """Decides whether a request is allowed, by its head alone.
+
+    Google's clients may send their key as `?key=` of the URL, which is not logged here.
 
     Args:
         keys: the keys of clients. Without any, no key is needed; then web pages of other hosts are refused, whoever
@@ -39,7 +43,7 @@ class Access:
         headers = Headers(scope=scope)
         self._check_host(headers.get("host"), scope.get("server"))
         if self._keys:
-            self._check_key(headers)
+            self._check_key(headers, scope)
         elif is_foreign_page(origin := headers.get("origin")):
             raise refused(403, f"web pages of {origin:.200} may not use a server that asks for no key; configure a key")
 
@@ -53,16 +57,17 @@ class Access:
         if not allowed:
             raise refused(403, f"the host {host[:200]!r} is not allowed here; add it to `hosts`, or configure a key")
 
-    def _check_key(self, headers: Headers) -> None:
+    def _check_key(self, headers: Headers, scope: Any) -> None:
         kind, _, token = headers.get("authorization", "").partition(" ")
         given = [token if kind.lower() == "bearer" else ""]
-        if "x-api-key" in headers:  # of clients of the Messages API, which send both where both are set
-            given.append(headers["x-api-key"])
+        given += [headers[name] for name in _KEY_HEADERS if name in headers]  # beside a bearer token, if both are set
+        query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), encoding="latin-1")
+        given += [value for name, value in query if name == "key"]
         keys = [key.strip().encode("latin-1") for key in given]  # the very bytes that were sent
         # All are compared, each in constant time: how long it takes tells nothing of any of them.
         fits = [compare_digest(key, known) for key in keys for known in self._keys]
         if not any(fits):
-            needed = "an API key is needed: send it as a bearer token or in x-api-key"
+            needed = "an API key is needed: send it as a bearer token, in x-api-key or in x-goog-api-key"
             raise refused(401, "unknown API key" if any(keys) else needed, "invalid_api_key", www_authenticate="Bearer")
 
 

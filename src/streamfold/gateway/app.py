@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from time import gmtime, strftime, time
+from time import time
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
 import anyio.to_thread
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response
@@ -29,10 +29,11 @@ from .logs import RequestLog
 from .models import Models, Served
 from .sink import Send, guarded, send_json
 from .wire import ClientRequest, Warnings, Wire
-from .wires import WIRES, ChatWire, MessagesWire
+from .wires import WIRES, ChatWire
 
 __all__ = ["Gateway", "gateway"]
 
+_VERSIONS = ("v1", "v1beta")  # the second one is Gemini's
 _LARGE = 2**18  # bytes of a body above which it is parsed beside the event loop
 
 
@@ -43,7 +44,7 @@ def gateway(
     keys: Collection[str] = (),
     **options: Any,
 ) -> Gateway:
-    """Returns an ASGI app that answers `/v1/chat/completions`, `/v1/responses`, `/v1/messages` and `/v1/models`.
+    """Returns an ASGI app that answers at the paths of Chat Completions, Responses, Messages and Gemini.
 
     Serve it with any ASGI server, or mount it: `app.mount("/llm", gateway(...))`. Providers that it makes are closed
     when the server stops. A mounted app is not told of that: use it as an async context manager, or call `aclose()`.
@@ -53,8 +54,8 @@ def gateway(
             `Provider.from_config`. One provider is served under its own name; None: all of `streamfold.toml`.
             `"NAME:MODEL"` asks one of them for another model.
         config: the file to read; None: the one that is found.
-        keys: the keys of clients, who send one of them as a bearer token or in `x-api-key`. Without any, every client
-            that reaches the server may use it, except web pages of other hosts.
+        keys: the keys of clients, who send one of them as a bearer token, in `x-api-key` or in `x-goog-api-key`.
+            Without any, every client that reaches the server may use it, except web pages of other hosts.
         options: see `GatewayOptions`.
 
     Returns:
@@ -87,8 +88,8 @@ class Gateway:
             routes=[
                 Route("/", self._health, methods=["GET"]),  # and HEAD: the first request of Claude Code
                 Route("/healthz", self._health, methods=["GET"]),
-                Route("/v1/models", self._list, methods=["GET"]),
-                Route("/v1/models/{name:path}", self._one, methods=["GET"]),
+                *[Route(f"/{version}/models", self._list, methods=["GET"]) for version in _VERSIONS],
+                *[Route(f"/{version}/models/{{name:path}}", self._one, methods=["GET"]) for version in _VERSIONS],
                 *[Route(wire.path, _Endpoint(self, wire(options)), methods=["POST"]) for wire in WIRES],
             ],
             exception_handlers={HTTPException: _http_error, Refused: _refusal},  # type: ignore[dict-item]
@@ -128,7 +129,7 @@ class Gateway:
                 with self._bodies.held() as held:
                     body = await held.read(headers, receive)
                     with self._counted():
-                        asked = await self._parsed(wire, body, headers, log)
+                        asked = await self._parsed(wire, body, scope, log)
                         del body
                         served = self.models.find(asked.model)
                         if (answer := await wire.at_once(asked, served)) is not None:
@@ -143,23 +144,24 @@ class Gateway:
         except ClientGone:
             log.disconnected()
 
-    async def _parsed(self, wire: Wire, body: bytes, headers: Headers, log: RequestLog) -> ClientRequest:
+    async def _parsed(self, wire: Wire, body: bytes, scope: Any, log: RequestLog) -> ClientRequest:
         """Parses a body. A large one is parsed in a thread, so that other clients do not wait for it."""
         if len(body) > _LARGE:
-            return await anyio.to_thread.run_sync(self._parse, wire, body, headers, log)
-        return self._parse(wire, body, headers, log)
+            return await anyio.to_thread.run_sync(self._parse, wire, body, scope, log)
+        return self._parse(wire, body, scope, log)
 
-    def _parse(self, wire: Wire, body: bytes, headers: Headers, log: RequestLog) -> ClientRequest:
+    def _parse(self, wire: Wire, body: bytes, scope: Any, log: RequestLog) -> ClientRequest:
+        headers, params = Headers(scope=scope), {**QueryParams(scope["query_string"]), **scope["path_params"]}
         try:
             value = parse_object(body.decode("utf-8-sig"))
         except ValueError as error:
             raise refused(400, f"the request body is not JSON: {error}") from None
         if isinstance(value, Mapping):
-            if isinstance(model := value.get("model"), str):
+            if isinstance(model := wire.model(value, params), str):
                 log.model = model
-            self._check_size(wire, value)
+            self._check_size(wire, value, model)
         try:
-            return wire.read(value, id=log.id, created=int(time()), headers=headers)
+            return wire.read(value, params=params, id=log.id, created=int(time()), headers=headers)
         except ConfigError as error:
             raise refused(400, str(error)) from error
 
@@ -169,9 +171,8 @@ class Gateway:
         except ConfigError as error:
             raise refused(400, str(error)) from error
 
-    def _check_size(self, wire: Wire, body: Mapping[str, Any]) -> None:
+    def _check_size(self, wire: Wire, body: Mapping[str, Any], model: Any) -> None:
         options, size = self._options, wire.size(body)
-        model = body.get("model")
         for count, most, what in [
             (len(model) if isinstance(model, str) else 0, options.max_model_length, "characters in the model's name"),
             (size.messages, options.max_messages, "messages"),
@@ -201,23 +202,13 @@ class Gateway:
 
     async def _list(self, request: HTTPRequest) -> Response:
         self._access.check(request.scope)
-        models = [self._model(name, request) for name in self.models.names]
-        if _wire_of(request) is not MessagesWire:
-            return JSONResponse({"object": "list", "data": models})
-        ends = {"first_id": self.models.names[0], "last_id": self.models.names[-1]}
-        return JSONResponse({"data": models, "has_more": False, **ends})
+        return JSONResponse(_wire_of(request).model_list(self.models.names, self._began))
 
     async def _one(self, request: HTTPRequest) -> Response:
         self._access.check(request.scope)
         name = request.path_params["name"]
         self.models.find(name)
-        return JSONResponse(self._model(name, request))
-
-    def _model(self, name: str, request: HTTPRequest) -> dict[str, Any]:
-        if _wire_of(request) is MessagesWire:
-            began = strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(self._began))
-            return {"type": "model", "id": name, "display_name": name, "created_at": began}
-        return {"id": name, "object": "model", "created": self._began, "owned_by": "streamfold"}
+        return JSONResponse(_wire_of(request).model_entry(name, self._began))
 
 
 class _Endpoint:
@@ -233,8 +224,8 @@ class _Endpoint:
 
 def _wire_of(request: HTTPRequest) -> type[Wire]:
     """The API that a request belongs to, where its path does not say it."""
-    speaks_messages = "anthropic-version" in request.headers or request.url.path.startswith(MessagesWire.path)
-    return MessagesWire if speaks_messages else ChatWire
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    return next((wire for wire in WIRES if wire.owns(path, request.headers)), ChatWire)
 
 
 async def _refusal(request: HTTPRequest, refusal: Refused) -> Response:
@@ -245,6 +236,7 @@ async def _refusal(request: HTTPRequest, refusal: Refused) -> Response:
 
 
 async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
-    served = ", ".join([*(f"POST {wire.path}" for wire in WIRES), "GET /v1/models", "GET /healthz"])
+    paths = (wire.path.replace(":path", "").replace("{version}", "v1beta") for wire in WIRES)
+    served = ", ".join([*(f"POST {path}" for path in paths), "GET /v1/models", "GET /healthz"])
     message = f"{error.detail}: {request.method} {request.url.path[:200]}. Served here: {served}"
     return await _refusal(request, refused(error.status_code, message))

@@ -46,7 +46,8 @@ class Exchange:
             Refused: there is no answer, and nothing has been sent.
             ClientGone: the client left before the end.
         """
-        sink = EventSink(send, self._headers, self.options.keepalive, self.wire.keep_alive)
+        headers = {**self._headers, **self.wire.stream_headers(self.asked)}
+        sink = EventSink(send, headers, self.options.keepalive, self.wire.keep_alive)
         writer = ReplyWriter(self.wire.emitter(self.asked))
         gone = answered = False
         refusal: Refused | None = None
@@ -89,7 +90,7 @@ class Exchange:
                 await sink.write(events)
 
         try:
-            reply = await self._read(write, fragments=True)
+            reply = await self._read(write, fragments=self.wire.fragments)
             await sink.write(writer.finish(reply), last=True)
             self.log.completed(reply)
         except ClientGone:

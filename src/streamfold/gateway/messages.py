@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from time import gmtime, strftime
 from typing import Any
 
 from ..adapters.anthropic import MessagesEmitter, messages_error, parse_messages_request, whole_message
@@ -33,6 +34,10 @@ class MessagesWire(Wire):
     client_ids = ("metadata",)  # Claude Code names its device, account and session there
     keep_alive = event({"type": "ping"}, "ping")
 
+    @classmethod
+    def owns(cls, path: str, headers: Mapping[str, str]) -> bool:
+        return "anthropic-version" in headers or path.startswith("/v1/messages")
+
     def size(self, body: Mapping[str, Any]) -> Size:
         messages = [message for message in listed(body, "messages") if isinstance(message, Mapping)]
         blocks = [block for message in messages for block in listed(message, "content") if isinstance(block, Mapping)]
@@ -40,7 +45,7 @@ class MessagesWire(Wire):
         count = len(listed(body, "messages")) + kinds.count("tool_result")  # each result becomes a message
         return Size(count, kinds.count("tool_use"), len(listed(body, "tools")))
 
-    def parse(self, body: Any) -> Request:
+    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
         return parse_messages_request(body)
 
     def emitter(self, asked: ClientRequest) -> Emitter:
@@ -58,6 +63,16 @@ class MessagesWire(Wire):
 
     def headers(self, answer_id: str) -> dict[str, str]:
         return {**super().headers(answer_id), "request-id": answer_id}
+
+    @staticmethod
+    def model_entry(name: str, began: int) -> dict[str, Any]:
+        created_at = strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(began))
+        return {"type": "model", "id": name, "display_name": name, "created_at": created_at}
+
+    @classmethod
+    def model_list(cls, names: Sequence[str], began: int) -> dict[str, Any]:
+        entries = [cls.model_entry(name, began) for name in names]
+        return {"data": entries, "has_more": False, "first_id": names[0], "last_id": names[-1]}
 
     def info(self, refusal: Refused) -> ErrorInfo:
         info = replace(refusal.info, status=refusal.info.status or refusal.status)
@@ -93,10 +108,11 @@ class MessagesCountWire(MessagesWire):
     """The count of a request's tokens, by the provider's own count where it has one. No model is asked."""
 
     path = "/v1/messages/count_tokens"
+    asks_model = False
     id_prefix = "count_"
 
-    def parse(self, body: Any) -> Request:
-        return super().parse({"max_tokens": 1, **body} if isinstance(body, Mapping) else body)
+    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
+        return super().parse({"max_tokens": 1, **body} if isinstance(body, Mapping) else body, params)
 
     async def at_once(self, asked: ClientRequest, served: Served) -> AtOnce:
         number, note = await count_tokens(self.for_provider(asked, served.adapters)[0].request, served)

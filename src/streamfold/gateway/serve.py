@@ -13,7 +13,7 @@ from ..values import ConfigError
 from .access import is_loopback
 from .logs import one_line
 from .models import Models
-from .wires import WIRES, MessagesCountWire
+from .wires import WIRES
 
 __all__ = ["run", "settings"]
 
@@ -97,8 +97,10 @@ def run(path: str | os.PathLike[str] | None = None, **overrides: Any) -> None:
 def _say_what_is_served(models: Models, address: Any) -> None:
     host, port = address[:2]
     host = f"[{host}]" if ":" in host else host
-    paths = ", ".join(wire.path.removeprefix("/v1") for wire in WIRES if wire is not MessagesCountWire)
-    log.info("Base URL for clients: http://%s:%s/v1 (%s, /models); health check: /healthz", host, port, paths)
+    paths = [wire.path.removeprefix("/v1") for wire in WIRES if wire.path.startswith("/v1/") and wire.asks_model]
+    here = f"http://{host}:{port}"
+    log.info("Base URL for clients: %s/v1 (%s, /models); health check: /healthz", here, ", ".join(paths))
+    log.info("Base URL for clients of Google's and Anthropic's own: %s", here)
     log.info("Models: %s", one_line(", ".join(models.describe())))
     for problem in models.missing():
         log.warning("%s. Its requests get HTTP 500 until the server is started with it", one_line(problem))
@@ -110,8 +112,10 @@ def _log_config() -> dict[str, Any]:
 
     made: dict[str, Any] = deepcopy(LOGGING_CONFIG)
     made["filters"] = {"one_line": {"()": OneLine}}
+    made["filters"]["without_query"] = {"()": WithoutQuery}
     for handler in made["handlers"].values():
         handler["filters"] = ["one_line"]
+    made["handlers"]["access"]["filters"].append("without_query")
     # Retries and warnings of the client library are in the gateway's own lines too, with the request's id.
     made["loggers"]["streamfold"] = {"handlers": ["default"], "level": "ERROR", "propagate": False}
     made["loggers"]["streamfold.gateway"] = {"level": "INFO"}
@@ -124,4 +128,13 @@ class OneLine(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.startswith("streamfold"):
             record.msg, record.args = one_line(record.getMessage()), ()
+        return True
+
+
+class WithoutQuery(logging.Filter):
+    """Leaves the query out of uvicorn's lines about requests: Google's clients may send their key in it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(arg.partition("?")[0] if isinstance(arg, str) else arg for arg in record.args)
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -31,6 +31,7 @@ class ClientRequest:
         id: the id of the answer.
         created: when the request came, in seconds since 1970.
         headers: the headers of the request, with names in lower case.
+        params: the parameters in its path and its query.
     """
 
     body: Mapping[str, Any]
@@ -39,6 +40,7 @@ class ClientRequest:
     id: str
     created: int
     headers: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def model(self) -> str:
@@ -82,8 +84,10 @@ class Wire(ABC):
     """One API.
 
     Attributes:
-        path: where its requests are sent.
+        path: where its requests are sent, with the names of parameters in braces.
         adapter: the name of the adapter that speaks it to a provider.
+        asks_model: whether a model gives its answers.
+        fragments: whether its streams have calls in fragments.
         id_prefix: how the ids of its answers begin.
         client_ids: members of its requests that identify an installation, a session or a user.
         keep_alive: what is written into a stream that has been silent for a while.
@@ -91,6 +95,8 @@ class Wire(ABC):
 
     path: ClassVar[str]
     adapter: ClassVar[str]
+    asks_model: ClassVar[bool] = True
+    fragments: ClassVar[bool] = True
     id_prefix: ClassVar[str]
     client_ids: ClassVar[tuple[str, ...]] = ()
     # There are no `id:` lines in our streams: with one, a comment makes an event to some readers.
@@ -99,20 +105,34 @@ class Wire(ABC):
     def __init__(self, options: GatewayOptions) -> None:
         self.options = options
 
-    def read(self, body: Any, **rest: Any) -> ClientRequest:
+    @classmethod
+    def owns(cls, path: str, headers: Mapping[str, str]) -> bool:
+        """Returns whether a request to another path than that of an answer is one of this API."""
+        return False
+
+    def read(self, body: Any, *, params: Mapping[str, str], **rest: Any) -> ClientRequest:
         """Parses a request. Raises ConfigError with the path to what is wrong in it.
 
         Args:
+            params: the parameters in its path and its query.
             rest: `id`, `created` and `headers` of the request.
         """
-        return ClientRequest(body, self.parse(body), wants_stream(body), **rest)
+        return ClientRequest(body, self.parse(body, params), self.streams(body), params=params, **rest)
+
+    def streams(self, body: Any) -> bool:
+        """Returns whether the answer is to be streamed. Raises ConfigError if that can't be read."""
+        return wants_stream(body)
+
+    def model(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Any:
+        """Returns the name of the model in a request that may be anything yet."""
+        return body.get("model")
 
     @abstractmethod
     def size(self, body: Mapping[str, Any]) -> Size:
         """Counts the parts of a request that may be anything yet."""
 
     @abstractmethod
-    def parse(self, body: Any) -> Request:
+    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
         """Parses a request. Raises ConfigError with the path to what is wrong in it."""
 
     @abstractmethod
@@ -139,6 +159,10 @@ class Wire(ABC):
         """Returns the headers that every response to a request has, by the id of its answer."""
         return {"x-request-id": answer_id}
 
+    def stream_headers(self, asked: ClientRequest) -> dict[str, str]:
+        """Returns the further headers of a stream."""
+        return {}
+
     def info(self, refusal: Refused) -> ErrorInfo:
         """Returns an error as this API's clients understand it."""
         return refusal.info
@@ -146,6 +170,16 @@ class Wire(ABC):
     def error(self, refusal: Refused, answer_id: str) -> tuple[int, dict[str, Any]]:
         """Returns status and body of an error response."""
         return refusal.status, error_body(replace(self.info(refusal), status=None))
+
+    @staticmethod
+    def model_entry(name: str, began: int) -> dict[str, Any]:
+        """Returns what a client is told of a model. `began` is when the server started, in seconds since 1970."""
+        return {"id": name, "object": "model", "created": began, "owned_by": "streamfold"}
+
+    @classmethod
+    def model_list(cls, names: Sequence[str], began: int) -> dict[str, Any]:
+        """Returns the list of all models."""
+        return {"object": "list", "data": [cls.model_entry(name, began) for name in names]}
 
     def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
         """Returns the request for providers that may speak other APIs, and warnings about what they can't be asked.

@@ -13,11 +13,12 @@ from ..adapters.responses import ClientTools, ResponsesEmitter, only_functions, 
 from ..adapters.responses import parse_request as parse_responses
 from ..requests import Request
 from ..values import Delta, Message, ProtocolWarning, Reply
+from .gemini import GeminiCountWire, GeminiWholeWire, GeminiWire
 from .instructions import with_one_system
 from .messages import MessagesCountWire, MessagesWire
 from .wire import ClientRequest, Size, Warnings, Wire, listed
 
-__all__ = ["WIRES", "ChatWire", "MessagesCountWire", "MessagesWire", "ResponsesWire"]
+__all__ = ["WIRES", "ChatWire", "MessagesWire", "ResponsesWire"]
 
 
 # https://platform.openai.com/docs/guides/safety-best-practices, /docs/guides/prompt-caching
@@ -37,7 +38,7 @@ class ChatWire(Wire):
         calls = sum(len(listed(message, "tool_calls")) for message in messages if isinstance(message, Mapping))
         return Size(len(messages), calls, len(listed(body, "tools")))
 
-    def parse(self, body: Any) -> Request:
+    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
         wants_usage(body)  # a mistake in it is one of the request
         return parse_chat(body)
 
@@ -92,7 +93,7 @@ class ResponsesWire(Wire):
         tools = sum(len(listed(tool, "tools")) or 1 for tool in groups if isinstance(tool, Mapping))
         return Size(len(items), calls, tools)
 
-    def parse(self, body: Any) -> Request:
+    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
         return parse_responses(body)
 
     def emitter(self, asked: ClientRequest) -> ResponsesEmitter:
@@ -119,9 +120,8 @@ class ResponsesWire(Wire):
             extra = asked.request.options.extra_body  # of the first reading: without what identifies the client
             read = parse_for_functions(asked.body)
             rest = {name: value for name, value in extra.items() if name in read.request.options.extra_body}
-            made = ResponsesRequest(
-                asked.body, read.request, asked.stream, asked.id, asked.created, asked.headers, read.tools
-            )
+            members = {name: getattr(asked, name) for name in ("body", "stream", "id", "created", "headers", "params")}
+            made = ResponsesRequest(request=read.request, tools=read.tools, **members)
             asked = made.with_extra_body(rest)
             warnings += read.warnings
         extra = dict(asked.request.options.extra_body)
@@ -162,4 +162,12 @@ def _without(value: Any, member: str) -> Any:
     return value
 
 
-WIRES: tuple[type[Wire], ...] = (ChatWire, ResponsesWire, MessagesWire, MessagesCountWire)
+WIRES: tuple[type[Wire], ...] = (
+    ChatWire,
+    ResponsesWire,
+    MessagesWire,
+    MessagesCountWire,
+    GeminiWire,
+    GeminiWholeWire,
+    GeminiCountWire,
+)

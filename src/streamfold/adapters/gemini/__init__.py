@@ -4,4 +4,6 @@ from .adapter import *
 from .decode import *
 from .emit import *
 from .errors import *
+from .parse import *
 from .signatures import *
+from .spelling import *

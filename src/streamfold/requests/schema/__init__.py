@@ -16,7 +16,7 @@ the provider would refuse it.
 from __future__ import annotations
 
 from .moonshot import moonshot, moonshot_problems
-from .openapi import openapi_subset
+from .openapi import from_openapi, openapi_subset
 from .passes import Passed, drop_keywords, inline_refs, rebuilt
 from .shapes import check_shapes
 from .strict import ROUTINE, openai_strict, strict_problems
@@ -26,6 +26,7 @@ __all__ = [
     "Passed",
     "check_shapes",
     "drop_keywords",
+    "from_openapi",
     "inline_refs",
     "moonshot",
     "moonshot_problems",

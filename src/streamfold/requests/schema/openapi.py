@@ -1,4 +1,4 @@
-"""JSON Schema to the subset of OpenAPI 3.0 that older Gemini endpoints read: https://ai.google.dev/api/caching#Schema.
+"""JSON Schema and the subset of OpenAPI 3.0 that older Gemini endpoints read: https://ai.google.dev/api/caching#Schema.
 
 Members that it does not know are refused, and one bad schema fails every request, so the result has no others.
 """
@@ -11,13 +11,14 @@ from typing import Any
 
 from .passes import Passed, inline_refs
 
-__all__ = ["openapi_subset"]
+__all__ = ["from_openapi", "openapi_subset"]
 
 _KEPT = (
     "title", "description", "nullable", "minItems", "maxItems", "minProperties", "maxProperties", "minLength",
     "maxLength", "pattern", "minimum", "maximum", "default", "example", "propertyOrdering",
 )  # fmt: skip
 _SILENT = ("$schema", "$id", "$defs", "definitions", "$comment", "examples", "additionalProperties", "title")
+_COUNTS = {"minItems", "maxItems", "minProperties", "maxProperties", "minLength", "maxLength"}
 _FORMATS = ("date-time", "enum", "int32", "int64", "float", "double")
 
 
@@ -98,3 +99,36 @@ def _guessed(node: Mapping[str, Any]) -> str:
     if "enum" in node:
         return "string"
     return "object"
+
+
+def from_openapi(schema: Any) -> dict[str, Any]:
+    """Returns a schema of that subset as JSON Schema: types in lower case, `nullable` as a type of its own.
+
+    >>> from_openapi({"type": "STRING", "nullable": True, "format": "enum", "enum": ["a"]})
+    {'type': ['string', 'null'], 'enum': ['a', None]}
+    """
+    if not isinstance(schema, Mapping):
+        return {}
+    out = {name: value for name, value in schema.items() if name not in ("propertyOrdering", "nullable")}
+    if isinstance(kind := out.pop("type", None), str) and not kind.endswith("UNSPECIFIED"):
+        out = {"type": kind.lower(), **out}
+    if out.get("format") == "enum":
+        del out["format"]
+    for name in _COUNTS & out.keys():  # which JSON of protocol buffers writes as strings
+        out[name] = int(out[name]) if isinstance(out[name], str) and out[name].isdecimal() else out[name]
+    if isinstance(properties := out.get("properties"), Mapping):
+        out["properties"] = {name: from_openapi(inner) for name, inner in properties.items()}
+    if "items" in out:
+        out["items"] = from_openapi(out["items"])
+    if isinstance(alternatives := out.get("anyOf"), list):
+        out["anyOf"] = [from_openapi(inner) for inner in alternatives]
+    if schema.get("nullable") is True:
+        out = _or_null(out)
+    return out
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    listed = {"enum": [*schema["enum"], None]} if isinstance(schema.get("enum"), list) else {}
+    return {**schema, **({"type": [schema["type"], "null"]} if "type" in schema else {}), **listed}

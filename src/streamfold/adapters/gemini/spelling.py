@@ -1,0 +1,22 @@
+"""Names of members in Google's JSON: written in camel case, and read in snake case too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["camel_case"]
+
+_UNDERSCORE = re.compile(r"_([a-z0-9])")
+
+
+def camel_case(value: Any) -> Any:
+    """Returns an object with its own members in camel case; those inside of them stay, and so does any other value.
+
+    >>> camel_case({"inline_data": {"mime_type": "image/png"}})
+    {'inlineData': {'mime_type': 'image/png'}}
+    """
+    if not isinstance(value, Mapping):
+        return value
+    return {_UNDERSCORE.sub(lambda found: found[1].upper(), str(name)): member for name, member in value.items()}

@@ -1,0 +1,133 @@
+"""Gemini's API, for clients that speak it: https://ai.google.dev/api/generate-content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..adapters.gemini import Framing, GeminiEmitter, camel_case, google_error, parse_gemini_request
+from ..requests import Request
+from ..values import ConfigError, Delta, ErrorInfo, ProtocolWarning, Reply
+from .counting import count_tokens, estimated_tokens
+from .failures import Refused
+from .models import Served
+from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, listed
+
+__all__ = ["GeminiCountWire", "GeminiWholeWire", "GeminiWire"]
+
+_PATH = re.compile(r"/v1beta/|/\w+/models/.*:(?:\w+Content|countTokens)$")
+_METHODS = ("generateContent", "streamGenerateContent", "countTokens")
+
+
+class GeminiWire(Wire):
+    """An answer of Gemini's API that is streamed: as events with `alt=sse`, else as one JSON array."""
+
+    path = "/{version}/models/{model:path}:streamGenerateContent"  # v1beta, and newer clients say v1
+    adapter = "gemini"
+    id_prefix = "gen-"
+    fragments = False  # a call is one part
+    keep_alive = GeminiEmitter.keep_alive
+
+    @classmethod
+    def owns(cls, path: str, headers: Mapping[str, str]) -> bool:
+        return _PATH.match(path) is not None or any(name in headers for name in ("x-goog-api-key", "x-goog-api-client"))
+
+    def streams(self, body: Any) -> bool:
+        return True
+
+    def model(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Any:
+        return params["model"]
+
+    def size(self, body: Mapping[str, Any]) -> Size:
+        given = camel_case(body)
+        contents = [content for content in listed(given, "contents") if isinstance(content, Mapping)]
+        parts = [camel_case(part) for content in contents for part in listed(content, "parts")]
+        kinds = [name for part in parts if isinstance(part, Mapping) for name in part]
+        entries = [camel_case(entry) for entry in listed(given, "tools")]
+        tools = sum(len(listed(entry, "functionDeclarations")) for entry in entries if isinstance(entry, Mapping))
+        return Size(len(contents) + kinds.count("functionResponse"), kinds.count("functionCall"), tools)
+
+    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
+        return parse_gemini_request(body, params["model"])
+
+    def emitter(self, asked: ClientRequest) -> GeminiEmitter:
+        return self._emitter(asked, "events" if asked.params.get("alt") == "sse" else "array")
+
+    def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
+        emitter = self._emitter(asked, "whole")
+        emitter.feed_all(deltas)
+        emitter.finish()
+        return emitter.answer
+
+    def _emitter(self, asked: ClientRequest, framing: Framing) -> GeminiEmitter:
+        choice, thinking = asked.request.tool_choice, _wants_thoughts(asked.body) or self.options.unasked_thinking
+        return GeminiEmitter(id=asked.id, model=asked.model, tool_choice=choice, thinking=thinking, framing=framing)
+
+    def stream_headers(self, asked: ClientRequest) -> dict[str, str]:
+        return {} if asked.params.get("alt") == "sse" else {"content-type": "application/json; charset=utf-8"}
+
+    @staticmethod
+    def model_entry(name: str, began: int) -> dict[str, Any]:
+        return {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": list(_METHODS)}
+
+    @classmethod
+    def model_list(cls, names: Sequence[str], began: int) -> dict[str, Any]:
+        return {"models": [cls.model_entry(name, began) for name in names]}
+
+    def info(self, refusal: Refused) -> ErrorInfo:
+        wait = refusal.headers.get("retry-after")
+        status = refusal.info.status or refusal.status
+        return replace(refusal.info, status=status, retry_after=float(wait) if wait else refusal.info.retry_after)
+
+    def error(self, refusal: Refused, answer_id: str) -> tuple[int, dict[str, Any]]:
+        return refusal.status, google_error(self.info(refusal))
+
+    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+        options = asked.request.options
+        extra = dict(options.extra_body)
+        config = dict(extra.pop("generationConfig", {}))
+        if set(adapters) == {self.adapter}:
+            if _wants_thoughts(asked.body) and options.reasoning_effort is None:
+                config["thinkingConfig"] = {"includeThoughts": True}
+            return asked.with_extra_body({**extra, "generationConfig": config} if config else extra), []
+        if "cachedContent" in extra:
+            raise ConfigError("cachedContent: the provider does not have it; send the content itself")
+        members = {**extra, **{f"generationConfig.{name}": value for name, value in config.items()}}
+        lost = [name for name, value in members.items() if value not in ([], {}, False)]
+        detail = f"{' and '.join(lost)}: only Gemini's API has this; it was not sent to the provider"
+        return asked.with_extra_body({}), [ProtocolWarning("option_dropped", detail)] if lost else []
+
+
+class GeminiWholeWire(GeminiWire):
+    """An answer that is not streamed."""
+
+    path = "/{version}/models/{model:path}:generateContent"
+
+    def streams(self, body: Any) -> bool:
+        return False
+
+
+class GeminiCountWire(GeminiWholeWire):
+    """The count of a request's tokens; it never asks a model."""
+
+    path = "/{version}/models/{model:path}:countTokens"
+    asks_model = False
+
+    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
+        whole = camel_case(body).get("generateContentRequest") if isinstance(body, Mapping) else None
+        return super().parse(body if whole is None else whole, params)
+
+    async def at_once(self, asked: ClientRequest, served: Served) -> AtOnce:
+        number, note = await count_tokens(self.for_provider(asked, served.adapters)[0].request, served)
+        if number is not None:
+            return AtOnce({"totalTokens": number}, note)
+        return AtOnce({"totalTokens": estimated_tokens(asked.request)}, f"estimated: {note}", exact=False)
+
+
+def _wants_thoughts(body: Mapping[str, Any]) -> bool:
+    """Whether the client asked for thoughts: others do not expect such parts."""
+    config = camel_case(camel_case(body).get("generationConfig") or {})
+    thinking = camel_case(config.get("thinkingConfig") or {})
+    return bool(thinking.get("includeThoughts"))
