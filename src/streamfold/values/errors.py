@@ -17,6 +17,7 @@ StreamfoldError
 +- InvalidToolArgumentsError       the arguments of a call do not fit the tool; also a ValueError
 +- InvalidReplyError               the text of a reply does not fit the model it is parsed as; also a ValueError
 +- TurnLimitError                  the model still asked for tools in the last turn of `run_tools`
++- CallInDoubtError                another run of the same state has started a call, and has no result yet
 """
 
 from __future__ import annotations

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from inspect import Parameter, getdoc, isroutine, signature
 from typing import TYPE_CHECKING, Any, get_type_hints, overload
 
 from .caching import CacheMark
 from .configerrors import ConfigError
-from .tools import Tool, ToolLike, read_tool
+from .tools import NeedsApproval, Tool, ToolLike, read_tool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -25,6 +26,7 @@ def tool(
     description: str | None = None,
     strict: bool | None = None,
     cache: CacheMark = False,
+    needs_approval: NeedsApproval = False,
 ) -> Tool: ...
 
 
@@ -35,6 +37,7 @@ def tool(
     description: str | None = None,
     strict: bool | None = None,
     cache: CacheMark = False,
+    needs_approval: NeedsApproval = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -45,6 +48,7 @@ def tool(
     description: str | None = None,
     strict: bool | None = None,
     cache: CacheMark = False,
+    needs_approval: NeedsApproval = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Makes a tool from a typed function, plain or async. Also a decorator, with or without arguments.
 
@@ -63,13 +67,15 @@ def tool(
         description: instead of the docstring's.
         strict: whether the provider must hold the model to the schema, where it can.
         cache: the tools up to this one are to be kept in the provider's cache; see `Message`.
+        needs_approval: `run_tools` pauses before a call until somebody has approved it; see `Tool`.
 
     Raises:
         ConfigError: a parameter can't be passed by name (`*args`, `**kwargs`, positional only), or its type has no JSON
             schema.
     """
     if function is None:
-        return partial(tool, name=name, description=description, strict=strict, cache=cache)
+        options: dict[str, Any] = {"strict": strict, "cache": cache, "needs_approval": needs_approval}
+        return partial(tool, name=name, description=description, **options)
     if not callable(function):
         hint = f"; did you mean tool(name={function!r})?" if isinstance(function, str) else ""
         raise ConfigError(f"tool() makes a tool from a function, not from {type(function).__name__}{hint}")
@@ -89,7 +95,7 @@ def tool(
         if parameter in made.parameters["properties"]:
             made.parameters["properties"][parameter].setdefault("description", text)
     chosen_about = about if description is None else description
-    return Tool(chosen, chosen_about, made.parameters, strict, function=function, model=model, spread=True, cache=cache)
+    return replace(made, description=chosen_about, spread=True, cache=cache, needs_approval=needs_approval)
 
 
 def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:

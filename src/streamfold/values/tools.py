@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable, signature
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AllowedTools",
     "NamedTool",
+    "NeedsApproval",
     "ReadToolChoice",
     "Tool",
     "ToolChoice",
@@ -26,6 +27,9 @@ __all__ = [
     "read_tool",
     "read_tool_choice",
 ]
+
+
+NeedsApproval: TypeAlias = bool | Callable[[ToolCall], bool | Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class Tool:
         model: validates the arguments. Without a model they are only matched with the parameters of `function`.
         cache: the tools up to this one are to be kept in the provider's cache; see `Message`.
         spread: `function` gets the fields of `model` by name, instead of the instance.
+        needs_approval: `run_tools` pauses before a call until somebody has approved it: True, or a function of the
+            call, plain or async, that decides. It is never asked about arguments that do not fit.
     """
 
     name: str
@@ -50,12 +56,16 @@ class Tool:
     model: type[BaseModel] | None = field(default=None, compare=False, repr=False)
     spread: bool = field(default=False, compare=False, repr=False)
     cache: CacheMark = field(default=False, kw_only=True)
+    needs_approval: NeedsApproval = field(default=False, kw_only=True, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         name: Any = self.name
         if not isinstance(name, str) or not name:
             raise ConfigError(f"the name of a tool is a string with something in it, not {name!r}")
         check_cache_mark(self.cache, f"the tool {self.name!r}")
+        if not isinstance(self.needs_approval, bool) and not callable(self.needs_approval):
+            kind = type(self.needs_approval).__name__
+            raise ConfigError(f"the tool {self.name!r}: needs_approval is a bool or a function of the call, not {kind}")
         if not isinstance(self.parameters, Mapping):
             kind = type(self.parameters).__name__
             raise ConfigError(f"the tool {self.name!r}: parameters must be a JSON schema, not {kind}")

@@ -11,6 +11,6 @@ from __future__ import annotations
 
 from .provider import Provider
 from .streams import ChatStream, ToolRun
-from .tools import run_tools
+from .tools import resume_tools, run_tools
 
-__all__ = ["ChatStream", "Provider", "ToolRun", "run_tools"]
+__all__ = ["ChatStream", "Provider", "ToolRun", "resume_tools", "run_tools"]

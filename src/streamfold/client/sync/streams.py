@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ...values import Message, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Usage
+from ..approvals import PendingCall
 from ..partial import Partial
 from ..stream import ChatStream as AsyncChatStream
-from ..tool_loop import ToolRun as AsyncToolRun
+from ..tool_run import ToolRun as AsyncToolRun
 from .thread import LoopThread
 
 if TYPE_CHECKING:
@@ -147,8 +148,33 @@ class ToolRun(Chunks[AsyncToolRun]):
         return self._source.usage
 
     @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that the run waits for; empty unless it is paused."""
+        return self._source.pending
+
+    def approve(self, call_id: str) -> None:
+        """Approves a pending call. See `streamfold.ToolRun.approve`."""
+        self._source.approve(call_id)
+        self._ended = False
+
+    def deny(self, call_id: str, reason: str | None = None) -> None:
+        """Denies a pending call. See `streamfold.ToolRun.deny`."""
+        self._source.deny(call_id, reason)
+        self._ended = False
+
+    def answer(self, call_id: str, content: Any, *, error: bool = False) -> None:
+        """Gives the result of a pending call of an external tool. See `streamfold.ToolRun.answer`."""
+        self._source.answer(call_id, content, error=error)
+        self._ended = False
+
+    def dump(self) -> str:
+        """Returns the state of the run as JSON text. See `streamfold.ToolRun.dump`."""
+        return self._source.dump()
+
+    @property
     def _whole(self) -> bool:
-        return super()._whole and self._last is not None and not self._last.tool_calls
+        last = self._last
+        return super()._whole and last is not None and (not last.tool_calls or bool(self.pending))
 
 
 async def _next(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from asyncio import wrap_future
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import replace
@@ -14,13 +14,15 @@ from typing import Any, Unpack
 
 from ...net import hides_arguments
 from ...requests import ChatOptions
-from ...values import Messages, Tool, ToolChoice, ToolLike, as_tools
-from ..tool_loop import OnToolError
+from ...values import Message, Messages, Tool, ToolChoice, ToolLike, as_tools
+from ..journal import CallJournal
+from ..tool_loop import resume_tools as resume_async
 from ..tool_loop import run_tools as run_async
+from ..tool_results import OnToolError
 from .provider import Provider
 from .streams import ToolRun
 
-__all__ = ["run_tools"]
+__all__ = ["resume_tools", "run_tools"]
 
 
 @hides_arguments
@@ -29,9 +31,12 @@ def run_tools(
     messages: Messages,
     tools: Iterable[ToolLike],
     *,
+    external: Iterable[ToolLike] = (),
     max_turns: int = 10,
     tool_choice: ToolChoice = "auto",
     on_tool_error: OnToolError | None = None,
+    journal: CallJournal | None = None,
+    run_id: str | None = None,
     **options: Unpack[ChatOptions],
 ) -> ToolRun:
     """Streams the answer of a model that may call tools, and runs the calls between its turns.
@@ -48,7 +53,7 @@ def run_tools(
 
     Args:
         provider: a synchronous provider.
-        messages, tools, max_turns, tool_choice, on_tool_error, options: as in `streamfold.run_tools`.
+        messages, tools, options: as in `streamfold.run_tools`, and so are all others.
 
     Raises:
         ConfigError: a tool has no function, two tools have the same name, or the request can't be sent.
@@ -57,9 +62,48 @@ def run_tools(
         provider.model,
         messages,
         [_threaded(tool) for tool in as_tools(tools)],
+        external=external,
         max_turns=max_turns,
         tool_choice=tool_choice,
         on_tool_error=on_tool_error,
+        journal=journal,
+        run_id=run_id,
+        **options,
+    )
+    return ToolRun(provider, provider.thread, run)
+
+
+@hides_arguments
+def resume_tools(
+    provider: Provider,
+    state: str | Sequence[Message],
+    tools: Iterable[ToolLike],
+    *,
+    external: Iterable[ToolLike] = (),
+    max_turns: int = 10,
+    on_tool_error: OnToolError | None = None,
+    journal: CallJournal | None = None,
+    run_id: str | None = None,
+    **options: Unpack[ChatOptions],
+) -> ToolRun:
+    """Continues a run that paused, in this process or in another one.
+
+    Args:
+        provider: a synchronous provider.
+        state, tools, options: as in `streamfold.resume_tools`, and so are all others.
+
+    Raises:
+        ConfigError: the state can't be read; and as for `run_tools`.
+    """
+    run = resume_async(
+        provider.model,
+        state,
+        [_threaded(tool) for tool in as_tools(tools)],
+        external=external,
+        max_turns=max_turns,
+        on_tool_error=on_tool_error,
+        journal=journal,
+        run_id=run_id,
         **options,
     )
     return ToolRun(provider, provider.thread, run)

@@ -1,0 +1,68 @@
+"""The state of a tool run as JSON text: what another process needs to continue it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ..values import ConfigError, Message
+
+__all__ = ["RunState", "read_state"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """A run between two steps.
+
+    Attributes:
+        run_id: identifies the run in a journal; None: it has no name yet.
+        messages: the conversation, with a message for each call of the last turn.
+        max_turns: the maximum number of requests to the model.
+        turns: how many were made.
+        calls: the statuses of the calls of the last turn; None if all have results, or if they are not known.
+        ended: the model has answered, or the run failed.
+    """
+
+    run_id: str | None
+    messages: tuple[Message, ...]
+    max_turns: int
+    turns: int = 0
+    calls: list[dict[str, Any]] | None = None
+    ended: bool = False
+
+    def to_json(self) -> str:
+        """Returns the state as text; `read_state` reads it."""
+        return json.dumps(
+            {
+                "version": _VERSION,
+                "run_id": self.run_id,
+                "messages": [message.to_dict() for message in self.messages],
+                "max_turns": self.max_turns,
+                "turns": self.turns,
+                "calls": self.calls,
+                "ended": self.ended,
+            }
+        )
+
+
+def read_state(text: str) -> RunState:
+    """Reads what `RunState.to_json` wrote. Raises ConfigError that says what is wrong with it."""
+    try:
+        data = json.loads(text)
+    except ValueError as exc:
+        raise ConfigError(f"state is not what ToolRun.dump returned: {exc}") from exc
+    if not isinstance(data, dict) or data.get("version") != _VERSION:
+        raise ConfigError("state is not what ToolRun.dump of this version returned")
+    try:
+        messages = tuple(
+            Message.from_dict(item, where=f"state.messages[{at}]") for at, item in enumerate(data["messages"])
+        )
+        turns, ended = int(data["turns"]), bool(data["ended"])
+        return RunState(str(data["run_id"]), messages, int(data["max_turns"]), turns, data["calls"], ended)
+    except (KeyError, TypeError, ValueError) as exc:
+        if isinstance(exc, ConfigError):
+            raise
+        raise ConfigError(f"state is damaged: {type(exc).__name__}: {exc}") from exc

@@ -1,0 +1,127 @@
+"""Running one tool call: what its tool returned becomes a message for the model, and a value for anybody else."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Any, TypeAlias
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from ..values import (
+    AudioPart,
+    ConfigError,
+    FilePart,
+    ImagePart,
+    InvalidToolArgumentsError,
+    Message,
+    TextPart,
+    Tool,
+    ToolCall,
+    tool_result,
+)
+
+__all__ = ["OnToolError", "ToolResult", "denied_result", "made_result", "run_call"]
+
+OnToolError: TypeAlias = Callable[[ToolCall, Exception], str | Awaitable[str | None] | None]
+
+_PARTS = (TextPart, ImagePart, FilePart, AudioPart)
+
+_logger = logging.getLogger("streamfold")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The result of a tool call.
+
+    Attributes:
+        call: the call.
+        message: the result as the model gets it. `message.error` says whether the tool failed.
+        value: what the tool returned: text, JSON data, or a list of parts. For an error, the text of the message.
+        denied: the call was not run, because somebody refused it.
+    """
+
+    call: ToolCall
+    message: Message
+    value: Any
+    denied: bool = False
+
+    def to_json(self) -> str:
+        """Returns the result as JSON text, without the call."""
+        value = None if isinstance(self.message.content, tuple) else self.value
+        return json.dumps({"message": self.message.to_dict(), "value": value, "denied": self.denied})
+
+    @classmethod
+    def from_json(cls, call: ToolCall, text: str) -> ToolResult:
+        """Reads what `to_json` wrote about the result of this call."""
+        data = json.loads(text)
+        message = Message.from_dict(data["message"])
+        parts = list(message.content) if isinstance(message.content, tuple) else None
+        return cls(call, message, data["value"] if parts is None else parts, data["denied"])
+
+
+async def run_call(call: ToolCall, tools: Mapping[str, Tool], on_tool_error: OnToolError | None) -> ToolResult:
+    """Runs a call. Errors that the model can mend or explain become the result.
+
+    Raises:
+        ConfigError: the tool returned something that can't be sent.
+        Exception: what `on_tool_error` raises.
+    """
+    tool = tools.get(call.name)
+    if tool is None:
+        return _error(call, f"unknown tool {call.name!r}. Available: {', '.join(tools) or 'none'}")
+    if tool.kind != "function":  # `$web_search` of Moonshot: its result is its arguments, unchanged
+        return ToolResult(call, tool_result(call, call.raw_arguments), call.arguments)
+    try:
+        value = await tool.call(call)
+    except Exception as exc:
+        if isinstance(exc, InvalidToolArgumentsError) and exc.call is call:  # its text is made for the model
+            return _error(call, str(exc))
+        return _error(call, await _explain(call, exc, on_tool_error))
+    return made_result(call, value)
+
+
+def denied_result(call: ToolCall, reason: str | None) -> ToolResult:
+    """Returns the result of a call that somebody refused to approve."""
+    text = "not run: the call was denied" + (f": {reason}" if reason else "")
+    return ToolResult(call, tool_result(call, text, error=True), text, denied=True)
+
+
+def made_result(call: ToolCall, value: Any, *, error: bool = False) -> ToolResult:
+    """Returns the result of a call whose tool returned `value`. Raises ConfigError if it can't be sent."""
+    parts = getattr(value, "content", None)
+    if isinstance(parts, list) and hasattr(value, "isError"):  # the result of an MCP tool: its texts, if that is all
+        texts = [getattr(part, "text", None) for part in parts]
+        if all(isinstance(text, str) for text in texts):
+            text = "\n".join(map(str, texts))
+            return ToolResult(call, tool_result(call, text, error=bool(value.isError)), text)
+    several = value if isinstance(value, list | tuple) else [value]
+    if isinstance(value, str):
+        return ToolResult(call, tool_result(call, value, error=error), value)
+    if any(isinstance(part, _PARTS) for part in several):
+        return ToolResult(call, tool_result(call, value, error=error), list(several))
+    try:
+        plain = to_jsonable_python(value)
+        return ToolResult(call, tool_result(call, plain, error=error), plain)
+    except PydanticSerializationError as exc:
+        raise ConfigError(
+            f"the result of the tool {call.name!r} is neither text, nor parts, nor JSON data: {exc}"
+        ) from exc
+
+
+def _error(call: ToolCall, text: str) -> ToolResult:
+    return ToolResult(call, tool_result(call, text, error=True), text)
+
+
+async def _explain(call: ToolCall, error: Exception, on_tool_error: OnToolError | None) -> str:
+    """Returns the text for the model after a tool raised."""
+    if on_tool_error is not None:
+        text = on_tool_error(call, error)
+        text = await text if isawaitable(text) else text
+        if text is not None:
+            return text
+    _logger.error("the tool %s failed", call.name, exc_info=error)
+    return f"the tool {call.name} failed: {type(error).__name__}"
