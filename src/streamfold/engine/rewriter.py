@@ -21,7 +21,7 @@ class Rewriter:
     Args:
         adapter: the wire format that is read.
         emitter: writes the events. Id, model and time of the answer are those of the server, if it names them.
-        options: further arguments of `StreamDecoder`.
+        options: further arguments of `StreamDecoder`. Without `fragments=False`, calls are written as they come.
 
     Attributes:
         error: why the answer failed; None as long as it did not.
@@ -34,7 +34,7 @@ class Rewriter:
     """
 
     def __init__(self, adapter: str | Adapter, emitter: Emitter, **options: Any) -> None:
-        self._decoder = StreamDecoder(adapter, **options, fragments=True)
+        self._decoder = StreamDecoder(adapter, **{"fragments": True, **options})
         self._emitter = emitter
         self._writer = ReplyWriter(emitter)
         self._ended = False

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..adapters import Adapter, find_adapter
 from ..adapters.anthropic import MessagesOverlay
 from ..adapters.chat import ChatOverlay
-from ..adapters.emitting import chunk_deltas, end_deltas, error_delta
 from ..adapters.responses import ResponsesOverlay
-from ..engine import EventScanner, StreamDecoder
+from ..engine import EventScanner, Rewriter, StreamDecoder
 from ..net import Redactor
 from ..values import (
     APIError,
@@ -28,7 +26,6 @@ from ..values import (
     ProtocolWarning,
     ReadToolChoice,
     Reply,
-    StreamChunk,
     StreamError,
     Tool,
     as_tools,
@@ -61,18 +58,6 @@ class Repaired:
     error: APIError | None = field(default=None, repr=False)
 
 
-class Overlay(Protocol):
-    """Writes an answer over the events that it came in; see `ChatOverlay`."""
-
-    def see(self, payload: Any) -> None: ...
-
-    def feed_all(self, deltas: Iterable[Delta]) -> bytes: ...
-
-    def finish(self) -> bytes: ...
-
-    def whole(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]: ...
-
-
 _OVERLAYS: dict[str, Any] = {
     "anthropic": MessagesOverlay,
     "chat": ChatOverlay,
@@ -90,7 +75,7 @@ class Repairs:
         adapter: the name of the adapter that reads them. None: the wire format that the path of a request belongs to.
         dialect, start_in_reasoning, limits: see `StreamDecoder`.
         mend_finish: write a finish reason also where the server sent none and the answer ended in order all the same.
-        redactor: removes secrets from what is logged.
+        fragments: write calls as they come, not only at the end.
     """
 
     adapter: str | None = None
@@ -98,6 +83,7 @@ class Repairs:
     start_in_reasoning: bool = False
     mend_finish: bool = False
     limits: Limits = field(default_factory=Limits)
+    fragments: bool = True
 
     def __post_init__(self) -> None:
         if self.adapter is not None and self.adapter not in _OVERLAYS:
@@ -120,7 +106,11 @@ class Repairs:
 
 
 class _Repair:
-    """What both kinds of answers have in common: a decoder, and a writer that is shown every payload."""
+    """What both kinds of answers have in common.
+
+    Attributes:
+        repaired: what was read and mended.
+    """
 
     def __init__(self, repairs: Repairs, wire: str, request: Mapping[str, Any], redactor: Redactor) -> None:
         overlay = _OVERLAYS[wire]
@@ -128,54 +118,39 @@ class _Repair:
         choice = _choice(request.get("tool_choice"), tools)
         self.repaired = Repaired()
         self._redactor = redactor
-        self._emitter: Overlay = overlay(request=request, tool_choice=choice, mend_finish=repairs.mend_finish)
-        self._decoder = StreamDecoder(
-            _Shown(find_adapter(wire)(), self._emitter),
-            dialect=repairs.dialect,
-            tools=tools,
-            tool_choice=choice,
-            start_in_reasoning=repairs.start_in_reasoning,
-            limits=repairs.limits,
-        )
+        self._emitter = overlay(request=request, tool_choice=choice, mend_finish=repairs.mend_finish)
+        self._adapter = _Shown(find_adapter(wire)(), self._emitter)
+        self._options: dict[str, Any] = {
+            "dialect": repairs.dialect,
+            "tools": tools,
+            "tool_choice": choice,
+            "start_in_reasoning": repairs.start_in_reasoning,
+            "limits": repairs.limits,
+        }
 
-    def _end(self) -> Reply:
-        reply = self.repaired.reply = self._decoder.reply
-        self._tell(reply.warnings)
-        return reply
-
-    def _tell(self, warnings: Iterable[ProtocolWarning]) -> None:
-        self.repaired.warnings = tuple(warnings)
+    def _tell(self, warnings: Iterable[ProtocolWarning], reply: Reply | None, error: StreamError | None) -> None:
+        self.repaired.warnings, self.repaired.reply, self.repaired.error = tuple(warnings), reply, error
         for warning in self.repaired.warnings:
             _log.info("repaired an answer: %s: %s", warning.code, self._redactor.text(warning.detail))
-
-    def _failed(self, error: StreamError) -> APIError:
-        self.repaired.error = error
-        self._tell(self._decoder.warnings)
-        _log.warning("an answer failed: %s", self._redactor.text(str(error)))
-        return error
+        if error is not None:
+            _log.warning("an answer failed: %s", self._redactor.text(str(error)))
 
 
 class StreamRepair(_Repair):
-    """Repairs one streamed answer.
+    """Repairs one streamed answer."""
 
-    Attributes:
-        repaired: what was read and mended.
-    """
-
-    def __init__(self, *others: Any) -> None:
-        super().__init__(*others)
+    def __init__(self, repairs: Repairs, *others: Any) -> None:
+        super().__init__(repairs, *others)
+        self._rewriter = Rewriter(self._adapter, self._emitter, fragments=repairs.fragments, **self._options)
         self._scanner = EventScanner()
-        self._ended = False
 
     def feed(self, data: bytes) -> bytes:
         """Returns what is to be handed on now. Never raises: a failure is an event of its own."""
         out = []
         for piece, _ in self._scanner.feed(data):  # event by event, so that each is written beside its own members
-            if self._ended:
-                break
-            out.append(self._written(partial(self._decoder.feed, piece)))
-        if self._decoder.done and not self._ended:
-            out.append(self.close())
+            if not self._rewriter.done:
+                out.append(self._rewriter.feed(piece))
+                self._check_end()
         return b"".join(out)
 
     def close(self, *, interrupted: str | None = None) -> bytes:
@@ -184,50 +159,40 @@ class StreamRepair(_Repair):
         Args:
             interrupted: how the body broke off, if it did.
         """
-        if self._ended:
+        if self._rewriter.done:
             return b""
-        out = self._written(partial(self._decoder.close, interrupted=interrupted))
-        self._ended = True
+        out = self._rewriter.close(interrupted=interrupted)
+        self._check_end()
         return out
 
-    def _written(self, read: Callable[[], list[StreamChunk]]) -> bytes:
-        try:
-            chunks = read()
-        except StreamError as error:
-            self._ended = True
-            failure = error_delta(self._failed(error))
-            return self._emitter.feed_all([failure])
-        out = [self._emitter.feed_all(chunk_deltas(chunk)) for chunk in chunks]
-        if chunks and chunks[-1].finished:
-            self._ended = True
-            out += [self._emitter.feed_all(end_deltas(self._end())), self._emitter.finish()]
-        return b"".join(out)
+    def _check_end(self) -> None:
+        if self._rewriter.done:
+            error = self._rewriter.error
+            self._tell(self._rewriter.warnings, None if error else self._rewriter.reply, error)
 
 
 class WholeRepair(_Repair):
-    """Repairs one answer that is not streamed.
-
-    Attributes:
-        repaired: what was read and mended.
-    """
+    """Repairs one answer that is not streamed."""
 
     def repair(self, body: bytes) -> bytes:
         """Returns the body with what was mended in it, or as it was. Raises StreamError for an error in a 200."""
+        decoder = StreamDecoder(self._adapter, **self._options)
         try:
-            self._decoder.feed(body)
-            self._decoder.close()
+            decoder.feed(body)
+            decoder.close()
         except StreamError as error:
-            raise self._failed(error) from None
-        reply = self._end()
+            self._tell(decoder.warnings, None, error)
+            raise
+        self._tell(decoder.warnings, decoder.reply, None)
         given = json.loads(body)
-        made = self._emitter.whole(given, reply)
+        made = self._emitter.whole(given, decoder.reply)
         return body if made == given else json.dumps(made, ensure_ascii=False).encode()
 
 
 class _Shown(Adapter):
     """An adapter that shows what it reads to a writer."""
 
-    def __init__(self, adapter: Adapter, overlay: Overlay) -> None:
+    def __init__(self, adapter: Adapter, overlay: Any) -> None:
         self._adapter, self._overlay = adapter, overlay
         self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
 

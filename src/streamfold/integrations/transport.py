@@ -35,6 +35,8 @@ class Repairing:
         start_in_reasoning: the output begins inside reasoning; for dialects.
         mend_finish: write a finish reason also where the server sent none and the answer ended in order all the same.
         limits: how much of an answer is accepted.
+        fragments: hand on the arguments of a call as they come, but for the last character, which waits for the end.
+            False: calls come whole, at the end.
 
     Raises:
         ConfigError: an unknown adapter or dialect.
@@ -49,9 +51,10 @@ class Repairing:
         start_in_reasoning: bool = False,
         mend_finish: bool = False,
         limits: Limits | None = None,
+        fragments: bool = True,
     ) -> None:
         self._transport = transport
-        self._repairs = Repairs(adapter, dialect, start_in_reasoning, mend_finish, limits or Limits())
+        self._repairs = Repairs(adapter, dialect, start_in_reasoning, mend_finish, limits or Limits(), fragments)
 
     async def handle_async_request(self, request: Any) -> Any:
         """Sends a request. Returns the response with a repaired body."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import Reply
+from ...values import Extra, Reply
 from .decode import STOP_REASONS
 from .emit import MessagesEmitter, whole_message
 
 __all__ = ["MessagesOverlay"]
 
+_SEEN = "an event of a block that waits"
 _WRITTEN = ("text", "thinking", "tool_use")
 
 
@@ -50,20 +51,29 @@ class MessagesOverlay(MessagesEmitter):
             case {"type": "message_start", "message": dict(message)} if not self._begun:
                 self._message = message
                 self.id, self.model = str(message.get("id") or ""), str(message.get("model") or self.model)
-            case {"type": "content_block_start", "content_block": dict(block)}:
-                self._see_start(payload.get("index"), block)
-            case {"type": "content_block_delta", "delta": dict(delta)}:
-                self._see_delta(payload.get("index"), delta)
-            case {"type": "content_block_stop"}:
-                self._see_stop(payload.get("index"))
             case {"type": "message_delta"}:
                 self._see_end(payload)
+            case {"type": "content_block_start" | "content_block_delta" | "content_block_stop"}:
+                if self._writing is not None:  # behind the call that is being written
+                    self._waiting.append(Extra(_SEEN, payload))
+                else:
+                    self._see_block(payload)
 
     def _see_end(self, payload: dict[str, Any]) -> None:
         for name, value in payload.items():
             known = self._end_of_message.get(name)
             both = isinstance(known, dict) and isinstance(value, dict)
             self._end_of_message[name] = known | value if both else value
+
+    def _see_block(self, payload: dict[str, Any]) -> None:
+        number = payload.get("index")
+        match payload:
+            case {"type": "content_block_start", "content_block": dict(block)}:
+                self._see_start(number, block)
+            case {"type": "content_block_delta", "delta": dict(delta)}:
+                self._see_delta(number, delta)
+            case {"type": "content_block_stop"}:
+                self._see_stop(number)
 
     def _see_start(self, number: Any, block: dict[str, Any]) -> None:
         kind = block.get("type")
@@ -101,7 +111,9 @@ class MessagesOverlay(MessagesEmitter):
         super()._start(kind, {**said, **members})
 
     def _extra(self, name: str, value: Any) -> None:
-        """Everything that is an extra here was in an event, and was written with it."""
+        """Everything else that is an extra here was in an event, and was written with it."""
+        if name == _SEEN:
+            self._see_block(value)
 
     def _end_event(self, delta: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
         said = self._end_of_message
