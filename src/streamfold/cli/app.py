@@ -9,6 +9,7 @@ import typer
 from ..values import __version__
 from . import config as config_commands
 from .ask import chat, demo, record
+from .doctor import doctor
 from .errors import reported_errors
 from .inspect import diff, inspect
 from .providers import providers
@@ -56,6 +57,6 @@ def serve(
         run(file, host=host, port=port, providers=provider or None)
 
 
-for _command in (demo, chat, providers, record, replay, serve_replay, inspect, diff, swap_check, serve):
+for _command in (demo, chat, providers, record, replay, serve_replay, inspect, diff, doctor, swap_check, serve):
     app.command()(_command)
 app.add_typer(config_commands.app, name="config")

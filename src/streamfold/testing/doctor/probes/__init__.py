@@ -1,0 +1,14 @@
+"""The probes, in the order in which they are asked: what later requests depend on comes first."""
+
+from __future__ import annotations
+
+from .basics import BASICS
+from .calls import CALLS
+from .conversation import CONVERSATION
+from .schemas import SCHEMAS
+from .stream import STREAM
+from .thinking import THINKING
+
+__all__ = ["PROBES"]
+
+PROBES = (*BASICS, *THINKING, *CALLS, *SCHEMAS, *CONVERSATION, *STREAM)
