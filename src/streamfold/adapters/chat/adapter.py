@@ -20,6 +20,7 @@ from .dropped import dropped_by_chat
 from .encode import RequestWriter
 from .history import ids_changed, with_short_ids
 from .quirks import ChatQuirks
+from .signatures import sign_open_calls
 from .thinking import grade_dropped, only_allowed_tools, possible_choice, thinks
 
 __all__ = ["ChatAdapter", "ChatQuirks"]
@@ -67,7 +68,10 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
         request, free = self._forced_choice(request)
         if self.quirks.call_ids == "nine_alphanumeric":
             free = [*free, *ids_changed(request.messages, with_short_ids)]
-        return request, [*dropped, *moved, *changes, *only, *free, *grade_dropped(request, self.quirks)]
+        unsigned: list[ProtocolWarning] = []
+        if self.quirks.call_signatures:
+            request, unsigned = sign_open_calls(request)
+        return request, [*dropped, *moved, *changes, *only, *free, *unsigned, *grade_dropped(request, self.quirks)]
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         return possible_choice(request, self.quirks)

@@ -53,6 +53,8 @@ class ChatQuirks:
         seed_field: the name of the seed.
         call_ids: which ids of calls are accepted. Mistral accepts nine letters and digits only; other ids are replaced,
             equal ids by equal ones.
+        call_signatures: the first call of each answer of the current turn is refused without the thought signature that
+            came with it (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures#openai
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -75,3 +77,4 @@ class ChatQuirks:
     empty_turns: bool = False
     seed_field: Literal["seed", "random_seed"] = "seed"
     call_ids: Literal["any", "nine_alphanumeric"] = "any"
+    call_signatures: bool = False
