@@ -31,6 +31,7 @@ import anyio.to_thread
 import pytest
 
 from streamfold import Provider, testing
+from streamfold.client import read_memory
 from streamfold.config import config_problems, read_config
 from streamfold.testing import ScriptedProvider
 
@@ -128,7 +129,9 @@ class Page:
                 return made  # a transport of the page's own, or a wire that no script speaks
             given = {key: value for key, value in given.items() if key not in ("config", "http_client", "fallback")}
             named = spec or getattr(made, "name", None)
+            memory = given.pop("memory", None)  # of the provider, and no setting of a script
             scripted = ScriptedProvider(then=page.next_turn, provider=named, hooks=hooks, **given)
+            scripted.provider.memory = read_memory(memory)
             scripted.preview = made.preview  # type: ignore[method-assign] # what would really be sent
             return scripted
 

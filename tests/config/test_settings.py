@@ -241,7 +241,7 @@ def test_types_of_settings_have_every_key() -> None:
     def keys(kind: Any) -> set[str]:
         return set(kind.__annotations__)
 
-    assert keys(ProviderConfig) == set(Profile.model_fields) - {"profile", "docs", "checked"}
+    assert keys(ProviderConfig) == set(Profile.model_fields) - {"profile", "docs", "checked", "memory"}  # an argument
     assert keys(TimeoutOptions) == {field.name for field in fields(Timeouts)}
     assert keys(LimitsConfig) == {field.name for field in fields(Limits)}
     assert keys(CapabilitiesConfig) == {field.name for field in fields(Capabilities)}

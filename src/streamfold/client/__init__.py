@@ -8,6 +8,7 @@ from .failover import *
 from .fallback import *
 from .hooks import *
 from .journal import *
+from .memory import *
 from .misuse import *
 from .model import *
 from .partial import *

@@ -158,6 +158,7 @@ class NetworkAnswer:
         return read
 
     def _signed(self, error: APIError) -> APIError:
+        error.warnings = self.warnings
         if error.partial is not None and self._plan.pricing is not None:
             error.partial = replace(error.partial, pricing=replace(self._plan.pricing, partial=True))
         return self._attempts.signed(error)

@@ -15,11 +15,13 @@ from ..config import Profile, load_profiles
 from ..net import hides_arguments
 from ..requests import Capabilities, ChatOptions, Request
 from ..values import Messages, Reply, Timeouts, ToolChoice, ToolLike, shown_url
+from .answer import ChunkSource
 from .arguments import Arguments
 from .connections import Connections
 from .failover import Candidate, Failover
 from .fallback import candidates
 from .hooks import Hooks, read_hooks
+from .memory import Memory, MemoryStore, read_memory
 from .misuse import AsyncContext
 from .preview import Preview
 from .requester import Requester
@@ -46,6 +48,8 @@ class Provider(AsyncContext):
         http_client: the client to send with. It remains the caller's and is not closed.
         hooks: functions that are called while answers are requested and read.
         fallbacks: models that are asked when this one fails, as with `Fallback`. `aclose` closes them.
+        memory: gives earlier turns back what they have lost, see `Memory`: a memory or a store, which remains the
+            caller's and is not closed; or a name such as "sqlite:///turns.db". Default: what the profile says.
     """
 
     def __init__(
@@ -55,8 +59,11 @@ class Provider(AsyncContext):
         http_client: httpx.AsyncClient | None = None,
         hooks: Hooks | Iterable[Hooks] = (),
         fallbacks: Iterable[ChatModel] = (),
+        memory: Memory | MemoryStore | str | bool | None = None,
     ) -> None:
         self.profile = profile
+        self.memory = read_memory(profile.sent_memory() if memory is None else memory)
+        self._owns_memory = isinstance(memory, str | bool | None)
         self.hooks = read_hooks(hooks)
         self.fallbacks = tuple(fallbacks)
         self._failover = Failover()
@@ -72,6 +79,7 @@ class Provider(AsyncContext):
         config: str | os.PathLike[str] | None = None,
         http_client: httpx.AsyncClient | None = None,
         hooks: Hooks | Iterable[Hooks] = (),
+        memory: Memory | MemoryStore | str | bool | None = None,
         **overrides: Unpack[ProviderConfig],
     ) -> Self:
         """Returns a provider by its name (`"main"`, `"main:other-model"`), from a mapping, or the default one.
@@ -81,8 +89,9 @@ class Provider(AsyncContext):
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, auth, model,
         dialect, quirks, headers, options, extra_body, timeouts, max_retries, limits, transport, http2, fallback,
-        capabilities, prices, models; a mapping may start from the catalogue with the key `profile`. The providers that
-        `fallback` names are asked when this one fails, as with `Fallback`; the overrides are not used for them.
+        capabilities, prices, models, memory; a mapping may start from the catalogue with the key `profile`. The
+        providers that `fallback` names are asked when this one fails, as with `Fallback`; the overrides are not used
+        for them.
 
         Args:
             spec: name or mapping.
@@ -90,6 +99,7 @@ class Provider(AsyncContext):
                 working directory or in the user's directory.
             http_client: the client to send with. It remains the caller's and is not closed.
             hooks: functions that are called while answers are requested and read, by fallbacks too.
+            memory: see `Provider`; it serves the fallbacks too.
 
         Raises:
             ConfigError: a key or value is unknown or not allowed; the message says what is allowed.
@@ -97,7 +107,7 @@ class Provider(AsyncContext):
         profiles = load_profiles(spec, overrides, config)
         hooks = read_hooks(hooks)
         fallbacks = [Provider(profile, http_client=http_client, hooks=hooks) for profile in profiles[1:]]
-        return cls(profiles[0], http_client=http_client, hooks=hooks, fallbacks=fallbacks)
+        return cls(profiles[0], http_client=http_client, hooks=hooks, fallbacks=fallbacks, memory=memory)
 
     @property
     def name(self) -> str:
@@ -227,6 +237,8 @@ class Provider(AsyncContext):
         async with AsyncExitStack() as stack:
             for model in self.fallbacks:
                 stack.push_async_callback(model.aclose)
+            if self.memory is not None and self._owns_memory:
+                stack.push_async_callback(self.memory.aclose)
             await self._connections.aclose()
 
     async def __aenter__(self) -> Self:
@@ -243,7 +255,12 @@ class Provider(AsyncContext):
         return f"<Provider {self.name} {self.profile.adapter} {url} model={self.profile.model!r}{more}>"
 
     def _stream(self, arguments: Arguments) -> ChatStream:
+        memory = self.memory
+        return ChatStream(self._source(arguments) if memory is None else memory.answer(arguments, self._source))
+
+    def _source(self, arguments: Arguments) -> ChunkSource:
+        """Returns the answer of this provider, or of the first fallback that can give one. Raises ConfigError."""
         if not self.fallbacks:
-            return ChatStream(self._requester.answer(arguments))
+            return self._requester.answer(arguments)
         own = Candidate(self.name, partial(self._requester.answer, arguments))
-        return ChatStream(self._failover.answer([own, *candidates(self.fallbacks, arguments)]))
+        return self._failover.answer([own, *candidates(self.fallbacks, arguments)])

@@ -49,10 +49,10 @@ class Requester:
         adapter = self._adapter(request.model)
         ready = self._prepared(adapter, request, arguments)
         changed = self._prefixes.changed(request)
-        self._prefixes.remember(request)
+        sent = Hooks(on_request=lambda info: self._prefixes.remember(info.request))
         return NetworkAnswer(
             self._plan(adapter, ready, arguments, changed),
-            self._notifier(ready, request, self._hooks),
+            self._notifier(ready, request, (sent, *self._hooks)),
             self._connections,
             max_retries=self._profile.max_retries,
             retry_without=partial(self._retry_without, request, arguments, changed),

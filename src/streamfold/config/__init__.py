@@ -5,6 +5,7 @@ from .checks import *
 from .file import *
 from .gateway import *
 from .lines import *
+from .memory import *
 from .places import *
 from .problems import *
 from .profile import *

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
+from .memory import StoreName
 from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table
 
 __all__ = ["GatewayOptions", "GatewaySettings"]
@@ -24,6 +25,12 @@ class GatewayOptions(Table):
         repair: repair conversations that a provider would refuse, with a warning (see `ChatOptions`).
         keepalive: seconds of silence after which a stream gets a comment (on the Messages API: a ping), so that proxies
             keep it open; 0: never.
+        memory: where turns of the model are kept, to give back what clients leave out of them (reasoning, signatures,
+            encrypted items): `true` or "memory", "sqlite:///turns.db", "valkey://host:6379"; `false`: nowhere. Clients
+            with different keys have nothing in common.
+        memory_turns: how many turns are kept.
+        memory_bytes: size of all turns together.
+        memory_age: seconds for which a turn is kept since it was last used.
         unasked_thinking: send the model's reasoning on the Messages and Gemini APIs to clients that did not ask for
             thinking, too.
         forward_client_ids: send members of requests that identify an installation, a session or a user on to providers:
@@ -47,6 +54,10 @@ class GatewayOptions(Table):
     hosts: Names = ()
     repair: Flag = False
     keepalive: Seconds = 15.0
+    memory: StoreName = True
+    memory_turns: PositiveCount = 20_000
+    memory_bytes: PositiveCount = 64 * 2**20
+    memory_age: PositiveNumber = 24 * 3600.0
     unasked_thinking: Flag = False
     forward_client_ids: Flag = False
     max_requests: PositiveCount = 256

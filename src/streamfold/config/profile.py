@@ -28,6 +28,7 @@ from ..values import (
 )
 from .catalogue import provider_files
 from .checks import POSITIVE, check_url, read_prices, read_quirks, read_timeouts, variable_is_set
+from .memory import StoreName, store_url
 from .tables import Count, Flag, Names, Table, as_table, invalid, mistakes_in
 
 __all__ = ["Profile"]
@@ -67,6 +68,8 @@ class Profile(Table):
         http2: use HTTP/2 where the server offers it (extra `http2`; not with aiohttp). With httpx, a server does not
             notice that an answer was cancelled: it may continue to generate, and charge for it.
         fallback: providers to ask when this one fails; see `Fallback`.
+        memory: where turns are kept to give back what later requests have lost of them: "memory",
+            "sqlite:///turns.db", "valkey://host:6379"; see `Memory`.
         capabilities: features of all models of this endpoint.
         prices: prices of all models of this endpoint, as in `Prices`: `{input = 3, output = 15}` for a million tokens.
             `models` may have other ones.
@@ -75,7 +78,7 @@ class Profile(Table):
         docs: documentation that the facts of a catalogue file come from.
         checked: date on which they were looked up.
 
-    `base_url`, `api_key`, `model` and the values of `headers` may refer to environment variables, as in
+    `base_url`, `api_key`, `model`, `memory` and the values of `headers` may refer to environment variables, as in
     `"https://${GATEWAY}/v1"`. Variables are read when a request is made, and their values are never shown.
     """
 
@@ -102,6 +105,7 @@ class Profile(Table):
     transport: Literal["httpx", "aiohttp"] = "httpx"
     http2: Flag = False
     fallback: Names = ()
+    memory: StoreName | None = None
     capabilities: Annotated[Capabilities, as_table(Capabilities)] = Capabilities()
     prices: dict[str, Any] = Field(default={})
     models: tuple[Annotated[ModelCapabilities, as_table(ModelCapabilities)], ...] = Field(default=(), repr=False)
@@ -318,6 +322,10 @@ class Profile(Table):
         """Returns the model with the values of its variables. Raises NotConfiguredError for one that is not set."""
         return None if self.model is None else self._filled("model", self.model)
 
+    def sent_memory(self) -> str | bool:
+        """Returns where turns are kept, with the values of its variables; False: nowhere. Raises NotConfiguredError."""
+        return store_url(self.memory) if isinstance(self.memory, str) else bool(self.memory)
+
     def secrets(self, extra_headers: Mapping[str, str] | None = None) -> list[str]:
         """Returns the texts that must never be shown, in case the server repeats them.
 
@@ -340,7 +348,7 @@ class Profile(Table):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            yield name, shown_url(value) if name == "base_url" else value
+            yield name, shown_url(value) if name in ("base_url", "memory") and isinstance(value, str) else value
 
     def _filled(self, key: str, text: str) -> str:
         def value_of(variable: str) -> str:

@@ -110,8 +110,9 @@ def _shown(path: KeyPath, value: Any, profile: Profile) -> str:
         return _state(value) or "set"
     if value is None:
         return "none"
-    text = json.dumps(shown_url(value) if path == ("base_url",) else value, ensure_ascii=False, default=str)
-    state = _state(value) if isinstance(value, str) and path[0] in ("base_url", "model") else ""
+    is_url = path[0] in ("base_url", "memory") and isinstance(value, str)
+    text = json.dumps(shown_url(value) if is_url else value, ensure_ascii=False, default=str)
+    state = _state(value) if isinstance(value, str) and path[0] in ("base_url", "memory", "model") else ""
     return f"{text}, {state}" if state else text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from hashlib import sha256
 from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Any
@@ -38,14 +39,19 @@ class Access:
         self._keys = [key.strip().encode() for key in keys]
         self._hosts = {host.lower() for host in hosts}
 
-    def check(self, scope: Any) -> None:
-        """Raises Refused for a request that is not allowed."""
+    def check(self, scope: Any) -> str:
+        """Returns who asks: a hash of the client's key, "" where no key is needed.
+
+        Raises:
+            Refused: the request is not allowed.
+        """
         headers = Headers(scope=scope)
         self._check_host(headers.get("host"), scope.get("server"))
         if self._keys:
-            self._check_key(headers, scope)
-        elif is_foreign_page(origin := headers.get("origin")):
+            return self._check_key(headers, scope)
+        if is_foreign_page(origin := headers.get("origin")):
             raise refused(403, f"web pages of {origin:.200} may not use a server that asks for no key; configure a key")
+        return ""
 
     def _check_host(self, header: str | None, server: Any) -> None:
         host = _name(header or "")
@@ -57,7 +63,7 @@ class Access:
         if not allowed:
             raise refused(403, f"the host {host[:200]!r} is not allowed here; add it to `hosts`, or configure a key")
 
-    def _check_key(self, headers: Headers, scope: Any) -> None:
+    def _check_key(self, headers: Headers, scope: Any) -> str:
         kind, _, token = headers.get("authorization", "").partition(" ")
         given = [token if kind.lower() == "bearer" else ""]
         given += [headers[name] for name in _KEY_HEADERS if name in headers]  # beside a bearer token, if both are set
@@ -65,10 +71,11 @@ class Access:
         given += [value for name, value in query if name == "key"]
         keys = [key.strip().encode("latin-1") for key in given]  # the very bytes that were sent
         # All are compared, each in constant time: how long it takes tells nothing of any of them.
-        fits = [compare_digest(key, known) for key in keys for known in self._keys]
-        if not any(fits):
+        fits = [known for key in keys for known in self._keys if compare_digest(key, known)]
+        if not fits:
             needed = "an API key is needed: send it as a bearer token, in x-api-key or in x-goog-api-key"
             raise refused(401, "unknown API key" if any(keys) else needed, "invalid_api_key", www_authenticate="Bearer")
+        return sha256(fits[0]).hexdigest()
 
 
 def _name(host: str) -> str:

@@ -18,8 +18,8 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ..client import Provider
-from ..config import GatewayOptions, read_settings
+from ..client import Memory, MemoryStore, Provider, StoreLimits, read_memory
+from ..config import GatewayOptions, read_settings, store_url
 from ..values import ConfigError, parse_object
 from .access import Access
 from .bodies import Bodies, ClientGone, Receive
@@ -42,6 +42,7 @@ def gateway(
     *,
     config: str | os.PathLike[str] | None = None,
     keys: Collection[str] = (),
+    memory: Memory | MemoryStore | str | bool = True,
     **options: Any,
 ) -> Gateway:
     """Returns an ASGI app that answers at the paths of Chat Completions, Responses, Messages and Gemini.
@@ -56,6 +57,8 @@ def gateway(
         config: the file to read; None: the one that is found.
         keys: the keys of clients, who send one of them as a bearer token, in `x-api-key` or in `x-goog-api-key`.
             Without any, every client that reaches the server may use it, except web pages of other hosts.
+        memory: where turns are kept, to give back what clients leave out of them: see `GatewayOptions`. A memory or a
+            store is closed with the app.
         options: see `GatewayOptions`.
 
     Returns:
@@ -66,8 +69,11 @@ def gateway(
     """
     if isinstance(providers, Provider):
         providers = {providers.name: providers}
-    read = read_settings(GatewayOptions, options)
-    return Gateway(Models(providers, read, config), Access(keys, read.hosts), read)
+    named = {"memory": memory} if isinstance(memory, str | bool) else {}
+    read = read_settings(GatewayOptions, {**options, **named})
+    limits = StoreLimits(read.memory_turns, read.memory_bytes, read.memory_age)
+    kept = read_memory((store_url(memory) if isinstance(memory, str) else memory), limits)
+    return Gateway(Models(providers, read, config), Access(keys, read.hosts), read, kept)
 
 
 class Gateway:
@@ -77,10 +83,11 @@ class Gateway:
         running: how many requests are being answered.
     """
 
-    def __init__(self, models: Models, access: Access, options: GatewayOptions) -> None:
+    def __init__(self, models: Models, access: Access, options: GatewayOptions, memory: Memory | None = None) -> None:
         self.models = models
         self.running = 0
         self._access = access
+        self._memory = memory
         self._options = options
         self._bodies = Bodies(options)
         self._began = int(time())
@@ -100,8 +107,12 @@ class Gateway:
         await self._app(scope, receive, send)
 
     async def aclose(self) -> None:
-        """Closes the providers that were made for this app."""
-        await self.models.aclose()
+        """Closes the providers that were made for this app, and the memory."""
+        try:
+            await self.models.aclose()
+        finally:
+            if self._memory is not None:
+                await self._memory.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -124,7 +135,7 @@ class Gateway:
         log = RequestLog(wire.id_prefix + uuid4().hex)
         try:
             try:
-                self._access.check(scope)
+                caller = self._access.check(scope)
                 self._check_room()
                 with self._bodies.held() as held:
                     body = await held.read(headers, receive)
@@ -137,7 +148,9 @@ class Gateway:
                             log.answered(answer.note)
                         else:
                             asked, dropped = self._for_provider(wire, asked, served)
-                            await Exchange(wire, asked, served, self._options, log, dropped).run(receive, send)
+                            memory = self._memory and self._memory.of(caller)
+                            exchange = Exchange(wire, asked, served, self._options, log, dropped, memory)
+                            await exchange.run(receive, send)
             except Refused as refusal:
                 log.failed(refusal)
                 await send_json(send, *wire.error(refusal, log.id), {**wire.headers(log.id), **refusal.headers})

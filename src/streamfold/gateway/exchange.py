@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import anyio
 
 from ..adapters.emitting import Order, ReplyWriter
+from ..client import Memory
 from ..config import GatewayOptions
 from ..values import APIError, ConfigError, Delta, NotConfiguredError, Reply, StreamChunk
 from .bodies import ClientGone, Receive
-from .failures import Refused, of_error, refused
+from .failures import Refused, of_error, refused, warning_header
 from .jsonable import jsonable
 from .logs import RequestLog
 from .models import Served
@@ -20,7 +21,6 @@ from .wire import ClientRequest, Warnings, Wire
 
 __all__ = ["Exchange"]
 
-_LONGEST_HEADER = 2000  # characters of warnings
 _PARTING = 1.0  # seconds to tell the client that the server stops
 
 
@@ -30,6 +30,7 @@ class Exchange:
 
     Attributes:
         dropped: warnings about parts of the request that the provider can't be asked.
+        memory: gives the client's earlier turns back what they have lost; None: nothing does.
     """
 
     wire: Wire
@@ -38,6 +39,7 @@ class Exchange:
     options: GatewayOptions
     log: RequestLog
     dropped: Warnings
+    memory: Memory | None = None
 
     async def run(self, receive: Receive, send: Send) -> None:
         """Answers. When it returns, or is cancelled, the provider's connection is closed.
@@ -116,7 +118,7 @@ class Exchange:
         except Exception as error:
             refusal = _refusal(error)
             raise refusal from refusal.__cause__
-        await send_json(send, 200, body, {**self._headers, **_warning_header(reply)})
+        await send_json(send, 200, body, {**self._headers, **warning_header(reply.warnings)})
         self.log.completed(reply)
 
     async def _read(self, take: Callable[[StreamChunk], Awaitable[None]], *, fragments: bool = False) -> Reply:
@@ -127,8 +129,10 @@ class Exchange:
             APIError: the provider failed.
         """
         try:
-            request = self.asked.request
-            async with self.served.stream(request, repair=self.options.repair, fragments=fragments) as stream:
+            stream = self.served.stream(
+                self.asked.request, repair=self.options.repair, fragments=fragments, memory=self.memory
+            )
+            async with stream:
                 async for chunk in stream:
                     await take(chunk)
                 return _with_warnings(jsonable(stream.reply), self.dropped)
@@ -160,8 +164,3 @@ def _refusal(error: Exception) -> Refused:
 
 def _with_warnings(reply: Reply, more: Warnings) -> Reply:
     return replace(reply, warnings=[*more, *reply.warnings]) if more else reply
-
-
-def _warning_header(reply: Reply) -> dict[str, str]:
-    text = "; ".join(f"{warning.code}: {warning.detail}" for warning in reply.warnings)
-    return {"x-streamfold-warnings": text[:_LONGEST_HEADER]} if text else {}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..adapters.emitting import error_delta
-from ..values import APIError, APIStatusError, APITimeoutError, ErrorInfo, UpstreamError
+from ..values import APIError, APIStatusError, APITimeoutError, ErrorInfo, ProtocolWarning, UpstreamError
 
-__all__ = ["Refused", "of_error", "refused"]
+__all__ = ["Refused", "of_error", "refused", "warning_header"]
+
+_LONGEST_HEADER = 2000  # characters of warnings
 
 
 class Refused(Exception):
@@ -53,4 +55,11 @@ def of_error(error: APIError) -> Refused:
             status = 504
     if status in (401, 403):
         status = 502
+    headers |= warning_header(error.warnings)
     return Refused(status, info if info.status is None else replace(info, status=status), headers)
+
+
+def warning_header(warnings: Iterable[ProtocolWarning]) -> dict[str, str]:
+    """Returns the header that lists the warnings of an answer; no header if there are none."""
+    text = "; ".join(f"{warning.code}: {warning.detail}" for warning in warnings)
+    return {"x-streamfold-warnings": text[:_LONGEST_HEADER]} if text else {}

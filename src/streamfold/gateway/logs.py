@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from time import monotonic
 
-from ..values import APIError, Attempt, ConfigError, Reply
+from ..values import APIError, Attempt, ConfigError, ProtocolWarning, Reply
 from .failures import Refused
 
 __all__ = ["RequestLog", "one_line"]
@@ -41,9 +41,7 @@ class RequestLog:
     def completed(self, reply: Reply) -> None:
         """The client got a whole answer."""
         self._attempts(reply.attempts)
-        if codes := dict.fromkeys(warning.code for warning in reply.warnings):
-            # Their details may quote the answer; the client has them.
-            self._line(logging.WARNING, f"warnings: {', '.join(codes)}")
+        self._warnings(reply.warnings)
         usage, tokens = reply.usage, "usage unknown"
         if usage is not None:
             tokens = f"{_count(usage.input_tokens)} input and {_count(usage.output_tokens)} output tokens"
@@ -61,6 +59,7 @@ class RequestLog:
         match cause:
             case APIError():
                 self._attempts(cause.attempts)
+                self._warnings(cause.warnings)
                 self._line(logging.WARNING, f"failed {how}: {type(cause).__name__}: {cause}")
             case ConfigError() if refusal.status >= 500:
                 self._line(logging.ERROR, f"failed {how}: {cause}")
@@ -85,6 +84,11 @@ class RequestLog:
     def _attempts(self, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts:
             self._line(logging.WARNING, f"attempt failed: {attempt.provider}: {attempt.problem}")
+
+    def _warnings(self, warnings: Iterable[ProtocolWarning]) -> None:
+        if codes := dict.fromkeys(warning.code for warning in warnings):
+            # Their details may quote the answer; the client has them.
+            self._line(logging.WARNING, f"warnings: {', '.join(codes)}")
 
     def _line(self, level: int, text: str) -> None:
         log.log(level, "%s %s: %s", self.id, one_line(self.model), one_line(text))

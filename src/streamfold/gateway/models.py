@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ..adapters import find_adapter
-from ..client import Arguments, ChatModel, ChatStream, Fallback, Provider
+from ..client import Arguments, ChatModel, ChatStream, Fallback, Memory, Provider
 from ..config import GatewayOptions, Profile, read_config
 from ..requests import Request, TimeoutOptions
 from ..values import ConfigError
@@ -36,18 +36,21 @@ class Served:
         """The wire formats of the providers; none where they are not known."""
         return {profile.adapter for profile in _profiles(self.model)}
 
-    def stream(self, request: Request, *, repair: bool, fragments: bool) -> ChatStream:
+    def stream(self, request: Request, *, repair: bool, fragments: bool, memory: Memory | None = None) -> ChatStream:
         """Returns the streamed answer to a client's request. Raises ConfigError if it can't be sent.
 
         Args:
             repair, fragments: see `ChatOptions`. A model of a program's own is not asked for fragments: one that
                 changes what another model says (a filter, a cache) would have to know of them.
+            memory: gives earlier turns back what they have lost. Models of a program's own get them as they are.
         """
-        request = replace(request, model=self.other or "")
-        if isinstance(self.model, Provider | Fallback):
-            return self.model.stream_request(request, repair=repair, fragments=fragments)
-        options = Arguments(request, repair=repair).given()
-        return self.model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
+        arguments = Arguments(replace(request, model=self.other or ""), repair=repair, fragments=fragments)
+        if not isinstance(model := self.model, Provider | Fallback):
+            options = replace(arguments, fragments=False).given()
+            return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
+        if memory is None:
+            return _stream(model, arguments)
+        return ChatStream(memory.answer(arguments, lambda ready: _stream(model, ready).source))
 
     async def count(self, request: Request, timeouts: TimeoutOptions) -> int | None:
         """Returns how many tokens a client's request has; None where the API of the first provider can't count.
@@ -157,6 +160,10 @@ class Models:
         made = Provider.from_config(given) if isinstance(given, Mapping) else Provider.from_config(given, config=config)
         self._made.append(made)
         return made
+
+
+def _stream(model: Provider | Fallback, asked: Arguments) -> ChatStream:
+    return model.stream_request(asked.request, repair=asked.repair, fragments=asked.fragments)
 
 
 def _profiles(model: ChatModel) -> list[Profile]:

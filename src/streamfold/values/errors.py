@@ -30,7 +30,7 @@ from .errorinfo import ErrorInfo
 
 if TYPE_CHECKING:
     from .ratelimit import RateLimit
-    from .replies import Attempt, Reply
+    from .replies import Attempt, ProtocolWarning, Reply
 
 __all__ = [
     "APIConnectionError",
@@ -69,11 +69,13 @@ class APIError(StreamfoldError):
         info: the server's error object as it was read; None if the server sent none.
         partial: what had arrived, without tool calls; None before the first chunk.
         attempts: earlier attempts that failed, and providers that were passed over.
+        warnings: what had to be changed in the request, and what was odd in the answer.
         url: the address of the request, without secrets; None if no request was made.
         hint: what to check; shown with the address at the end of the text.
     """
 
     attempts: Sequence[Attempt] = ()
+    warnings: Sequence[ProtocolWarning] = ()
     url: str | None = None
     hint: str | None = None
 

@@ -13,6 +13,7 @@ from ...net import hides_arguments
 from ...requests import Capabilities, ChatOptions
 from ...values import ConfigError, Messages, Reply, ToolChoice, ToolLike
 from ..hooks import Hooks
+from ..memory import Memory, MemoryStore
 from ..model import ChatModel
 from ..preview import Preview
 from ..provider import Provider as AsyncProvider
@@ -62,6 +63,7 @@ class Provider:
         config: str | os.PathLike[str] | None = None,
         http_client: httpx.AsyncClient | None = None,
         hooks: Hooks | Iterable[Hooks] = (),
+        memory: Memory | MemoryStore | str | bool | None = None,
         **overrides: Unpack[ProviderConfig],
     ) -> Self:
         """Returns a provider by its name, from a mapping, or the default one. See `streamfold.Provider.from_config`.
@@ -70,11 +72,15 @@ class Provider:
             spec, config, overrides: as there.
             http_client: the client to send with, an asynchronous one that is used nowhere else. It is not closed.
             hooks: functions that are called while answers are requested and read, on the thread of the provider.
+            memory: see `streamfold.Provider`.
 
         Raises:
             ConfigError: a key or value is unknown or not allowed; the message says what is allowed.
         """
-        return cls(AsyncProvider.from_config(spec, config=config, http_client=http_client, hooks=hooks, **overrides))
+        made = AsyncProvider.from_config(
+            spec, config=config, http_client=http_client, hooks=hooks, memory=memory, **overrides
+        )
+        return cls(made)
 
     @property
     def name(self) -> str:

@@ -1,0 +1,126 @@
+"""Turns in Valkey or Redis, for several gateways that answer the same clients. Needs the extra `valkey`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import anyio.to_thread
+
+from ...values import ConfigError
+from .store import StoreLimits
+
+if TYPE_CHECKING:
+    import valkey
+
+__all__ = ["ValkeyStore"]
+
+# The names of all keys have a common tag, so that they are on one node of a cluster and a script may use them together.
+_PREFIX = "{streamfold}:turns:"
+_KEYS = (f"{_PREFIX}by-use", f"{_PREFIX}sizes", f"{_PREFIX}size")
+_UNVERIFIED = ("ssl_cert_reqs", "ssl_check_hostname")
+
+# Times are the server's own, so that the clocks of the gateways do not matter. ARGV: age in ms, prefix, keys.
+_GET = """
+local now = redis.call('TIME')
+local found = {}
+for i = 3, #ARGV do
+    local value = redis.call('GET', ARGV[2] .. ARGV[i])
+    if value then
+        redis.call('PEXPIRE', ARGV[2] .. ARGV[i], ARGV[1])
+        redis.call('ZADD', KEYS[1], 'XX', now[1] * 1000 + math.floor(now[2] / 1000), ARGV[i])
+    end
+    found[i - 2] = value
+end
+return found
+"""
+# ARGV: age in ms, prefix, entries, bytes, and then keys and values by turns.
+_PUT = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function drop(key)
+    redis.call('DECRBY', KEYS[3], redis.call('HGET', KEYS[2], key) or 0)
+    redis.call('HDEL', KEYS[2], key)
+    redis.call('ZREM', KEYS[1], key)
+    redis.call('DEL', ARGV[2] .. key)
+end
+for i = 5, #ARGV, 2 do
+    drop(ARGV[i])
+    redis.call('SET', ARGV[2] .. ARGV[i], ARGV[i + 1], 'PX', ARGV[1])
+    redis.call('ZADD', KEYS[1], now, ARGV[i])
+    redis.call('HSET', KEYS[2], ARGV[i], #ARGV[i] + #ARGV[i + 1])
+    redis.call('INCRBY', KEYS[3], #ARGV[i] + #ARGV[i + 1])
+end
+for _, key in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[1])) do drop(key) end
+while redis.call('ZCARD', KEYS[1]) > tonumber(ARGV[3])
+    or tonumber(redis.call('GET', KEYS[3]) or 0) > tonumber(ARGV[4]) do
+    local oldest = redis.call('ZRANGE', KEYS[1], 0, 0)[1]
+    if not oldest then break end
+    drop(oldest)
+end
+"""
+
+
+class ValkeyStore:
+    """Keeps turns on a Valkey or Redis server. Connections are opened when they are first needed, and used in threads.
+
+    Args:
+        url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.
+        limits: how much is kept, by all that use the same database together.
+        timeout: seconds for a connection or an answer. Without either, the model answers without the memory.
+
+    Raises:
+        ConfigError: the extra is missing, or the URL can't be used.
+    """
+
+    def __init__(self, url: str, limits: StoreLimits | None = None, *, timeout: float = 2.0) -> None:
+        try:
+            import valkey
+        except ImportError as exc:
+            raise ConfigError("a memory in Valkey needs its extra: pip install 'streamfold[valkey]'") from exc
+        self._limits = limits or StoreLimits()
+        self._server = _shown(url)
+        secure: dict[str, Any] = {"ssl_check_hostname": True} if urlsplit(url).scheme in ("valkeys", "rediss") else {}
+        if any(name in parse_qs(urlsplit(url).query) for name in _UNVERIFIED):
+            raise ConfigError(f"the URL of a memory can't have {' or '.join(_UNVERIFIED)}: certificates are verified")
+        try:
+            self._client: valkey.Valkey = valkey.Valkey.from_url(
+                url, socket_timeout=timeout, socket_connect_timeout=timeout, **secure
+            )
+        except ValueError:
+            raise ConfigError(
+                "the URL of a memory in Valkey must be valkey://HOST:PORT or valkeys://HOST:PORT"
+            ) from None
+        self._get_script = self._client.register_script(_GET)
+        self._put_script = self._client.register_script(_PUT)
+        self._age = max(1, round(self._limits.age * 1000))
+
+    async def get(self, keys: Collection[str]) -> Mapping[str, bytes]:
+        """Returns the values of those keys that are known. Raises valkey.ValkeyError."""
+        asked = list(keys)
+        arguments: list[Any] = [self._age, _PREFIX, *asked]
+        values = await anyio.to_thread.run_sync(lambda: self._get_script(_KEYS[:1], arguments))
+        return {key: value for key, value in zip(asked, values, strict=False) if value is not None}
+
+    async def put(self, entries: Mapping[str, bytes]) -> None:
+        """Keeps entries. A key that is known gets the new value. Raises valkey.ValkeyError."""
+        pairs = [part for pair in entries.items() for part in pair]
+        limits: list[Any] = [self._age, _PREFIX, 2 * self._limits.entries, self._limits.size]
+        await anyio.to_thread.run_sync(lambda: self._put_script(_KEYS, [*limits, *pairs]))
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await anyio.to_thread.run_sync(self._client.close)
+
+    def __repr__(self) -> str:
+        return f"<ValkeyStore {self._server}>"
+
+
+def _shown(url: str) -> str:
+    """Returns the address in a URL, without the password."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
+    return "valkey://"

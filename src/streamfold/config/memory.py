@@ -1,0 +1,60 @@
+"""Where something is to be kept: the grammar that providers and the gateway share, `"sqlite:///turns.db"`."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator
+
+from ..values import NotConfiguredError, check_references, filled, nearest, referenced
+from .checks import variable_is_set
+
+__all__ = ["STORE_SCHEMES", "StoreName", "check_store", "store_url"]
+
+STORE_SCHEMES = ("memory", "sqlite", "valkey", "valkeys", "redis", "rediss")
+
+
+def check_store(where: str) -> None:
+    """Raises ValueError if a text does not say where something can be kept. The error does not quote passwords."""
+    check_references(where)
+    scheme, _, rest = where.partition("://")
+    if where == "memory" or referenced(scheme):
+        return
+    if scheme not in STORE_SCHEMES:
+        hint = nearest(scheme, STORE_SCHEMES) if len(scheme) < 20 else ""
+        raise ValueError(f"must be memory, sqlite:///PATH or valkey://HOST:PORT{hint}")
+    if scheme in ("memory", "sqlite") and not (scheme == "sqlite" and rest.startswith("/") and len(rest) > 1):
+        raise ValueError("must be memory, or sqlite:/// and a path (one more slash begins an absolute path)")
+    if scheme not in ("memory", "sqlite") and not referenced(rest) and not _host(where):
+        raise ValueError(f"must name a server, as in {scheme}://127.0.0.1:6379")
+
+
+def store_url(where: str) -> str:
+    """Returns the text with the values of its variables. Raises NotConfiguredError for one that is not set."""
+
+    def value_of(variable: str) -> str:
+        if not variable_is_set(variable):
+            raise NotConfiguredError(f"memory: {variable} is not set")
+        return os.environ[variable].strip()
+
+    return filled(where, value_of)
+
+
+def _host(where: str) -> str | None:
+    try:
+        return urlsplit(where).hostname
+    except ValueError:
+        return None
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, str):
+        check_store(value)
+    elif not isinstance(value, bool):
+        raise ValueError('must be true, false, or where it is kept: "memory", "sqlite:///PATH", "valkey://HOST:PORT"')
+    return value
+
+
+StoreName = Annotated[str | bool, BeforeValidator(_read)]

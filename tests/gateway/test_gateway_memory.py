@@ -1,0 +1,233 @@
+"""Clients that forget, before providers that demand: the gateway gives back what a client leaves out of a turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from demanding import KINDS, TURNS, Demanding
+from gateways import CHAT, MESSAGES, RESPONSES, client_of, served
+from scale import pick
+from streamfold.gateway import gateway
+
+pytestmark = pytest.mark.anyio
+
+SCHEMA = {"type": "object", "properties": {}}
+
+
+# --- clients that forget ----------------------------------------------------------------------------------------------
+
+
+async def chat(client: httpx.AsyncClient, **headers: str) -> list[httpx.Response]:
+    """Writes down text and calls, with the arguments as its language writes them."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Look."}]
+    tools = [{"type": "function", "function": {"name": "look", "parameters": SCHEMA}}]
+    answers = []
+    for _ in range(TURNS + 1):
+        body = {"model": "main", "messages": messages, "tools": tools}
+        answers.append(await client.post(CHAT, json=body, headers=headers))
+        if answers[-1].is_error:
+            break
+        message = answers[-1].json()["choices"][0]["message"]
+        calls = [
+            {
+                "id": call["id"],
+                "type": "function",
+                "function": {"name": "look", "arguments": rewritten(call["function"])},
+            }
+            for call in message.get("tool_calls", ())
+        ]
+        messages.append(
+            {"role": "assistant", "content": message["content"], **({"tool_calls": calls} if calls else {})}
+        )
+        messages += [{"role": "tool", "tool_call_id": call["id"], "content": "seen"} for call in calls]
+    return answers
+
+
+async def responses(client: httpx.AsyncClient, **headers: str) -> list[httpx.Response]:
+    """Keeps calls and their results alone, as clients do that store nothing and ask for nothing encrypted."""
+    items: list[dict[str, Any]] = [{"role": "user", "content": "Look."}]
+    tools = [{"type": "function", "name": "look", "parameters": SCHEMA}]
+    answers = []
+    for _ in range(TURNS + 1):
+        body = {"model": "main", "input": items, "tools": tools, "store": False}
+        answers.append(await client.post(RESPONSES, json=body, headers=headers))
+        if answers[-1].is_error:
+            break
+        for item in answers[-1].json()["output"]:
+            if item["type"] == "function_call":
+                items.append(
+                    {name: item[name] for name in ("type", "call_id", "name")} | {"arguments": rewritten(item)}
+                )
+                items.append({"type": "function_call_output", "call_id": item["call_id"], "output": "seen"})
+    return answers
+
+
+async def messages(client: httpx.AsyncClient, **headers: str) -> list[httpx.Response]:
+    """Has not asked for thinking, and gets none; adds reminders to the last turn that are not there later."""
+    turns: list[dict[str, Any]] = [{"role": "user", "content": "Look."}]
+    tools = [{"name": "look", "input_schema": SCHEMA}]
+    answers = []
+    for _ in range(TURNS + 1):
+        last = turns[-1]["content"]
+        reminded = [*last, {"type": "text", "text": "<system-reminder>Be brief.</system-reminder>"}]
+        sent = turns if isinstance(last, str) else [*turns[:-1], {"role": "user", "content": reminded}]
+        body = {"model": "main", "max_tokens": 20_000, "messages": sent, "tools": tools}
+        answers.append(await client.post(MESSAGES, json=body, headers=headers))
+        if answers[-1].is_error:
+            break
+        blocks = [block for block in answers[-1].json()["content"] if block["type"] != "thinking"]
+        results = [
+            {"type": "tool_result", "tool_use_id": block["id"], "content": "seen"}
+            for block in blocks
+            if block["type"] == "tool_use"
+        ]
+        turns += [{"role": "assistant", "content": blocks}, {"role": "user", "content": results or "Thanks."}]
+    return answers
+
+
+def rewritten(function: dict[str, Any]) -> str:
+    return json.dumps(json.loads(function["arguments"]), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+Client = Callable[..., Awaitable[list[httpx.Response]]]
+CLIENTS: dict[str, Client] = {"chat": chat, "responses": responses, "messages": messages}
+PAIRS = [(name, kind) for name in CLIENTS for kind in KINDS]
+
+
+@pytest.mark.parametrize(("name", "kind"), PAIRS, ids="-".join)
+async def test_no_turn_is_refused(name: str, kind: str) -> None:
+    """Three tool turns of a client that forgets end well before every provider that demands, on every API."""
+    upstream = Demanding(kind)
+    async with (
+        upstream.client as network,
+        upstream.provider(network) as main,
+        client_of(gateway({"main": main})) as client,
+    ):
+        answers = await CLIENTS[name](client)
+    assert upstream.refused == 0
+    assert [answer.status_code for answer in answers] == [200] * (TURNS + 1)
+    assert "lost_reasoning" not in "".join(answer.headers.get("x-streamfold-warnings", "") for answer in answers)
+    assert "That is all." in answers[-1].text
+
+
+# Anthropic's thinking is switched off rather than refused; Google checks no turn before a text of the user, as which
+# the reminders of the client of the Messages API arrive.
+REFUSED = [
+    (name, kind)
+    for name, kind in PAIRS
+    if kind in ("kimi", "deepseek") or (kind.startswith("gemini") and name != "messages")
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), REFUSED, ids="-".join)
+async def test_without_it_the_refusal_names_what_is_lost(
+    name: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Switched off, the provider's 400 comes with the warning, for the client and in the log."""
+    upstream = Demanding(kind)
+    app_of = lambda main: gateway({"main": main}, memory=False)  # noqa: E731
+    async with upstream.client as network, upstream.provider(network) as main, client_of(app_of(main)) as client:
+        refused = (await CLIENTS[name](client))[-1]
+    assert refused.status_code == 400
+    assert KINDS[kind][1] in refused.text
+    assert "lost_reasoning" in refused.headers["x-streamfold-warnings"]
+    assert "lost_reasoning" in caplog.text
+
+
+async def test_callers_are_kept_apart() -> None:
+    """The turns of one key are not those of another, even with the same calls in the same conversation."""
+    upstream = Demanding("kimi")
+    async with (
+        upstream.client as network,
+        upstream.provider(network) as main,
+        client_of(gateway({"main": main}, keys=["ann", "bob"])) as client,
+    ):
+        question = {"role": "user", "content": "Look."}
+        first = await client.post(CHAT, json={"model": "main", "messages": [question]}, headers=key("ann"))
+        call = first.json()["choices"][0]["message"]["tool_calls"][0]
+        turn = {"role": "assistant", "content": None, "tool_calls": [call]}
+        result = {"role": "tool", "tool_call_id": call["id"], "content": "seen"}
+        body = {"model": "main", "messages": [question, turn, result]}
+        assert (await client.post(CHAT, json=body, headers=key("bob"))).status_code == 400
+        assert (await client.post(CHAT, json=body, headers={"x-api-key": "ann"})).status_code == 200
+
+
+def key(value: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {value}"}
+
+
+@pytest.mark.parametrize("kind", pick(list(KINDS), ["anthropic"]))
+async def test_a_file_survives_a_restart(kind: str, tmp_path: Path) -> None:
+    """A gateway that is started again knows the turns that another process has kept; nobody else may read the file."""
+    upstream, where = Demanding(kind), f"sqlite:///{tmp_path}/turns.db"
+    body: dict[str, Any] = {"model": "main", "messages": [{"role": "user", "content": "Look."}]}
+    body["tools"] = [{"type": "function", "function": {"name": "look", "parameters": SCHEMA}}]
+    async with upstream.client as network, upstream.provider(network) as main:
+        for _ in range(TURNS + 1):
+            async with gateway({"main": main}, memory=where) as app, client_of(app) as client:
+                answer = (await client.post(CHAT, json=body)).json()["choices"][0]["message"]
+            calls = [{name: call[name] for name in ("id", "type", "function")} for call in answer.get("tool_calls", ())]
+            body["messages"].append({"role": "assistant", "content": None, "tool_calls": calls})
+            body["messages"] += [{"role": "tool", "tool_call_id": call["id"], "content": "seen"} for call in calls]
+    assert upstream.refused == 0
+    assert (tmp_path / "turns.db").stat().st_mode & 0o777 == 0o600
+
+
+# --- clients of other people ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"  # uvicorn's
+
+
+async def test_openai_python() -> None:
+    """OpenAI's own client, streaming, with turns as its documentation writes them down."""
+    upstream = Demanding("kimi")
+    tools: Any = [{"type": "function", "function": {"name": "look", "parameters": SCHEMA}}]
+    said: list[Any] = [{"role": "user", "content": "Look."}]
+    async with (
+        upstream.client as network,
+        upstream.provider(network) as main,
+        served(gateway({"main": main})) as (client, _),
+        openai.AsyncOpenAI(base_url=str(client.base_url.join("/v1")), api_key="k", max_retries=0) as sdk,
+    ):
+        for _ in range(TURNS + 1):
+            async with sdk.chat.completions.stream(model="main", messages=said, tools=tools) as events:
+                message = (await events.get_final_completion()).choices[0].message
+            calls = [call.model_dump(include={"id", "type", "function"}) for call in message.tool_calls or ()]
+            for call in calls:
+                call["function"].pop("parsed_arguments", None)
+            said.append({"role": "assistant", "content": message.content, "tool_calls": calls})
+            said += [{"role": "tool", "tool_call_id": call["id"], "content": "seen"} for call in calls]
+    assert upstream.refused == 0
+    assert message.content == "That is all."
+
+
+async def test_anthropic_python() -> None:
+    """Anthropic's own client, streaming, without thinking: its turns have no thinking blocks to return."""
+    upstream = Demanding("gemini")
+    said: list[Any] = [{"role": "user", "content": "Look."}]
+    tools: Any = [{"name": "look", "input_schema": SCHEMA}]
+    async with (
+        upstream.client as network,
+        upstream.provider(network) as main,
+        served(gateway({"main": main})) as (client, _),
+        anthropic.AsyncAnthropic(base_url=str(client.base_url), api_key="k", max_retries=0) as sdk,
+    ):
+        for _ in range(TURNS + 1):
+            async with sdk.messages.stream(model="main", max_tokens=1000, messages=said, tools=tools) as events:
+                message = await events.get_final_message()
+            ids = [block.id for block in message.content if block.type == "tool_use"]
+            results = [{"type": "tool_result", "tool_use_id": call_id, "content": "seen"} for call_id in ids]
+            said += [{"role": "assistant", "content": message.content}, {"role": "user", "content": results or "?"}]
+    assert upstream.refused == 0
+    assert message.content[0].text == "That is all."  # type: ignore[union-attr]
