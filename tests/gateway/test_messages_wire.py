@@ -108,6 +108,69 @@ async def test_thinking_goes_to_clients_that_asked_for_it(
     assert (reply.text, reply.reasoning) == ("Hi", "Hm." if told else "")
 
 
+HOSTED: list[dict[str, Any]] = [
+    {"type": "web_search_20250305", "name": "web_search", "max_uses": 8},
+    {**TOOL, "input_examples": [{"a": 1}], "cache_control": {"type": "ephemeral", "ttl": "1h"}},
+]
+ONLY_THERE: list[dict[str, Any]] = [
+    {"tools": HOSTED},
+    {"tools": HOSTED[:1], "tool_choice": {"type": "tool", "name": "web_search"}},
+    {"mcp_servers": [{"type": "url", "url": "https://mcp.example", "name": "m"}]},
+    {"container": {"skills": [{"type": "anthropic", "skill_id": "pdf", "version": "latest"}]}},
+    {"messages": [{"role": "user", "content": [{"type": "container_upload", "file_id": "f-1"}]}]},
+    {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "file", "file_id": "f-1"}}]}]},
+]
+
+
+@pytest.mark.parametrize("members", ONLY_THERE)
+async def test_what_only_anthropic_runs(members: dict[str, Any]) -> None:
+    """A provider that speaks the API itself gets it as it was written; before any other it is refused by its path."""
+    body = {**asking(), **members}
+    error = json.dumps({"type": "error", "error": {"type": "api_error", "message": "no"}}).encode()
+    async with behind(error, status=500, adapter="anthropic") as client:
+        await client.post(MESSAGES, json=body)
+        got = sent(client)
+    assert {name: got[name] for name in members} == members
+    async with behind(HELLO) as client:
+        answer = await client.post(MESSAGES, json=body)
+    assert answer.status_code == 400
+    path = next(iter(members)) if "messages" not in members else "messages[0].content[0]"
+    assert answer.json()["error"]["message"].startswith(path)
+
+
+async def test_documents_stay_as_they_are() -> None:
+    """What says how a document is to be cited reaches a provider that can cite; another one gets the document."""
+    document = {
+        "type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Rivers run."},
+        "title": "Rivers", "context": "a note", "citations": {"enabled": True}, "cache_control": {"type": "ephemeral"},
+    }  # fmt: skip
+    asked = user([document, {"type": "text", "text": "What do they do?"}])
+    error = json.dumps({"type": "error", "error": {"type": "api_error", "message": "no"}}).encode()
+    async with behind(error, status=500, adapter="anthropic") as client:
+        await ask(client, asked)
+        assert sent(client)["messages"] == [asked]
+    async with behind(HELLO) as client:
+        await ask(client, asked)
+        assert "Rivers run." in json.dumps(sent(client)["messages"])
+
+
+async def test_marks_for_the_cache_keep_their_places() -> None:
+    """On instructions, tools, results and turns of either side, as the client put them, in every conversation."""
+    mark = {"cache_control": {"type": "ephemeral"}}
+    call = {"type": "tool_use", "id": "t-1", "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t-1", "content": "ok", **mark}
+    conversation = [user("Hi"), {"role": "assistant", "content": [call]}, user([result])]
+    system = [{"type": "text", "text": "Be brief.", **mark}]
+    error = json.dumps({"type": "error", "error": {"type": "api_error", "message": "no"}}).encode()
+    async with behind(error, error, status=500, adapter="anthropic") as client:
+        await ask(client, *conversation, system=system, tools=[{**TOOL, **mark}])
+        first = sent(client)
+        await ask(client, user("Another conversation."), system=[{**system[0], "text": "Be long."}])
+    assert first["system"] == system
+    assert first["tools"][0]["cache_control"] == mark["cache_control"]
+    assert first["messages"][2]["content"] == [result]
+
+
 async def test_ids_of_calls_come_back_as_the_provider_gave_them() -> None:
     """The API allows few characters in them: others travel spelled with those, and the provider gets its own."""
     body = CALL + fin("tool_calls") + DONE
@@ -310,7 +373,8 @@ async def test_a_provider_of_the_same_api_gets_what_only_it_understands() -> Non
     assert headers["anthropic-beta"] == "context-management-2025-06-27,b"
     assert "betas" not in got
     assert got["messages"][1]["content"] == turn
-    assert got["cache_control"] == {"type": "ephemeral"}
+    assert got["messages"][2]["content"] == marked
+    assert "cache_control" not in got
     assert got["thinking"]["type"] in ("adaptive", "enabled")
 
 

@@ -57,7 +57,7 @@ def readable_part(part: Any, where: str) -> Any:
     """
     if not isinstance(part, Mapping):
         return part
-    if "cache_control" in part:
+    if "cache_control" in part and part.get("type") in ("text", *_FOREIGN):
         mark = read_cache_control(part["cache_control"], f"{where}.cache_control")
         read = read_part({name: value for name, value in part.items() if name != "cache_control"}, where)
         part = part if isinstance(read, Mapping) else replace(read, cache=mark)

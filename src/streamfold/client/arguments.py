@@ -20,6 +20,7 @@ class Arguments:
     Attributes:
         request: conversation, tools and options; its model is empty where the provider's own is meant.
         repair, fragments, timeouts, extra_headers: see `ChatOptions`.
+        many: requests of many conversations come this way, so that one says nothing about the next one's cache.
     """
 
     request: Request
@@ -27,6 +28,7 @@ class Arguments:
     fragments: bool = False
     timeouts: Timeouts | TimeoutOptions | None = None
     extra_headers: Mapping[str, str] | None = None
+    many: bool = False
 
     @classmethod
     def read(

@@ -166,7 +166,7 @@ class Provider(AsyncContext):
         Raises:
             ConfigError: the request can't be sent as it is.
         """
-        return self._stream(Arguments(request, repair, fragments))
+        return self._stream(Arguments(request, repair, fragments, many=True))
 
     @hides_arguments
     def preview(

@@ -48,11 +48,13 @@ class Requester:
         request = self._chosen(arguments)
         adapter = self._adapter(request.model)
         ready = self._prepared(adapter, request, arguments)
-        changed = self._prefixes.changed(request)
-        sent = Hooks(on_request=lambda info: self._prefixes.remember(info.request))
+        changed, hooks = list[ProtocolWarning](), self._hooks
+        if not arguments.many:
+            changed = self._prefixes.changed(request)
+            hooks = (Hooks(on_request=lambda info: self._prefixes.remember(info.request)), *hooks)
         return NetworkAnswer(
             self._plan(adapter, ready, arguments, changed),
-            self._notifier(ready, request, (sent, *self._hooks)),
+            self._notifier(ready, request, hooks),
             self._connections,
             max_retries=self._profile.max_retries,
             retry_without=partial(self._retry_without, request, arguments, changed),

@@ -140,9 +140,8 @@ class Gateway:
                 with self._bodies.held() as held:
                     body = await held.read(headers, receive)
                     with self._counted():
-                        asked = await self._parsed(wire, body, scope, log)
+                        asked, served = await self._parsed(wire, body, scope, log)
                         del body
-                        served = self.models.find(asked.model)
                         if (answer := await wire.at_once(asked, served)) is not None:
                             await send_json(send, 200, answer.body, {**wire.headers(log.id), **answer.headers})
                             log.answered(answer.note)
@@ -157,13 +156,13 @@ class Gateway:
         except ClientGone:
             log.disconnected()
 
-    async def _parsed(self, wire: Wire, body: bytes, scope: Any, log: RequestLog) -> ClientRequest:
+    async def _parsed(self, wire: Wire, body: bytes, scope: Any, log: RequestLog) -> tuple[ClientRequest, Served]:
         """Parses a body. A large one is parsed in a thread, so that other clients do not wait for it."""
         if len(body) > _LARGE:
             return await anyio.to_thread.run_sync(self._parse, wire, body, scope, log)
         return self._parse(wire, body, scope, log)
 
-    def _parse(self, wire: Wire, body: bytes, scope: Any, log: RequestLog) -> ClientRequest:
+    def _parse(self, wire: Wire, body: bytes, scope: Any, log: RequestLog) -> tuple[ClientRequest, Served]:
         headers, params = Headers(scope=scope), {**QueryParams(scope["query_string"]), **scope["path_params"]}
         try:
             value = parse_object(body.decode("utf-8-sig"))
@@ -174,9 +173,13 @@ class Gateway:
                 log.model = model
             self._check_size(wire, value, model)
         try:
-            return wire.read(value, params=params, id=log.id, created=int(time()), headers=headers)
+            # What may stand in a request depends on who is asked. Without a name, that is what is wrong with it.
+            named = self.models.find(model) if isinstance(value, Mapping) and isinstance(model, str) else None
+            adapters = named.adapters if named else ()
+            asked = wire.read(value, params=params, adapters=adapters, id=log.id, created=int(time()), headers=headers)
         except ConfigError as error:
             raise refused(400, str(error)) from error
+        return asked, named or self.models.find(asked.model)
 
     def _for_provider(self, wire: Wire, asked: ClientRequest, served: Served) -> tuple[ClientRequest, Warnings]:
         try:

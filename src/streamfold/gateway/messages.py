@@ -46,7 +46,15 @@ class MessagesWire(Wire):
         return Size(count, kinds.count("tool_use"), len(listed(body, "tools")))
 
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
-        return parse_messages_request(body)
+        return parse_messages_request(self._complete(body))
+
+    def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
+        return parse_messages_request(self._complete(body), native=True)
+
+    @staticmethod
+    def _complete(body: Any) -> Any:
+        """Returns a body with all that a request for an answer must have."""
+        return body
 
     def emitter(self, asked: ClientRequest) -> Emitter:
         choice = asked.request.tool_choice
@@ -111,8 +119,9 @@ class MessagesCountWire(MessagesWire):
     asks_model = False
     id_prefix = "count_"
 
-    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
-        return super().parse({"max_tokens": 1, **body} if isinstance(body, Mapping) else body, params)
+    @staticmethod
+    def _complete(body: Any) -> Any:
+        return {"max_tokens": 1, **body} if isinstance(body, Mapping) else body
 
     async def at_once(self, asked: ClientRequest, served: Served) -> AtOnce:
         number, note = await count_tokens(self.for_provider(asked, served.adapters)[0].request, served)
@@ -128,24 +137,11 @@ def _for_anthropic(asked: ClientRequest) -> Request:
     betas = [beta.strip() for beta in asked.headers.get("anthropic-beta", "").split(",")]
     if any(betas):  # some members are refused without the header that allows them
         extra["betas"] = [*listed(extra, "betas"), *filter(None, betas)]
-    if _is_marked(asked.body):
-        # Messages and tools have no marks of their own here; one mark for all of the prompt keeps it in the cache.
-        extra.setdefault("cache_control", {"type": "ephemeral"})
     options = replace(options, extra_body=extra)
     thinking = asked.body.get("thinking")
     if isinstance(thinking, Mapping) and thinking.get("type") == "adaptive" and options.reasoning_effort is None:
         options = replace(options, reasoning_effort="high")  # what the API itself takes for no effort
     return replace(request, options=options)
-
-
-def _is_marked(value: Any) -> bool:
-    """Whether any part of a request is marked for the cache."""
-    if isinstance(value, list):
-        return any(map(_is_marked, value))
-    if not isinstance(value, Mapping):
-        return False
-    nested = (value.get(name) for name in ("system", "messages", "tools", "content"))
-    return value.get("cache_control") is not None or any(map(_is_marked, nested))
 
 
 def _is_billing(message: Message) -> bool:

@@ -110,14 +110,19 @@ class Wire(ABC):
         """Returns whether a request to another path than that of an answer is one of this API."""
         return False
 
-    def read(self, body: Any, *, params: Mapping[str, str], **rest: Any) -> ClientRequest:
+    def read(
+        self, body: Any, *, params: Mapping[str, str], adapters: Collection[str] = (), **rest: Any
+    ) -> ClientRequest:
         """Parses a request. Raises ConfigError with the path to what is wrong in it.
 
         Args:
             params: the parameters in its path and its query.
+            adapters: the wire formats of the providers that will be asked.
             rest: `id`, `created` and `headers` of the request.
         """
-        return ClientRequest(body, self.parse(body, params), self.streams(body), params=params, **rest)
+        native = set(adapters) == {self.adapter}
+        request = self.parse_native(body, params) if native else self.parse(body, params)
+        return ClientRequest(body, request, self.streams(body), params=params, **rest)
 
     def streams(self, body: Any) -> bool:
         """Returns whether the answer is to be streamed. Raises ConfigError if that can't be read."""
@@ -134,6 +139,10 @@ class Wire(ABC):
     @abstractmethod
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
         """Parses a request. Raises ConfigError with the path to what is wrong in it."""
+
+    def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
+        """Parses a request for providers that speak this API themselves, and so can take all that it has."""
+        return self.parse(body, params)
 
     @abstractmethod
     def emitter(self, asked: ClientRequest) -> Emitter:

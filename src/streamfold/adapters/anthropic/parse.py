@@ -1,7 +1,8 @@
 """Requests of the Messages API, read: the inverse of `encode`, for a body that somebody else wrote.
 
-What would change the meaning if it were left out is refused with its path: server tools, MCP servers, uploaded files.
-Members that only this API has stay in `extra_body`, for a provider that speaks it.
+Other providers can't be asked for all that this API has. What would change the meaning if it were left out is refused
+with its path: server tools, MCP servers, uploaded files. A provider that speaks this API gets it as it was written
+(`native`), and the members of the body that only this API has in `extra_body`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from ...requests import Fields, Options, Request, ResponseFormat, kind_of
 from ...values import (
+    CacheMark,
     ConfigError,
     FilePart,
     ImagePart,
@@ -23,6 +25,7 @@ from ...values import (
     ToolCall,
     from_base64,
     read_arguments,
+    read_cache_control,
     system,
 )
 from .carried import own_id
@@ -33,8 +36,11 @@ _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _KEPT_EXTRA = ("caller", "toolset_name")
 
 
-def parse_messages_request(body: Any) -> Request:
+def parse_messages_request(body: Any, *, native: bool = False) -> Request:
     """Returns the request that a body is.
+
+    Args:
+        native: it is for a provider that speaks this API itself: blocks and tools that only this API has stay in it.
 
     Raises:
         ConfigError: it is not a request, or it can't be answered here. The message begins with the path.
@@ -44,11 +50,14 @@ def parse_messages_request(body: Any) -> Request:
     if max_tokens is None:
         raise ConfigError("max_tokens is missing: it must be a whole number")
     fields.any("stream")
-    messages = (*_system(fields.any("system")), *_messages(fields.items("messages")))
-    tools = tuple(_tool(entry, f"tools[{at}]") for at, entry in enumerate(fields.items("tools") or ()))
-    choice, parallel = _choice(fields.object("tool_choice"), tools)
-    if fields.items("mcp_servers"):
-        raise ConfigError("mcp_servers can't be used here: the provider would have to run them")
+    messages = (*_system(fields.any("system")), *_messages(fields.items("messages"), native))
+    entries = fields.items("tools") or []
+    tools, hosted = _tools(entries, native)
+    choice, parallel = _choice(fields.object("tool_choice"), tools, hosted)
+    if not native and fields.any("mcp_servers"):
+        raise ConfigError("mcp_servers can't be used with this model: its provider does not run them")
+    if not native and isinstance(body.get("container"), Mapping):
+        raise ConfigError("container can't be used with this model: its provider has no skills")
     output, thinking = fields.object("output_config"), fields.object("thinking")
     old_format = fields.object("output_format")
     options = Options(
@@ -59,7 +68,7 @@ def parse_messages_request(body: Any) -> Request:
         parallel_tool_calls=parallel,
         reasoning_effort=_effort(thinking, output),  # type: ignore[arg-type]
         response_format=_format((output.object("format") if output else None) or old_format),
-        extra_body=fields.rest(),
+        extra_body={**fields.rest(), **_as_written(body, hosted)},
     )
     return Request(model, messages, tools, choice, options)
 
@@ -74,17 +83,25 @@ def _system(given: Any) -> list[Message]:
         return [system(given)]
     if not isinstance(given, list):
         raise ConfigError(f"system must be a string or a list of text blocks, not {kind_of(given)}")
-    texts = [Fields(block, f"system[{at}]").text("text") or "" for at, block in enumerate(given)]
-    return [system(text) for text in texts if text]
+    read = [_text_part(block, f"system[{at}]") for at, block in enumerate(given)]
+    return [Message("system", part.text, cache=part.cache) for part in read if part.text]
 
 
-def _messages(given: list[Any] | None) -> list[Message]:
+def _text_part(block: Any, where: str) -> TextPart:
+    return TextPart(Fields(block, where).text("text") or "", cache=_mark(block, where))
+
+
+def _mark(block: Mapping[str, Any], where: str) -> CacheMark:
+    return read_cache_control(block.get("cache_control"), f"{where}.cache_control")
+
+
+def _messages(given: list[Any] | None, native: bool) -> list[Message]:
     if not given:
         raise ConfigError(f"messages is {'missing' if given is None else 'empty'}: there is nothing to answer")
-    return [read for at, message in enumerate(given) for read in _message(message, f"messages[{at}]")]
+    return [read for at, message in enumerate(given) for read in _message(message, f"messages[{at}]", native)]
 
 
-def _message(message: Any, where: str) -> list[Message]:
+def _message(message: Any, where: str, native: bool) -> list[Message]:
     fields = Fields(message, where)
     role, content = fields.need("role"), fields.any("content")
     if role not in ("user", "assistant", "system"):
@@ -102,48 +119,52 @@ def _message(message: Any, where: str) -> list[Message]:
         return [_assistant(blocks, where)]
     if role == "system":
         text = "\n\n".join(str(block.get("text", "")) for block in blocks if block["type"] == "text")
-        return [system(text)] if text else []
-    return _user(blocks, where)
+        return [Message("system", text, cache=_mark(blocks[-1], where))] if text else []
+    return _user(blocks, where, native)
 
 
-def _user(blocks: list[Any], where: str) -> list[Message]:
+def _user(blocks: list[Any], where: str, native: bool) -> list[Message]:
     """The results of tools, each a message, and then the rest."""
     results, parts = list[Message](), list[Any]()
     for at, block in enumerate(blocks):
         place = f"{where}.content[{at}]"
         if block["type"] == "tool_result":
-            results.append(_result(block, place))
+            results.append(_result(block, place, native))
         else:
-            parts.append(_part(block, place))
+            parts.append(_part(block, place, native))
     if not parts:
         return results
-    is_text = len(parts) == 1 and isinstance(parts[0], TextPart)
-    return [*results, Message("user", parts[0].text if is_text else tuple(parts))]
+    if len(parts) == 1 and isinstance(part := parts[0], TextPart):
+        return [*results, Message("user", part.text, cache=part.cache)]
+    return [*results, Message("user", tuple(parts))]
 
 
-def _result(block: Mapping[str, Any], where: str) -> Message:
+def _result(block: Mapping[str, Any], where: str, native: bool) -> Message:
     fields = Fields(block, where)
     call_id, content, error = own_id(fields.need("tool_use_id")), fields.any("content"), bool(fields.flag("is_error"))
     if isinstance(content, list):
-        parts = tuple(_part(part, f"{where}.content[{at}]") for at, part in enumerate(content))
+        parts = tuple(_part(part, f"{where}.content[{at}]", native) for at, part in enumerate(content))
         is_text = all(isinstance(part, TextPart) for part in parts)
         content = "\n".join(part.text for part in parts if isinstance(part, TextPart)) if is_text else parts
     elif not isinstance(content, str | None):
         raise ConfigError(f"{where}.content must be a string or a list of blocks, not {kind_of(content)}")
-    return Message("tool", content or "", tool_call_id=call_id, error=error)
+    return Message("tool", content or "", tool_call_id=call_id, error=error, cache=_mark(block, where))
 
 
-def _part(block: Any, where: str) -> Any:
+def _part(block: Any, where: str, native: bool) -> Any:
+    if native and isinstance(block, Mapping) and block.get("type") not in ("text", None):
+        return dict(block)  # with the members that our parts have no place for: citations, context, ...
     match block:
-        case {"type": "text", "text": str(text)}:
-            return TextPart(text)
+        case {"type": "text", "text": str()}:
+            return _text_part(block, where)
         case {"type": "image", "source": Mapping() as source}:
-            return ImagePart(**_source(source, f"{where}.source"))
+            return ImagePart(**_source(source, f"{where}.source"), cache=_mark(block, where))
         case {"type": "document", "source": {"type": "text", "data": str(text)}}:
-            return TextPart(text)
+            return TextPart(text, cache=_mark(block, where))
         case {"type": "document", "source": Mapping() as source}:
-            title = block.get("title")
-            return FilePart(**_source(source, f"{where}.source"), name=title if isinstance(title, str) else None)
+            title, mark = block.get("title"), _mark(block, where)
+            name = title if isinstance(title, str) else None
+            return FilePart(**_source(source, f"{where}.source"), name=name, cache=mark)
         case {"type": str(kind)}:
             raise ConfigError(
                 f"{where}.type: {kind!r} blocks can't be sent to this model. Allowed: text, image, document"
@@ -181,6 +202,7 @@ def _assistant(blocks: list[Any], where: str) -> Message:
         tuple(calls),
         reasoning="".join(reasoning) if reasoning else None,
         extras={"blocks": [_kept(block) for block in blocks]},
+        cache=_mark(blocks[-1], where) if blocks else False,
     )
 
 
@@ -199,22 +221,45 @@ def _call(block: Mapping[str, Any], fields: Fields) -> ToolCall:
 # --- tools and options ------------------------------------------------------------------------------------------------
 
 
-def _tool(entry: Any, where: str) -> Tool:
-    fields = Fields(entry, where)
-    kind = fields.text("type") or "custom"
-    if kind != "custom":
-        raise ConfigError(f"{where}.type: {kind!r} is a tool of Anthropic's servers, which this model can't use")
+def _tools(entries: list[Any], native: bool) -> tuple[tuple[Tool, ...], list[str]]:
+    """The client's own tools, and the names of those that the provider runs."""
+    tools, hosted = list[Tool](), list[str]()
+    for at, entry in enumerate(entries):
+        fields = Fields(entry, f"tools[{at}]")
+        kind = fields.text("type") or "custom"
+        if kind == "custom":
+            tools.append(_tool(entry, fields))
+        elif native:
+            hosted.append(fields.text("name") or kind)
+        else:
+            raise ConfigError(
+                f"tools[{at}].type: {kind!r} is a tool of Anthropic's servers, which this model can't use"
+            )
+    return tuple(tools), hosted
+
+
+def _tool(entry: Mapping[str, Any], fields: Fields) -> Tool:
     schema = fields.mapping("input_schema")
     if schema is None:
-        raise ConfigError(f"{where}.input_schema is missing: it must be a JSON schema")
-    return Tool(fields.need("name"), fields.text("description") or "", schema, fields.flag("strict"))
+        raise ConfigError(f"{fields.at('input_schema')} is missing: it must be a JSON schema")
+    mark = read_cache_control(entry.get("cache_control"), fields.at("cache_control"))
+    return Tool(fields.need("name"), fields.text("description") or "", schema, fields.flag("strict"), cache=mark)
 
 
-def _choice(fields: Fields | None, tools: tuple[Tool, ...]) -> tuple[ReadToolChoice, bool | None]:
+def _as_written(body: Mapping[str, Any], hosted: list[str]) -> dict[str, Any]:
+    """The members of the body that stay as they were written, because they are about tools that the provider runs."""
+    if not hosted:
+        return {}
+    return {name: body[name] for name in ("tools", "tool_choice") if body.get(name) is not None}
+
+
+def _choice(fields: Fields | None, tools: tuple[Tool, ...], hosted: list[str]) -> tuple[ReadToolChoice, bool | None]:
     if fields is None:
         return "auto", None
     kind, one = fields.need("type"), fields.flag("disable_parallel_tool_use")
     parallel = False if one else None
+    if hosted:  # it goes out as it was written
+        return "auto", None
     if kind in ("any", "tool") and not tools:
         raise ConfigError("tool_choice demands a call, and there are no tools")
     match kind:
