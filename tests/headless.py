@@ -50,11 +50,11 @@ def program(name: str) -> Path:
     return found
 
 
-def called(*calls: tuple[str, Any]) -> bytes:
+def called(*calls: tuple[str, Any], thinks: bool = True) -> bytes:
     """An answer of Kimi's: it thinks, and calls tools by ids that no other API would accept."""
     entries = [entry(at, f"functions.{name}:{at}", name, json.dumps(given)) for at, (name, given) in enumerate(calls)]
-    thinks = event({"choices": [{"index": 0, "delta": {"reasoning_content": "I look first."}}]})
-    return thinks + b"".join(map(call, entries)) + fin("tool_calls") + DONE
+    thought = event({"choices": [{"index": 0, "delta": {"reasoning_content": "I look first."}}]}) if thinks else b""
+    return thought + b"".join(map(call, entries)) + fin("tool_calls") + DONE
 
 
 def two_files(folder: Path) -> tuple[Path, Path]:

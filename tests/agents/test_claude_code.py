@@ -79,7 +79,7 @@ async def test_a_stream_that_breaks_in_a_call(claude: Path, tmp_path: Path, note
     """Nothing of it is run; the request is sent again, not streamed, and the loop goes on."""
 
     async def broken(connection: Connection) -> None:
-        half = called(edit(notes[0])).partition(b"data: [DONE]")[0][:-90]
+        half = called(edit(notes[0]), thinks=False).partition(b"data: [DONE]")[0][:-90]
         await connection.send(STREAM, framed(half))
 
     answers = [called(read(notes[0])), broken, called(edit(notes[0])), text("It is green.") + fin("stop") + DONE]
@@ -89,12 +89,15 @@ async def test_a_stream_that_breaks_in_a_call(claude: Path, tmp_path: Path, note
     assert requests[1]["messages"] == requests[2]["messages"]
 
 
-async def test_a_stream_that_breaks_behind_text(claude: Path, tmp_path: Path, notes: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize("before", ["text", "thought"])
+async def test_a_stream_that_breaks_behind_a_block(
+    claude: Path, tmp_path: Path, notes: tuple[Path, Path], before: str
+) -> None:
     """Claude Code asks again only while no block is complete. Later it ends the turn with our error; nothing is run."""
 
     async def broken(connection: Connection) -> None:
-        half = called(edit(notes[0])).partition(b"data: [DONE]")[0][:-90]
-        await connection.send(STREAM, framed(text("Let me see."), half))
+        half = called(edit(notes[0]), thinks=before == "thought").partition(b"data: [DONE]")[0][:-90]
+        await connection.send(STREAM, framed(*([text("Let me see.")] if before == "text" else []), half))
 
     code, said, requests = await ask(claude, tmp_path, [called(read(notes[0])), broken], "Make the sky green")
     assert (code, len(requests)) == (1, 2)
