@@ -27,6 +27,7 @@ from ..values import (
     Failure,
     Finish,
     IncompleteStreamError,
+    ItemChunk,
     LateChunk,
     Limits,
     Meta,
@@ -179,6 +180,9 @@ class Fold:
                     self._extras[name] = list(value)
                 else:
                     self._extras.setdefault(name, []).append(value)
+                    if name == "output" and self._fragments:
+                        self._begun = True
+                        return ItemChunk(value, self._calls_begun, self._take_signature())
             case Warn(code, detail):
                 self.warn(code, detail)
                 return None

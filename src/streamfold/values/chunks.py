@@ -9,7 +9,7 @@ from .deltas import Call
 from .replies import FinishReason, Usage
 from .toolcalls import ToolCall
 
-__all__ = ["LateChunk", "StreamChunk", "WritingChunk"]
+__all__ = ["ItemChunk", "LateChunk", "StreamChunk", "WritingChunk"]
 
 
 @dataclass(slots=True)
@@ -46,6 +46,11 @@ class StreamChunk:
     def fragments(self) -> tuple[Call, ...]:
         """Fragments of calls that may be written on, with the option `fragments` alone. See `engine/fragments.py`."""
         return ()
+
+    @property
+    def item(self) -> Any:
+        """A part of the answer that is neither text nor a call, complete, with the option `fragments` alone."""
+        return None
 
 
 class LateChunk(StreamChunk):
@@ -87,6 +92,20 @@ class LateChunk(StreamChunk):
 
     def __repr__(self) -> str:
         return super().__repr__().replace(type(self).__name__, "StreamChunk", 1)
+
+
+class ItemChunk(LateChunk):
+    """A step in which a part of another kind was complete, as its server wrote it. It has no text."""
+
+    __slots__ = ("_item",)
+
+    def __init__(self, item: Any, calls_before: int, signature: str | None) -> None:
+        super().__init__(calls_before, signature)
+        self._item = item
+
+    @property
+    def item(self) -> Any:
+        return self._item
 
 
 class WritingChunk(LateChunk):

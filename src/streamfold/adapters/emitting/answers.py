@@ -46,8 +46,7 @@ def end_deltas(reply: Reply) -> Iterator[Delta]:
         yield Refusal(reply.refusal)
     items = _items(reply)
     for item in items:
-        if item.get("type") == "reasoning" and item.get("encrypted_content"):
-            yield Extra("output", item)
+        yield Extra("output", item)
     for name, values in reply.extras.items():
         if name != "output":
             for value in values:

@@ -33,6 +33,8 @@ class Order:
                 self._late.append((chunk.calls_before, signed))
             else:  # of reasoning that has been written: it does not wait for the calls
                 out.append(signed)
+        if chunk.item is not None:
+            self._add(chunk.calls_before, Extra("output", chunk.item), out)
         for delta in chunk_deltas(chunk):
             self._add(chunk.calls_before, delta, out)
         if chunk.finished:

@@ -13,7 +13,17 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ...values import parse_object
 
-__all__ = ["BUILT_IN", "CUSTOM_PARAMETERS", "BuiltIn", "ClientTool", "ClientTools", "custom_input", "flat_name"]
+__all__ = [
+    "BUILT_IN",
+    "CUSTOM_PARAMETERS",
+    "BuiltIn",
+    "ClientTool",
+    "ClientTools",
+    "custom_input",
+    "flat_name",
+    "in_container",
+    "is_run_by_client",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +121,19 @@ BUILT_IN: dict[str, BuiltIn] = {
 }  # fmt: skip
 
 CUSTOM_PARAMETERS = _schema(["input"], input={**_TEXT, "description": "The whole input of the tool, as plain text."})
+
+
+def is_run_by_client(item: Mapping[str, Any]) -> bool:
+    """Returns whether an item is a call that is not a function's, and that the client runs."""
+    if item.get("execution") == "server" or in_container(item):
+        return False
+    return item.get("type") in ("custom_tool_call", *(kind.call for kind in BUILT_IN.values()))
+
+
+def in_container(tool: Mapping[str, Any]) -> bool:
+    """Returns whether a tool, or a call of it, has an environment on the provider's servers."""
+    environment = tool.get("environment")
+    return isinstance(environment, Mapping) and environment.get("type") != "local"
 
 
 def flat_name(name: str, namespace: str | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...values import Failure, Part, Reasoning, Refusal, Text
 from ..emitting.emitter import Emitter, WrittenCall, event
-from .client_tools import ClientTools
+from .client_tools import ClientTools, is_run_by_client
 from .skeleton import response_skeleton
 from .written_calls import CallItem, call_item
 from .written_parts import REFUSAL, SUMMARY, TEXT, PartKind, flat_annotation, response_error, written_usage
@@ -65,6 +65,8 @@ class ResponsesEmitter(Emitter):
         self._current: _OpenItem | None = None
         self._call_items: dict[int, CallItem] = {}
         self._tools = tools or {}
+        self._carried: set[Any] = set()  # the ids of items that a provider wrote
+        self._waiting: list[dict[str, Any]] = []  # those that the client would run at once, for the end
         self._blank = ""
         self._has_text = False  # and not only white space
 
@@ -194,8 +196,36 @@ class ResponsesEmitter(Emitter):
             at = {**self._at(current), "annotation_index": len(part["annotations"])}
             part["annotations"] = [*part["annotations"], annotation]
             self._event("response.output_text.annotation.added", **at, annotation=annotation)
-        elif name == "output" and value.get("type") == "reasoning" and value.get("encrypted_content"):
-            self._encrypted(value)
+        elif name == "output":
+            self._item(value)
+
+    def _item(self, item: dict[str, Any]) -> None:
+        """Writes an item of a provider of this API that nothing else says. It may come again, at the end."""
+        key, kind = item.get("id") or item.get("call_id"), item.get("type")
+        if key in self._carried or kind in ("message", "function_call"):
+            return
+        if kind == "reasoning":
+            if item.get("encrypted_content"):
+                self._carried.add(key)
+                self._encrypted(item)
+            return
+        self._carried.add(key)
+        if is_run_by_client(item):
+            if self.tool_choice != "none":
+                self._waiting.append(item)
+        else:
+            self._write_item(item)
+
+    def _write_item(self, item: dict[str, Any]) -> None:
+        self._close_current()
+        text = item["input"] if item.get("type") == "custom_tool_call" else None
+        index = self._add(item if text is None else {**item, "input": "", "status": "in_progress"})
+        self._output[index] = item
+        if isinstance(text, str):
+            at = {"item_id": item.get("id"), "output_index": index}
+            self._event("response.custom_tool_call_input.delta", **at, delta=text)
+            self._event("response.custom_tool_call_input.done", **at, input=text)
+        self._done(index, item)
 
     def _encrypted(self, item: Mapping[str, Any]) -> None:
         """Reasoning that its provider can read again. Where the text behind it has begun already it is too late."""
@@ -211,6 +241,8 @@ class ResponsesEmitter(Emitter):
         finish = self._finish
         cut = finish is not None and finish.reason in ("length", "content_filter")
         self._close_all("incomplete" if cut else "completed")
+        for item in () if cut else self._waiting:
+            self._write_item(item)
         self._write_warnings()
         if finish is not None and cut:
             reason = "content_filter" if finish.reason == "content_filter" else "max_output_tokens"

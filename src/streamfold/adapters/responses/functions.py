@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ...requests import Fields
 from ...values import ConfigError, ProtocolWarning, Tool
 from ..requested import read_function
-from .client_tools import BUILT_IN, CUSTOM_PARAMETERS, BuiltIn, ClientTool, ClientTools, flat_name
+from .client_tools import BUILT_IN, CUSTOM_PARAMETERS, BuiltIn, ClientTool, ClientTools, flat_name, in_container
 
 __all__ = ["Functions", "only_functions"]
 
@@ -215,10 +215,7 @@ def _is_plain(entry: _Entry) -> bool:
 
 def _run_by_client(kind: str, tool: Mapping[str, Any]) -> BuiltIn | None:
     """Returns a built-in tool, unless it is declared to run on the provider's servers."""
-    if kind == "tool_search" and tool.get("execution") != "client":
-        return None
-    environment = tool.get("environment")
-    if kind == "shell" and isinstance(environment, Mapping) and environment.get("type") != "local":
+    if in_container(tool) or (kind == "tool_search" and tool.get("execution") != "client"):
         return None
     return BUILT_IN.get(kind)
 

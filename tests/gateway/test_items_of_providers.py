@@ -1,0 +1,105 @@
+"""Items of a provider of the Responses API that are neither text nor functions, before clients of the same API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+import corpus
+from folding import event as written
+from gateways import RESPONSES, behind
+from mirror import check_response_events, payloads
+from streamfold.recording import Recording
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
+]
+
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "?"}}
+PATCH = {
+    "type": "custom_tool_call", "id": "ctc_1", "status": "completed", "call_id": "c-1", "name": "apply_patch",
+    "input": "*** Begin Patch",
+}  # fmt: skip
+ANSWER = {
+    "type": "message", "id": "msg_1", "status": "completed", "role": "assistant",
+    "content": [{"type": "output_text", "text": "Sunny.", "annotations": [], "logprobs": []}],
+}  # fmt: skip
+
+
+def response(*items: dict[str, Any], ends: str | None = "completed") -> bytes:
+    """A stream of these items, whole, in OpenAI's order."""
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": "resp_1", "model": "m"}}]
+    for at, item in enumerate(items):
+        events.append({"type": "response.output_item.added", "output_index": at, "item": {**item, "content": []}})
+        if item["type"] == "message":
+            text, place = item["content"][0]["text"], {"output_index": at, "item_id": item["id"], "content_index": 0}
+            events.append({"type": "response.output_text.delta", **place, "delta": text})
+        events.append({"type": "response.output_item.done", "output_index": at, "item": item})
+    if ends:
+        last = {"id": "resp_1", "model": "m", "object": "response", "status": ends, "output": [*items]}
+        events.append({"type": f"response.{ends}", "response": last})
+    return b"".join(written({**event, "sequence_number": number}) for number, event in enumerate(events))
+
+
+async def answered(body: bytes, *, stream: bool = True) -> bytes:
+    async with behind(Recording("test", body, "responses"), adapter="responses") as client:
+        asked = {"model": "main", "input": "Hi", "stream": stream, "tools": [{"type": "web_search"}]}
+        return (await client.post(RESPONSES, json=asked)).content
+
+
+@pytest.mark.parametrize(
+    "items", [(REASONING, SEARCH, ANSWER), (REASONING, PATCH), (SEARCH, ANSWER, SEARCH | {"id": "ws_2"}), (PATCH,)]
+)
+async def test_items_come_in_their_order(items: tuple[dict[str, Any], ...]) -> None:
+    """Each is what the provider sent, in its place: an encrypted reasoning belongs to the item behind it."""
+    found = check_response_events(await answered(response(*items)))
+    ids = [item["id"] for item in found["output"] if item["type"] == "message"]  # texts are written anew
+    assert found["output"] == [{**item, "id": ids[0]} if item is ANSWER else item for item in items]
+
+
+async def test_a_custom_call_has_its_own_events() -> None:
+    """As the API documents them."""
+    events = payloads(await answered(response(PATCH)))
+    assert [event["type"].removeprefix("response.") for event in events[2:-1]] == [
+        "output_item.added", "custom_tool_call_input.delta", "custom_tool_call_input.done", "output_item.done",
+    ]  # fmt: skip
+
+
+async def test_an_answer_that_is_not_streamed_has_them_too() -> None:
+    """All of them, in some order."""
+    async with behind(Recording("test", response(SEARCH, PATCH), "responses"), adapter="responses") as client:
+        answer = await client.post(RESPONSES, json={"model": "main", "input": "Hi"})
+    assert answer.json()["output"] == [SEARCH, PATCH]
+
+
+@pytest.mark.parametrize("ends", [None, "incomplete"])
+async def test_nothing_is_run_of_an_answer_that_breaks_off(ends: str | None) -> None:
+    """A call that the client would run is written when the answer has ended in order, and not before."""
+    found = await answered(response(SEARCH, PATCH, ends=ends))
+    assert b"web_search_call" in found
+    assert b"custom_tool_call" not in found
+    assert payloads(found)[-1]["type"] == ("response.incomplete" if ends else "response.failed")
+
+
+RECORDED = [name for name in corpus.names("corpus/responses/*.sse") if isinstance(name, str)]
+
+
+@pytest.mark.parametrize("name", RECORDED or corpus.names("corpus/responses/*.sse"))
+async def test_recorded_items_pass_through(name: str) -> None:
+    """What a recorded answer has beside text, functions and plain reasoning, a client of the gateway gets unchanged."""
+    expected = corpus.expected(name)
+    if expected["ends"] != "complete":
+        pytest.skip("the recorded answer broke off")
+    events = payloads(corpus.body(name))
+    # OpenAI encrypts an item anew in the response that ends the stream: the first one counts.
+    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    items = done or events[-1].get("response", {}).get("output", ())
+    found = payloads(await answered(corpus.body(name)))[-1]["response"]["output"]
+    known = ("message", "reasoning", "function_call")
+    assert [item for item in found if item["type"] not in known] == [
+        item for item in items if item["type"] not in known
+    ]
