@@ -99,7 +99,9 @@ async def test_recorded_items_pass_through(name: str) -> None:
     done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     items = done or events[-1].get("response", {}).get("output", ())
     found = payloads(await answered(corpus.body(name)))[-1]["response"]["output"]
-    known = ("message", "reasoning", "function_call")
-    assert [item for item in found if item["type"] not in known] == [
-        item for item in items if item["type"] not in known
-    ]
+    assert others(found) == others(items)
+
+
+def others(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items that are neither text nor plain reasoning nor a function's call."""
+    return [item for item in items if item["type"] not in ("message", "reasoning", "function_call")]
