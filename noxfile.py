@@ -23,12 +23,18 @@ AGENTS = ["@anthropic-ai/claude-code@2.1.197", "@openai/codex@0.169.0"]
 CLIENTS = {
     "openai": ["openai==3.52.0"],
     "langchain": ["langchain-openai==1.7.3"],
+    "anthropic-2": ["anthropic==2.12.0"],
+    "anthropic-1": ["anthropic==1.17.0"],
+    "langchain-anthropic": ["langchain-anthropic==1.7.7"],
+    "pydantic-ai": ["pydantic-ai-slim[anthropic]==2.68.0"],
     "litellm": ["litellm==1.106.2", "openai==2.54.0", "mcp==2.3.0"],  # it imports mcp without requiring it
     "httpx-sse": ["httpx==0.28.1", "httpx-sse==0.4.3"],
 }
 NODE_CLIENTS = [
     "openai@6.49.0",
     "ai@6.0.326",
+    "@anthropic-ai/sdk@1.12.0",
+    "@ai-sdk/anthropic@3.0.138",
     "@ai-sdk/openai@3.0.141",
     "@ai-sdk/openai-compatible@2.0.87",
     "zod@4.6.7",

@@ -40,12 +40,18 @@ llamacpp, aimock, started = _real.llamacpp, _real.aimock, _real.started
 CLIENTS: dict[str, tuple[str, str, list[str], tuple[str, ...]]] = {
     "openai": ("with_openai.py", "openai", [], ("chat", "responses")),
     "langchain-openai": ("with_langchain.py", "langchain", [], ("chat", "responses")),
-    "litellm": ("with_litellm.py", "litellm", [], ("chat", "responses")),
+    "litellm": ("with_litellm.py", "litellm", [], ("chat", "responses", "messages")),
     "httpx-sse": ("with_httpx_sse.py", "httpx-sse", [], ("chat", "responses")),
     "curl": ("with_curl.py", "", [], ("chat", "responses")),
     "openai-node": ("with_openai.mjs", "node", [], ("chat", "responses")),
     "ai-sdk-openai": ("with_ai_sdk.mjs", "node", ["openai"], ("chat", "responses")),
     "ai-sdk-compatible": ("with_ai_sdk.mjs", "node", ["compatible"], ("chat",)),
+    "anthropic-2": ("with_anthropic.py", "anthropic-2", [], ("messages",)),
+    "anthropic-1": ("with_anthropic.py", "anthropic-1", [], ("messages",)),
+    "langchain-anthropic": ("with_langchain_anthropic.py", "langchain-anthropic", [], ("messages",)),
+    "pydantic-ai-anthropic": ("with_pydantic_ai.py", "pydantic-ai", [], ("messages",)),
+    "anthropic-node": ("with_anthropic.mjs", "node", [], ("messages",)),
+    "ai-sdk-anthropic": ("with_ai_sdk.mjs", "node", ["anthropic"], ("messages",)),
 }
 
 _ran: dict[str, str] = {}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from streamfold.adapters.anthropic.carried import own_id  # ids that the Messages API has no letters for
 from streamfold.recording import Recording
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -37,7 +38,7 @@ def expected(name: str) -> dict[str, Any]:
 
 def calls(heard: dict[str, Any]) -> list[tuple[str, str, Any]]:
     """The calls, with the values of their arguments: some clients have parsed them."""
-    return [(call_id, name, json.loads(arguments)) for call_id, name, arguments in heard["calls"]]
+    return [(own_id(call_id), name, json.loads(arguments)) for call_id, name, arguments in heard["calls"]]
 
 
 def test_text(client: Any, wire: str, base_url: str) -> None:
@@ -49,7 +50,7 @@ def test_text(client: Any, wire: str, base_url: str) -> None:
     assert heard["pieces"] > 3
     assert heard["reasoning"] in (told["reasoning"], *client.blind_to_reasoning)
     assert heard["calls"] == []
-    assert heard["finish"] in ("stop", "completed")
+    assert heard["finish"] in ("stop", "completed", "end_turn")
 
 
 def test_parallel_calls(client: Any, wire: str, base_url: str) -> None:
@@ -59,23 +60,23 @@ def test_parallel_calls(client: Any, wire: str, base_url: str) -> None:
     assert heard["error"] is None
     assert heard["text"] == told["text"]
     assert calls(heard) == [(call["id"], call["name"], json.loads(call["arguments"])) for call in told["calls"]]
-    assert heard["finish"] in ("tool_calls", "tool-calls", "completed")
+    assert heard["finish"] in ("tool_calls", "tool-calls", "tool_call", "tool_use", "completed")
 
 
 def test_a_loop_over_tools(client: Any, wire: str, before_a_conversation: str) -> None:
     """What a client makes of the calls, with their results, is a conversation that the provider can be sent."""
-    if client.name not in ("langchain-openai", "litellm", "ai-sdk-openai", "ai-sdk-compatible"):
+    if wire != "messages" and client.name not in ("langchain-openai", "litellm", "ai-sdk-openai", "ai-sdk-compatible"):
         pytest.skip("it keeps no conversation by itself")
     heard = client.ask(before_a_conversation, wire, "main", tools=TOOLS, loop=True)
     assert heard["error"] is None
     assert heard["text"] == expected(CALLS)["text"] + expected(TEXT)["text"]
-    assert [call_id for call_id, *_ in heard["calls"]] == [call["id"] for call in expected(CALLS)["calls"]]
+    assert [call_id for call_id, *_ in calls(heard)] == [call["id"] for call in expected(CALLS)["calls"]]
 
 
 def test_a_key_that_is_not_known(client: Any, wire: str, base_url: str) -> None:
     """It is a 401 with our words."""
     heard = client.ask(base_url, wire, f"replay:{TEXT}", key="another")
-    assert "this API key is not known here" in heard["error"]["message"]
+    assert "unknown API key" in heard["error"]["message"]
     assert heard["error"]["status"] == 401
     assert heard["text"] == ""
 
@@ -129,7 +130,7 @@ def test_an_end_that_is_odd(client: Any, wire: str, base_url: str, name: str) ->
     heard, told = client.ask(base_url, wire, f"replay:{name}", tools=TOOLS), expected(name)
     assert heard["error"] is None
     assert heard["text"] == told.get("text", "")
-    assert [call_id for call_id, *_ in heard["calls"]] == [call["id"] for call in told.get("calls", [])]
+    assert [call_id for call_id, *_ in calls(heard)] == [call["id"] for call in told.get("calls", [])]
 
 
 def test_llamacpp(client: Any, wire: str, before_llamacpp: str) -> None:
@@ -160,4 +161,6 @@ def test_failures_of_aimock(client: Any, wire: str, before_aimock: str, prompt: 
     heard = client.ask(before_aimock, wire, "main", prompt, tools=[TIME] if prompt == "cut off" else [])
     assert heard["error"] is not None
     assert heard["calls"] == []
+    if status == 429 and wire == "messages":
+        status = 402  # an empty account, which clients of this API do not take for a limit that passes
     assert status is None or heard["error"]["status"] == status

@@ -16,9 +16,25 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["RESULT", "Heard", "answer_all"]
+__all__ = ["RESULT", "Heard", "answer_all", "in_anthropics_words"]
 
 RESULT = "18 degrees"
+
+
+def in_anthropics_words(command: dict[str, Any]) -> dict[str, Any]:
+    """Tools and options as the Messages API has them. Thinking is asked for where the answer has room for it."""
+    options, tools = command["options"], [tool["function"] for tool in command["tools"]]
+    said: dict[str, Any] = {"max_tokens": options.get("max_tokens", 4000)}
+    if "max_tokens" not in options:
+        said["thinking"] = {"type": "enabled", "budget_tokens": 2000}
+    if tools:
+        said["tools"] = [
+            {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
+            for tool in tools
+        ]
+    if options.get("tool_choice") == "required":
+        said["tool_choice"] = {"type": "any"}
+    return said
 
 
 class Heard:

@@ -1,5 +1,7 @@
-// Vercel's AI SDK; which of its providers speaks is the argument: `openai`, or `compatible` for Chat Completions alone.
+// Vercel's AI SDK; which of its providers speaks is the argument: `openai`, `compatible` for Chat Completions alone, or
+// `anthropic`.
 import { createRequire } from "node:module";
+import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { jsonSchema, stepCountIs, streamText, tool } from "ai";
@@ -7,7 +9,7 @@ import { answerAll, RESULT } from "./answering.mjs";
 
 globalThis.AI_SDK_LOG_WARNINGS = false;
 const which = process.argv[2];
-const names = ["ai", which === "openai" ? "@ai-sdk/openai" : "@ai-sdk/openai-compatible"];
+const names = ["ai", `@ai-sdk/${which === "compatible" ? "openai-compatible" : which}`];
 const require = createRequire(import.meta.url);
 const versions = Object.fromEntries(names.map((name) => [name, require(`${name}/package.json`).version]));
 
@@ -16,6 +18,7 @@ function model(command) {
   if (which === "compatible") {
     return createOpenAICompatible({ name: "gateway", includeUsage: true, ...settings })(command.model);
   }
+  if (which === "anthropic") return createAnthropic(settings)(command.model);
   const provider = createOpenAI(settings);
   return command.wire === "chat" ? provider.chat(command.model) : provider.responses(command.model);
 }
@@ -36,8 +39,11 @@ await answerAll(versions, async (command, heard, say) => {
     prompt: command.prompt,
     maxRetries: 0,
     onError: () => {},
-    // Else it sends back no items but their ids, and the gateway, which keeps nothing, refuses them.
-    ...(command.loop ? { providerOptions: { openai: { store: false } } } : {}),
+    providerOptions: {
+      // Else it sends back no items but their ids, and the gateway, which keeps nothing, refuses them.
+      openai: command.loop ? { store: false } : {},
+      anthropic: command.options.max_tokens ? {} : { thinking: { type: "enabled", budgetTokens: 2000 } },
+    },
     stopWhen: stepCountIs(command.loop ? 2 : 1),
     ...(command.tools.length ? { tools } : {}),
     ...(command.options.tool_choice ? { toolChoice: command.options.tool_choice } : {}),

@@ -27,7 +27,12 @@ def ask(command: dict[str, Any], heard: Heard) -> None:
         "max_retries": 0,
         **command["options"],
     }
-    (chat if command["wire"] == "chat" else responses)(given, command, heard)
+    if command["wire"] == "messages":
+        given |= {"model": f"anthropic/{command['model']}", "api_base": command["base_url"] + "/messages"}
+        if "max_tokens" not in command["options"]:
+            thinking = {"type": "enabled", "budget_tokens": 2000}
+            given |= {"thinking": thinking, "allowed_openai_params": ["thinking"], "max_tokens": 4000}
+    (responses if command["wire"] == "responses" else chat)(given, command, heard)
 
 
 def chat(given: dict[str, Any], command: dict[str, Any], heard: Heard) -> None:
