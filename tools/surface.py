@@ -26,6 +26,8 @@ MODULES: dict[str, list[str]] = {
     "streamfold.testing.faults": [],
     "streamfold.gateway": ["gateway"],
     "streamfold.client.otel": [],
+    "streamfold.integrations.agui": [],
+    "streamfold.integrations.aisdk": [],
     "streamfold.sync": [],
 }
 WITH_MEMBERS = {
@@ -39,7 +41,7 @@ WITH_MEMBERS = {
     "ScriptedProvider",
     "ReplayProvider",
 }
-WHOLE = ["streamfold.sync"]  # modules with all members
+WHOLE = ["streamfold.sync", "streamfold.integrations.agui", "streamfold.integrations.aisdk"]  # modules with all members
 KINDS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
 

@@ -176,6 +176,8 @@ def take_open_calls(
         name, found.message = found.call.name, given.get(found.call.id)
         if found.message is not None:
             found.status = "done"
+        elif found.call.error:  # perhaps it was cut off: nobody is asked about it
+            found.status = "started"
         else:
             found.status = "result" if name in external else "approval" if name in waiting else "started"
     return turn

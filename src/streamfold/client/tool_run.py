@@ -118,6 +118,11 @@ class ToolRun(AsyncIteration):
         return total_cost(self.replies)
 
     @property
+    def finished(self) -> bool:
+        """Whether the model has answered and calls no more tools."""
+        return self._answered and self._stream is None
+
+    @property
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls that the run waits for; empty unless it is paused."""
         return self._turn.pending if self._stream is None else ()
@@ -154,7 +159,9 @@ class ToolRun(AsyncIteration):
             ConfigError: no call with this id waits for a result, or the content can't be sent.
         """
         if not self._is_past(call_id) and (call := self._turn.answerable(call_id)) is not None:
-            self._finish(made_result(call, content, error=error))
+            result = made_result(call, content, error=error)
+            self._finish(result)
+            self._results.append(result)
 
     def dump(self) -> str:
         """Returns the state of the run as JSON text, from which `resume_tools` continues, in another process too.
@@ -278,11 +285,13 @@ class ToolRun(AsyncIteration):
             self._turn.set(call, await self._needs(call))
         self._write_results()
         ready = self._turn.having("ready")
+        results: dict[str, ToolResult] = {}
         failures: list[Exception] = []
 
         async def run(call: ToolCall) -> None:
             try:
-                self._finish(await self._result(call))
+                results[call.id] = result = await self._result(call)
+                self._finish(result)
             except Exception as exc:  # raised below: the task group would wrap it
                 failures.append(exc)
                 group.cancel_scope.cancel()
@@ -293,6 +302,7 @@ class ToolRun(AsyncIteration):
                 group.start_soon(run, call)
         if failures:
             raise failures[0]
+        self._results.extend(results[call.id] for call in ready)
         return bool(ready)
 
     async def _needs(self, call: ToolCall) -> Literal["result", "approval", "ready"]:
@@ -328,7 +338,6 @@ class ToolRun(AsyncIteration):
 
     def _finish(self, result: ToolResult) -> None:
         self._turn.finish(result)
-        self._results.append(result)
         self._write_results()
 
     def _is_past(self, call_id: str) -> bool:

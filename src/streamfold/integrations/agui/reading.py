@@ -1,0 +1,171 @@
+"""A request of an AG-UI client as a conversation: https://docs.ag-ui.com/sdk/js/core/types#runagentinput."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...values import ConfigError, ContentPart, Message, TextPart, Tool, ToolCall, nearest, parse_object
+from ..ui import Decision, ExternalResult, UIRequest, media_part, member, settled
+
+__all__ = ["AgentRequest", "read_messages", "read_request"]
+
+_ROLES = ("developer", "system", "user", "assistant", "tool", "reasoning", "activity")
+_MEDIA = ("image", "audio", "document")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRequest(UIRequest):
+    """A request of an AG-UI client; `id` is its thread.
+
+    Attributes:
+        run_id: identifies this run.
+        tools: the tools that the client runs itself: pass them as `external`.
+        context: what the client wants the model to know: descriptions and values.
+        state: the state of the application.
+        forwarded: further values of the application.
+    """
+
+    run_id: str = field(default="", kw_only=True)
+    tools: tuple[Tool, ...] = field(default=(), kw_only=True)
+    context: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
+    state: Any = field(default=None, kw_only=True)
+    forwarded: Any = field(default=None, kw_only=True)
+
+
+def read_request(body: Any) -> AgentRequest:
+    """Reads a `RunAgentInput`. Raises ConfigError that names the place of anything else."""
+    given = member(body, "messages", list, "the request")
+    messages = read_messages(given)
+    return AgentRequest(
+        id=member(body, "threadId", str, "the request"),
+        run_id=member(body, "runId", str, "the request"),
+        messages=tuple(messages),
+        decisions=tuple(_decisions(member(body, "resume", list, "the request", []))),
+        results=tuple(_results(messages)),
+        tools=tuple(_tools(member(body, "tools", list, "the request", []))),
+        context=tuple(_context(member(body, "context", list, "the request", []))),
+        state=body.get("state"),
+        forwarded=body.get("forwardedProps"),
+        body=body,
+    )
+
+
+def read_messages(messages: Iterable[Any]) -> list[Message]:
+    """Reads the messages of a thread. Raises ConfigError that names the place of anything else."""
+    read: list[Message] = []
+    reasoning: str | None = None
+    for at, message in enumerate(messages):
+        where = f"messages[{at}]"
+        role = member(message, "role", str, where)
+        if role not in _ROLES:
+            raise ConfigError(f"{where}.role is {role!r}{nearest(role, _ROLES)}. Allowed: {', '.join(_ROLES)}")
+        if role == "reasoning":
+            reasoning = (reasoning or "") + member(message, "content", str, where, "")
+        elif role != "activity":
+            read += _message(role, message, reasoning, where)
+            reasoning = None
+    return settled(read)
+
+
+def _message(role: Any, message: Mapping[str, Any], reasoning: str | None, where: str) -> Iterator[Message]:
+    if role == "assistant":
+        text = member(message, "content", str, where, "")
+        given = member(message, "toolCalls", list, where, [])
+        calls = tuple(_call(call, f"{where}.toolCalls[{at}]") for at, call in enumerate(given))
+        if text or calls:
+            extras = _kept(message).get("extras")
+            known = extras if isinstance(extras, dict) else {}
+            yield Message("assistant", text or None, calls, reasoning=reasoning, extras=known)
+    elif role == "tool":
+        error = member(message, "error", str, where, "")
+        content = _content(message.get("content"), where)
+        yield Message(
+            "tool", content or error, tool_call_id=member(message, "toolCallId", str, where), error=bool(error)
+        )
+    else:
+        yield Message(role, _content(message.get("content"), where))
+
+
+def _call(call: Any, where: str) -> ToolCall:
+    call_id, function = member(call, "id", str, where), member(call, "function", dict, where)
+    name = member(function, "name", str, f"{where}.function")
+    raw = member(function, "arguments", str, f"{where}.function", "")
+    try:
+        arguments = parse_object(raw) if raw.strip() else {}
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        arguments = {"_raw": raw, "_error": "invalid_json"}
+    extra = _kept(call).get("extra")
+    return ToolCall(call_id, name, arguments, raw, extra if isinstance(extra, dict) else None)
+
+
+def _kept(entity: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what the writer left in `encryptedValue`; that of others is not ours to read."""
+    try:
+        found = json.loads(entity.get("encryptedValue") or "{}")
+    except (ValueError, TypeError):
+        return {}
+    kept = found.get("streamfold") if isinstance(found, dict) else None
+    return kept if isinstance(kept, dict) else {}
+
+
+def _content(content: Any, where: str) -> str | tuple[ContentPart, ...]:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise ConfigError(f"{where}.content must be text or a list of parts, not {type(content).__name__}")
+    return tuple(_part(part, f"{where}.content[{at}]") for at, part in enumerate(content))
+
+
+def _part(part: Any, where: str) -> ContentPart:
+    kind = member(part, "type", str, where)
+    if kind == "text":
+        return TextPart(member(part, "text", str, where))
+    if kind not in _MEDIA:
+        raise ConfigError(f"{where}.type is {kind!r}. Allowed: text, {', '.join(_MEDIA)}")
+    source = member(part, "source", dict, where)
+    value, media_type = member(source, "value", str, where), member(source, "mimeType", str, where, None)
+    match source.get("type"):
+        case "data":
+            return media_part(where, kind, media_type, data=value)
+        case "url":
+            return media_part(where, kind, media_type, url=value)
+        case "file":
+            return media_part(where, kind, media_type, file_id=value)
+    raise ConfigError(f"{where}.source.type is {source.get('type')!r}. Allowed: data, url, file")
+
+
+def _tools(given: list[Any]) -> Iterator[Tool]:
+    for at, tool in enumerate(given):
+        where = f"tools[{at}]"
+        schema = member(tool, "parameters", dict, where, {"type": "object", "properties": {}})
+        yield Tool(member(tool, "name", str, where), member(tool, "description", str, where, ""), schema)
+
+
+def _context(given: list[Any]) -> Iterator[tuple[str, str]]:
+    for at, entry in enumerate(given):
+        where = f"context[{at}]"
+        yield member(entry, "description", str, where), member(entry, "value", str, where)
+
+
+def _decisions(given: list[Any]) -> Iterator[Decision]:
+    for at, entry in enumerate(given):
+        where = f"resume[{at}]"
+        call_id, payload = member(entry, "interruptId", str, where), entry.get("payload")
+        if entry.get("status") == "cancelled":
+            yield Decision(call_id, False, "cancelled")
+        else:
+            reason = member(payload, "reason", str, f"{where}.payload", None)
+            yield Decision(call_id, member(payload, "approved", bool, f"{where}.payload"), reason)
+
+
+def _results(messages: list[Message]) -> Iterator[ExternalResult]:
+    for message in reversed(messages):
+        if message.role != "tool":
+            return
+        content = list(message.content) if isinstance(message.content, tuple) else message.content
+        yield ExternalResult(message.tool_call_id or "", content, message.error)

@@ -1,0 +1,275 @@
+"""A run as the events of AG-UI: https://docs.ag-ui.com/concepts/events.
+
+Every answer of the model is one assistant message. A call is closed by `TOOL_CALL_END` only after the answer has ended
+in order. What only the provider can read is the `encryptedValue` of its message or call, which clients send back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from ...adapters.emitting import json_text
+from ...client import ChatStream, PendingCall, ToolResult, ToolRun
+from ...values import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    Message,
+    Reply,
+    TextPart,
+    ToolCall,
+    result_content,
+    to_base64,
+)
+from ..ui import OnError, UIEvent, UIWriter, error_text, played, server_sent
+from .reading import AgentRequest
+
+__all__ = ["HEADERS", "AGUIWriter", "stream"]
+
+HEADERS: Mapping[str, str] = MappingProxyType(
+    {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
+)
+
+PROTOCOL = "1.0"
+_DECISION = {
+    "type": "object",
+    "properties": {"approved": {"type": "boolean"}, "reason": {"type": "string"}},
+    "required": ["approved"],
+}
+
+
+def stream(
+    source: ToolRun | ChatStream,
+    request: AgentRequest,
+    *,
+    reasoning: bool = True,
+    on_error: OnError | None = None,
+) -> AsyncIterator[bytes]:
+    """Returns a run or an answer as the body of a response with `HEADERS`.
+
+    A failure is a `RUN_ERROR`, so that nothing is raised: what went wrong is logged. Leaving the iteration closes the
+    connection to the provider.
+
+    Args:
+        request: the request that is answered.
+        reasoning: whether reasoning is sent.
+        on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
+            no more than "see its log" for errors of the server itself.
+    """
+    writer = AGUIWriter(
+        request.id,
+        request.run_id,
+        reasoning=reasoning,
+        known_calls=(call.id for message in request.messages for call in message.tool_calls),
+    )
+    return server_sent(played(source, writer, on_error or error_text))
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A call of which events were written: its id as the client knows it, and the length of what was written."""
+
+    id: str
+    written: int = 0
+
+
+class AGUIWriter(UIWriter):
+    """Writes the events of one AG-UI run.
+
+    Args:
+        thread_id, run_id: of the request.
+        reasoning: whether reasoning is sent.
+        known_calls: the ids of the calls of the conversation. They are unique in a thread: a call whose id comes again
+            gets another one.
+    """
+
+    def __init__(self, thread_id: str, run_id: str, *, reasoning: bool = True, known_calls: Iterable[str] = ()) -> None:
+        self._run = {"threadId": thread_id, "runId": run_id}
+        self._reasoning = reasoning
+        self._known = set(known_calls)
+        self._calls: dict[str, _Begun] = {}  # of this turn
+        self._turns = self._thoughts = self._results = 0
+        self._speaking = self._thinking = False
+        self._usage: list[dict[str, Any]] = []
+
+    def start(self) -> Iterator[UIEvent]:
+        """Returns the start of the run."""
+        yield {"type": "RUN_STARTED", **self._run, "protocolVersion": PROTOCOL}
+
+    def turn(self) -> Iterator[UIEvent]:
+        """Returns nothing: a message begins with its first word."""
+        self._turns += 1
+        self._calls = {}
+        yield from ()
+
+    def text(self, text: str) -> Iterator[UIEvent]:
+        """Returns the events of a piece of text."""
+        yield from self._stop_thinking()
+        if not self._speaking:
+            self._speaking = True
+            yield {"type": "TEXT_MESSAGE_START", "messageId": self._message, "role": "assistant"}
+        yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._message, "delta": text}
+
+    def reasoning(self, text: str) -> Iterator[UIEvent]:
+        """Returns the events of a piece of reasoning."""
+        if not self._reasoning:
+            return
+        if not self._thinking:
+            self._thinking, self._thoughts = True, self._thoughts + 1
+            yield {"type": "REASONING_START", "messageId": self._thought}
+            yield {"type": "REASONING_MESSAGE_START", "messageId": self._thought, "role": "reasoning"}
+        yield {"type": "REASONING_MESSAGE_CONTENT", "messageId": self._thought, "delta": text}
+
+    def call_piece(self, call_id: str, name: str, text: str) -> Iterator[UIEvent]:
+        """Returns the events of a call that is being written."""
+        yield from self._stop_thinking()
+        if (begun := self._calls.get(call_id)) is None:
+            begun = self._calls[call_id] = _Begun(self._unused(call_id))
+            head = {"toolCallId": begun.id, "toolCallName": name}
+            yield {"type": "TOOL_CALL_START", **head, "parentMessageId": self._message}
+        if text:
+            begun.written += len(text)
+            yield {"type": "TOOL_CALL_ARGS", "toolCallId": begun.id, "delta": text}
+
+    def call(self, call: ToolCall, text: str) -> Iterator[UIEvent]:
+        """Returns the events of the rest of a call, and its end."""
+        begun = self._calls.get(call.id)
+        yield from self.call_piece(call.id, call.name, text[begun.written :] if begun else text)
+        shown = self._shown(call.id)
+        yield {"type": "TOOL_CALL_END", "toolCallId": shown}
+        if call.extra is not None:
+            yield from _encrypted("tool-call", shown, {"extra": call.extra})
+
+    def turn_end(self, reply: Reply) -> Iterator[UIEvent]:
+        """Returns the end of an answer."""
+        yield from self._stop_thinking()
+        if reply.refusal:
+            yield from self.text(reply.refusal)
+        yield from self._stop_speaking()
+        if reply.extras and (reply.text or reply.tool_calls):
+            yield from _encrypted("message", self._message, {"extras": dict(reply.extras)})
+        self._usage += _usage(reply)
+
+    def result(self, result: ToolResult) -> Iterator[UIEvent]:
+        """Returns the event of the result of a call."""
+        self._results += 1
+        yield {
+            "type": "TOOL_CALL_RESULT",
+            "messageId": f"{self._run['runId']}-result-{self._results}",
+            "toolCallId": self._shown(result.call.id),
+            "content": _content(result.message),
+            "role": "tool",
+        }
+
+    def end(self, pending: tuple[PendingCall, ...]) -> Iterator[UIEvent]:
+        """Returns the end of the run: an interrupt if somebody must approve a call."""
+        calls = [(waiting, self._shown(waiting.call.id)) for waiting in pending]
+        outcome: dict[str, Any] = {"type": "success"}
+        approvals = [_interrupt(waiting.call, shown) for waiting, shown in calls if waiting.waits_for == "approval"]
+        if approvals:
+            outcome = {"type": "interrupt", "interrupts": approvals}
+        elif calls:
+            outcome["pendingToolCallIds"] = [shown for _, shown in calls]
+        yield {"type": "RUN_FINISHED", **self._run, "outcome": outcome, **self._spent()}
+
+    def abort(self) -> Iterator[UIEvent]:
+        """Returns the end of a run that was stopped on the server."""
+        yield from self._stop_thinking()
+        yield from self._stop_speaking()
+        yield {"type": "RUN_FINISHED", **self._run, "outcome": {"type": "cancelled"}, **self._spent()}
+
+    def fail(self, error: Exception, text: str) -> Iterator[UIEvent]:
+        """Returns the error. What is open stays open: it is not whole."""
+        yield {"type": "RUN_ERROR", "message": text, "code": type(error).__name__, **self._spent()}
+
+    @property
+    def _message(self) -> str:
+        return f"{self._run['runId']}-message-{self._turns}"
+
+    @property
+    def _thought(self) -> str:
+        return f"{self._run['runId']}-reasoning-{self._thoughts}"
+
+    def _stop_speaking(self) -> Iterator[UIEvent]:
+        if self._speaking:
+            self._speaking = False
+            yield {"type": "TEXT_MESSAGE_END", "messageId": self._message}
+
+    def _stop_thinking(self) -> Iterator[UIEvent]:
+        if self._thinking:
+            self._thinking = False
+            yield {"type": "REASONING_MESSAGE_END", "messageId": self._thought}
+            yield {"type": "REASONING_END", "messageId": self._thought}
+
+    def _shown(self, call_id: str) -> str:
+        """Returns the id of a call as the client knows it."""
+        begun = self._calls.get(call_id)
+        return begun.id if begun else call_id
+
+    def _unused(self, call_id: str) -> str:
+        shown, copies = call_id, 1
+        while shown in self._known:
+            copies += 1
+            shown = f"{call_id}~{copies}"
+        self._known.add(shown)
+        return shown
+
+    def _spent(self) -> dict[str, Any]:
+        return {"usage": self._usage} if self._usage else {}
+
+
+def _encrypted(subtype: str, entity: str, value: Mapping[str, Any]) -> Iterator[UIEvent]:
+    yield {
+        "type": "REASONING_ENCRYPTED_VALUE",
+        "subtype": subtype,
+        "entityId": entity,
+        "encryptedValue": json_text({"streamfold": value}),
+    }
+
+
+def _interrupt(call: ToolCall, shown: str) -> dict[str, Any]:
+    return {
+        "id": shown,
+        "reason": "tool_call",
+        "message": f"Run {call.name} with {call.raw_arguments or '{}'}?",
+        "toolCallId": shown,
+        "responseSchema": _DECISION,
+    }
+
+
+def _usage(reply: Reply) -> list[dict[str, Any]]:
+    if reply.usage is None:
+        return []
+    counts = {
+        "provider": reply.provider,
+        "model": reply.model,
+        "inputTokens": reply.usage.input_tokens,
+        "outputTokens": reply.usage.output_tokens,
+        "totalTokens": reply.usage.total_tokens,
+        "reasoningTokens": reply.usage.reasoning_tokens,
+        "cachedInputTokens": reply.usage.cached_tokens,
+        "cacheWriteInputTokens": reply.usage.cache_write_tokens,
+    }
+    return [{name: value for name, value in counts.items() if value is not None}]
+
+
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    content = result_content(message)
+    if content is None or isinstance(content, str):
+        return content or ""
+    return [_part(part) for part in content]
+
+
+def _part(part: Any) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    kinds = {ImagePart: "image", AudioPart: "audio", FilePart: "document"}
+    known = {} if part.media_type is None else {"mimeType": part.media_type}
+    if part.data is not None:
+        source = {"type": "data", "value": to_base64(part.data), **known}
+    else:
+        source = {"type": "url", "value": part.url, **known} if part.url else {"type": "file", "value": part.file_id}
+    return {"type": kinds[type(part)], "source": source}

@@ -1,0 +1,47 @@
+"""The model's own text of arguments, where a user interface would change it by reading and writing JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ...values import ToolCall, parse_object
+
+__all__ = ["carried_arguments", "read_call"]
+
+
+def carried_arguments(call: ToolCall) -> dict[str, Any]:
+    """Returns the text of the arguments if it can't be made again from their value."""
+    return {} if call.error or call.raw_arguments == _written(call.arguments) else {"arguments": call.raw_arguments}
+
+
+def read_call(call_id: str, name: str, value: Any, kept: dict[str, Any]) -> ToolCall:
+    """Returns a call from the value of its arguments, with the model's own text if it still says the same."""
+    extra, text = kept.get("extra"), kept.get("arguments")
+    extra = extra if isinstance(extra, dict) else None
+    if not isinstance(value, dict):
+        raw = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return ToolCall(call_id, name, {"_raw": raw, "_error": "invalid_json"}, raw, extra)
+    if isinstance(text, str) and _says(text, value):
+        return ToolCall(call_id, name, value, text, extra)
+    return ToolCall(call_id, name, value, _written(value), extra)
+
+
+def _says(text: str, value: dict[str, Any]) -> bool:
+    try:
+        return bool(_as_numbers(parse_object(text)) == _as_numbers(value))
+    except ValueError:
+        return False
+
+
+def _written(value: Any) -> str:
+    """Returns JSON text as JavaScript would write it, as far as arguments are concerned: 1.0 is 1 there."""
+    return json.dumps(_as_numbers(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _as_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _as_numbers(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_as_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value

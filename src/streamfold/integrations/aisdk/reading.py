@@ -1,0 +1,212 @@
+"""A request of `useChat` as a conversation: https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message.
+
+An assistant message has the turns of a whole run, with `step-start` between them. Results are inside the parts of
+their calls, and so are the decisions of a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...values import ConfigError, ContentPart, Message, TextPart, ToolCall, nearest, tool_result
+from ..ui import Decision, ExternalResult, UIRequest, media_part, member, settled
+from .carried import read_call
+
+__all__ = ["ChatRequest", "read_messages", "read_request"]
+
+_ROLES = ("system", "user", "assistant")
+_DENIED = "not run: the call was denied"
+_UNFINISHED = ("input-streaming", None)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest(UIRequest):
+    """A request of `useChat`.
+
+    Attributes:
+        message_id: the id of the assistant message that the answer continues; None if it begins a new one.
+    """
+
+    message_id: str | None = field(default=None, kw_only=True)
+
+
+def read_request(body: Any) -> ChatRequest:
+    """Reads the body that `DefaultChatTransport` sends.
+
+    Raises:
+        ConfigError: it is something else; the error names the place.
+    """
+    given = member(body, "messages", list, "the request")
+    turns = _Turns(given)
+    last = given[-1] if given else None
+    continued = last.get("id") if isinstance(last, Mapping) and last.get("role") == "assistant" else None
+    return ChatRequest(
+        id=member(body, "id", str, "the request", ""),
+        messages=tuple(turns.messages),
+        decisions=tuple(turns.decisions),
+        results=tuple(turns.results),
+        body=body,
+        message_id=continued,
+    )
+
+
+def read_messages(messages: Iterable[Any]) -> list[Message]:
+    """Reads UI messages. Raises ConfigError that names the place of anything else."""
+    return _Turns(list(messages)).messages
+
+
+class _Turns:
+    """The turns of UI messages, and what was decided about the calls of the last one."""
+
+    def __init__(self, given: list[Any]) -> None:
+        self.decisions: list[Decision] = []
+        self.results: list[ExternalResult] = []
+        read: list[Message] = []
+        for at, message in enumerate(given):
+            read += self._message(message, f"messages[{at}]")
+        self.messages = settled(read)
+
+    def _message(self, message: Any, where: str) -> Iterator[Message]:
+        role = member(message, "role", str, where)
+        parts = member(message, "parts", list, where)
+        if role not in _ROLES:
+            raise ConfigError(f"{where}.role is {role!r}{nearest(role, _ROLES)}. Allowed: {', '.join(_ROLES)}")
+        if role == "assistant":
+            yield from self._steps(parts, where)
+        elif role == "system":
+            yield Message(
+                "system", "".join(text.text for text in _contents(parts, where) if isinstance(text, TextPart))
+            )
+        else:
+            contents = list(_contents(parts, where))
+            single = contents[0] if len(contents) == 1 else None
+            yield Message("user", single.text if isinstance(single, TextPart) else tuple(contents))
+
+    def _steps(self, parts: list[Any], where: str) -> Iterator[Message]:
+        step = _Step()
+        for at, part in enumerate(parts):
+            kind = member(part, "type", str, f"{where}.parts[{at}]")
+            if kind == "step-start":
+                yield from self._turn(step)
+                step = _Step()
+            else:
+                step.add(kind, part, f"{where}.parts[{at}]")
+        yield from self._turn(step)
+
+    def _turn(self, step: _Step) -> Iterator[Message]:
+        if not (step.text or step.calls or step.refusal):
+            return
+        self.decisions, self.results = step.decisions, step.results
+        yield Message(
+            "assistant",
+            step.text or None,
+            tuple(step.calls),
+            reasoning=step.reasoning,
+            refusal=step.refusal,
+            extras=step.extras,
+        )
+        yield from step.answers
+
+
+class _Step:
+    """One turn of the model."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.reasoning: str | None = None
+        self.refusal: str | None = None
+        self.extras: dict[str, Any] = {}
+        self.calls: list[ToolCall] = []
+        self.answers: list[Message] = []
+        self.decisions: list[Decision] = []
+        self.results: list[ExternalResult] = []
+
+    def add(self, kind: str, part: Mapping[str, Any], where: str) -> None:
+        """Adds a part. Sources, files and data of the application are not for the model."""
+        if kind == "text":
+            self._say(member(part, "text", str, where), _kept(part, "providerMetadata"))
+        elif kind == "reasoning":
+            self.reasoning = (self.reasoning or "") + member(part, "text", str, where)
+        elif kind == "data-streamfold":
+            data = member(part, "data", dict, where)
+            self.extras |= member(data, "extras", dict, f"{where}.data", {})
+        elif kind == "dynamic-tool":
+            self._call(member(part, "toolName", str, where), part, where)
+        elif kind.startswith("tool-"):
+            self._call(kind.removeprefix("tool-"), part, where)
+
+    def _say(self, text: str, kept: Mapping[str, Any]) -> None:
+        if kept.get("refusal"):
+            self.refusal = (self.refusal or "") + text
+        else:
+            self.text += text
+
+    def _call(self, name: str, part: Mapping[str, Any], where: str) -> None:
+        state = part.get("state")
+        if state in _UNFINISHED or part.get("preliminary"):  # cut off while it was written: never a call
+            return
+        value = part["input"] if part.get("input") is not None else part.get("rawInput")
+        kept = _kept(part, "callProviderMetadata") or _kept(part, "resultProviderMetadata")
+        call = read_call(member(part, "toolCallId", str, where), name, {} if value is None else value, kept)
+        self.calls.append(call)
+        approval = member(part, "approval", dict, where, {})
+        if state == "approval-responded":
+            approved, reason = member(approval, "approved", bool, f"{where}.approval"), approval.get("reason")
+            self.decisions.append(Decision(call.id, approved, reason if isinstance(reason, str) else None))
+        elif state == "output-available":
+            self._answer(call, _result(part.get("output"), where), error=False)
+        elif state == "output-error":
+            self._answer(call, member(part, "errorText", str, where), error=True)
+        elif state == "output-denied":
+            reason = approval.get("reason")
+            self.answers.append(tool_result(call, f"{_DENIED}: {reason}" if reason else _DENIED, error=True))
+
+    def _answer(self, call: ToolCall, content: Any, *, error: bool) -> None:
+        self.answers.append(tool_result(call, content, error=error))
+        self.results.append(ExternalResult(call.id, content, error))
+
+
+def _kept(part: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Returns what the writer left in the metadata of a part."""
+    metadata = part.get(name)
+    found = metadata.get("streamfold") if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _contents(parts: list[Any], where: str) -> Iterator[ContentPart]:
+    for at, part in enumerate(parts):
+        place = f"{where}.parts[{at}]"
+        kind = member(part, "type", str, place)
+        if kind == "text":
+            yield TextPart(member(part, "text", str, place))
+        elif kind == "file":
+            media_type, name = member(part, "mediaType", str, place), member(part, "filename", str, place, None)
+            yield media_part(place, _kind(media_type), media_type, url=member(part, "url", str, place), name=name)
+
+
+def _result(output: Any, where: str) -> Any:
+    """Returns the content of a result: text, JSON data, or the parts that the writer wrote."""
+    match output:
+        case {"type": "content", "value": list(items)}:
+            return [_result_part(item, f"{where}.output.value[{at}]") for at, item in enumerate(items)]
+    return output
+
+
+def _result_part(item: Any, where: str) -> ContentPart:
+    match item:
+        case {"type": "text", "text": str(text)}:
+            return TextPart(text)
+        case {"type": "file-data" | "image-data" | "media", "data": str(data), "mediaType": str(media_type)}:
+            return media_part(where, _kind(media_type), media_type, data=data)
+        case {"type": "file-url" | "image-url", "url": str(url), **rest}:
+            media_type = member(rest, "mediaType", str, where, "image" if item["type"] == "image-url" else "")
+            return media_part(where, _kind(media_type), media_type, url=url)
+        case {"type": "file-id", "fileId": str(file_id)}:
+            return media_part(where, "document", None, file_id=file_id)
+    raise ConfigError(f"{where} is not a part of a result: {item!r:.80}")
+
+
+def _kind(media_type: str) -> str:
+    return media_type.partition("/")[0].lower()

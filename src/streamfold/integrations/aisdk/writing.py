@@ -1,0 +1,208 @@
+"""A run as a UI message stream.
+
+The protocol: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol#data-stream-protocol. Every answer of the model is a
+step of one assistant message. A call is `tool-input-available` only after the answer has ended in order, and
+what only the provider can read travels in `data-streamfold` parts, which user interfaces ignore and send back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ...client import ChatStream, PendingCall, ToolResult, ToolRun
+from ...values import AudioPart, FilePart, ImagePart, MediaPart, Reply, TextPart, ToolCall, to_base64
+from ..ui import OnError, UIEvent, UIWriter, error_text, played, server_sent
+from .carried import carried_arguments
+
+__all__ = ["HEADERS", "UIMessageWriter", "stream"]
+
+HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "content-type": "text/event-stream",
+        "cache-control": "no-cache",
+        "x-vercel-ai-ui-message-stream": "v1",
+        "x-accel-buffering": "no",
+    }
+)
+
+_REASONS = {"tool_calls": "tool-calls", "content_filter": "content-filter", "unknown": "other"}
+
+_PARTS = (TextPart, ImagePart, FilePart, AudioPart)
+
+Metadata = Callable[[ToolRun | ChatStream], Mapping[str, Any] | None]
+
+
+def stream(
+    source: ToolRun | ChatStream,
+    *,
+    message_id: str | None = None,
+    reasoning: bool = True,
+    metadata: Metadata | None = None,
+    on_error: OnError | None = None,
+) -> AsyncIterator[bytes]:
+    """Returns a run or an answer as the body of a response with `HEADERS`.
+
+    A failure is an `error` event, so that nothing is raised: what went wrong is logged. Leaving the iteration closes
+    the connection to the provider.
+
+    Args:
+        message_id: the id of the assistant message. To continue one, pass `UIRequest.message_id`.
+        reasoning: whether reasoning is sent.
+        metadata: called at the end with the source; returns the metadata of the message.
+        on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
+            no more than "see its log" for errors of the server itself.
+    """
+    writer = UIMessageWriter(message_id, reasoning=reasoning, metadata=metadata and (lambda: metadata(source)))
+    return server_sent(played(source, writer, on_error or error_text), b"data: [DONE]\n\n")
+
+
+class UIMessageWriter(UIWriter):
+    """Writes the chunks of a UI message stream. For the arguments see `stream`."""
+
+    whole_calls_replace = True
+
+    def __init__(
+        self,
+        message_id: str | None = None,
+        *,
+        reasoning: bool = True,
+        metadata: Callable[[], Mapping[str, Any] | None] | None = None,
+    ) -> None:
+        self._message_id = message_id
+        self._reasoning = reasoning
+        self._metadata = metadata
+        self._in_step = False
+        self._begun: set[str] = set()  # calls of this step of which pieces were written
+        self._open: str | None = None  # "text" or "reasoning", the part that grows
+        self._parts = 0
+        self._turns = 0
+        self._reason: str | None = None
+
+    def start(self) -> Iterator[UIEvent]:
+        """Returns the `start` of the message."""
+        yield {"type": "start"} | ({"messageId": self._message_id} if self._message_id else {})
+
+    def turn(self) -> Iterator[UIEvent]:
+        """Returns the start of a step, and the end of the one before."""
+        yield from self._end_step()
+        self._in_step = True
+        yield {"type": "start-step"}
+
+    def text(self, text: str) -> Iterator[UIEvent]:
+        """Returns the events of a piece of text."""
+        yield from self._say("text", text)
+
+    def reasoning(self, text: str) -> Iterator[UIEvent]:
+        """Returns the events of a piece of reasoning."""
+        if self._reasoning:
+            yield from self._say("reasoning", text)
+
+    def call_piece(self, call_id: str, name: str, text: str) -> Iterator[UIEvent]:
+        """Returns the events of a call that is being written: its part is `input-streaming`, which nobody runs."""
+        yield from self._close()
+        if call_id not in self._begun:
+            self._begun.add(call_id)
+            yield {"type": "tool-input-start", "toolCallId": call_id, "toolName": name}
+        yield {"type": "tool-input-delta", "toolCallId": call_id, "inputTextDelta": text}
+
+    def call(self, call: ToolCall, text: str) -> Iterator[UIEvent]:
+        """Returns the event of a whole call."""
+        yield from self._close()
+        head: UIEvent = {"toolCallId": call.id, "toolName": call.name}
+        kept = carried_arguments(call)
+        if call.extra is not None:
+            kept["extra"] = call.extra
+        tail = _metadata(kept)
+        if call.error:
+            told = f"the arguments of {call.name} are not a JSON object"
+            yield {"type": "tool-input-error", **head, "input": call.raw_arguments, "errorText": told, **tail}
+        else:
+            yield {"type": "tool-input-available", **head, "input": call.arguments, **tail}
+
+    def turn_end(self, reply: Reply) -> Iterator[UIEvent]:
+        """Returns the end of an answer. Its step goes on: the results of its calls belong to it."""
+        yield from self._close()
+        if reply.refusal:
+            yield from self._say("text", reply.refusal)
+            yield from self._close({"refusal": True})
+        self._turns += 1
+        self._begun = set()
+        self._reason = _REASONS.get(reply.finish_reason, reply.finish_reason)
+        if kept := _carried(reply):
+            yield {"type": "data-streamfold", "id": f"turn-{self._turns}", "data": kept}
+
+    def result(self, result: ToolResult) -> Iterator[UIEvent]:
+        """Returns the event of the result of a call."""
+        call: UIEvent = {"toolCallId": result.call.id}
+        if result.denied:
+            yield {"type": "tool-output-denied", **call}
+        elif result.message.error:
+            yield {"type": "tool-output-error", **call, "errorText": str(result.value)}
+        else:
+            yield {"type": "tool-output-available", **call, "output": _output(result.value)}
+
+    def end(self, pending: tuple[PendingCall, ...]) -> Iterator[UIEvent]:
+        """Returns the requests for approvals, and the end of the message."""
+        for waiting in pending:
+            if waiting.waits_for == "approval":
+                yield {"type": "tool-approval-request", "approvalId": waiting.call.id, "toolCallId": waiting.call.id}
+        yield from self._end_step()
+        last: UIEvent = {"type": "finish"} | ({"finishReason": self._reason} if self._reason else {})
+        if self._metadata is not None and (found := self._metadata()) is not None:
+            last["messageMetadata"] = dict(found)
+        yield last
+
+    def abort(self) -> Iterator[UIEvent]:
+        """Returns the end of a message that was stopped on the server."""
+        yield {"type": "abort"}
+
+    def fail(self, error: Exception, text: str) -> Iterator[UIEvent]:
+        """Returns the error. Parts that are open stay open: they are not whole."""
+        yield {"type": "error", "errorText": text}
+
+    def _end_step(self) -> Iterator[UIEvent]:
+        if self._in_step:
+            yield {"type": "finish-step"}
+        self._in_step = False
+
+    def _say(self, kind: str, text: str) -> Iterator[UIEvent]:
+        if not text:
+            return
+        if self._open != kind:
+            yield from self._close()
+            self._open, self._parts = kind, self._parts + 1
+            yield {"type": f"{kind}-start", "id": str(self._parts)}
+        yield {"type": f"{kind}-delta", "id": str(self._parts), "delta": text}
+
+    def _close(self, kept: Mapping[str, Any] | None = None) -> Iterator[UIEvent]:
+        if self._open is not None:
+            yield {"type": f"{self._open}-end", "id": str(self._parts), **_metadata(kept)}
+        self._open = None
+
+
+def _metadata(kept: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"providerMetadata": {"streamfold": dict(kept)}} if kept else {}
+
+
+def _carried(reply: Reply) -> dict[str, Any]:
+    """Returns what only the provider can read of a turn. Not its origin: addresses are nothing for a browser."""
+    return {"extras": dict(reply.extras)} if reply.extras else {}
+
+
+def _output(value: Any) -> Any:
+    """Returns the value of a tool as JSON data; parts in the shape of the AI SDK's own content of results."""
+    if not isinstance(value, list) or not any(isinstance(part, _PARTS) for part in value):
+        return value
+    return {"type": "content", "value": [_output_part(part) for part in value]}
+
+
+def _output_part(part: str | TextPart | MediaPart) -> dict[str, Any]:
+    if isinstance(part, str | TextPart):
+        return {"type": "text", "text": part if isinstance(part, str) else part.text}
+    if part.data is not None:
+        return {"type": "file-data", "data": to_base64(part.data), "mediaType": part.media_type}
+    if part.url is not None:
+        return {"type": "file-url", "url": part.url} | ({"mediaType": part.media_type} if part.media_type else {})
+    return {"type": "file-id", "fileId": part.file_id}

@@ -1,0 +1,4 @@
+"""What the protocols of user interfaces have in common: how a run becomes events, and how a request becomes a run."""
+
+from .requests import *
+from .streams import *

@@ -1,0 +1,222 @@
+"""A request of a user interface: a conversation, and what a person decided about calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Unpack
+
+from ...client import CallJournal, ChatModel, OnToolError, ToolRun, resume_tools, run_tools
+from ...requests import ChatOptions
+from ...values import (
+    AudioPart,
+    ConfigError,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    Message,
+    ToolCall,
+    ToolLike,
+    from_base64,
+    media_type_of,
+    read_data_url,
+    system,
+    tool_result,
+)
+
+__all__ = ["Decision", "ExternalResult", "UIRequest", "media_part", "member", "settled"]
+
+_NOT_RUN = "not run: the conversation went on without it"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person decided about a call.
+
+    Attributes:
+        reason: why it was denied, for the model.
+    """
+
+    call_id: str
+    approved: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalResult:
+    """The result of a call that the user interface ran itself."""
+
+    call_id: str
+    content: Any
+    error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UIRequest:
+    """A request of a user interface.
+
+    Attributes:
+        id: identifies the conversation.
+        messages: the conversation.
+        decisions: what a person decided about calls of the last turn.
+        results: the results of calls of the last turn that the user interface ran itself.
+        body: the request as it was sent.
+    """
+
+    id: str
+    messages: tuple[Message, ...]
+    decisions: tuple[Decision, ...] = ()
+    results: tuple[ExternalResult, ...] = ()
+    body: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def run(
+        self,
+        model: ChatModel,
+        tools: Iterable[ToolLike] = (),
+        /,
+        *,
+        instructions: str | None = None,
+        state: str | None = None,
+        external: Iterable[ToolLike] = (),
+        max_turns: int = 10,
+        on_tool_error: OnToolError | None = None,
+        journal: CallJournal | None = None,
+        **options: Unpack[ChatOptions],
+    ) -> ToolRun:
+        """Returns the run that answers the request: a new one, or the one that waits for these decisions.
+
+        Args:
+            instructions: a system message to put before the conversation.
+            state: what `ToolRun.dump` returned when the run paused. Without it the calls are those of the
+                conversation, as the user interface sends it: whoever can send requests can then call the tools with
+                any arguments.
+            tools, external, max_turns, on_tool_error, journal: see `run_tools`.
+            options: see `ChatOptions`. `fragments` is True by default: arguments are shown while they are written.
+
+        Raises:
+            ConfigError: a decision is about a call that waits for none; and as for `run_tools`.
+        """
+        messages = (*((system(instructions),) if instructions else ()), *self.messages)
+        options.setdefault("fragments", True)
+        if state is None and not _has_open_calls(messages):
+            return run_tools(
+                model,
+                messages,
+                tools,
+                external=external,
+                max_turns=max_turns,
+                on_tool_error=on_tool_error,
+                journal=journal,
+                run_id=self.id,
+                **options,
+            )
+        run = resume_tools(
+            model,
+            messages if state is None else state,
+            tools,
+            external=external,
+            max_turns=max_turns,
+            on_tool_error=on_tool_error,
+            journal=journal,
+            run_id=self.id,
+            **options,
+        )
+        for decision in self.decisions:
+            if decision.approved:
+                run.approve(decision.call_id)
+            else:
+                run.deny(decision.call_id, decision.reason)
+        waiting = {pending.call.id for pending in run.pending if pending.waits_for == "result"}
+        for result in self.results:
+            if result.call_id in waiting:
+                run.answer(result.call_id, result.content, error=result.error)
+        return run
+
+
+def settled(messages: Iterable[Message]) -> list[Message]:
+    """Returns a conversation in which every call has a result, except for those of its last message.
+
+    A person may go on before a call was approved or has run: its result says so.
+    """
+    out: list[Message] = []
+    waiting: dict[str, ToolCall] = {}
+    for message in messages:
+        if message.role == "tool":
+            waiting.pop(message.tool_call_id or "", None)
+        elif waiting:
+            out += [tool_result(call, _NOT_RUN, error=True) for call in waiting.values()]
+            waiting = {}
+        out.append(message)
+        waiting |= {call.id: call for call in message.tool_calls}
+    return out
+
+
+def _has_open_calls(messages: tuple[Message, ...]) -> bool:
+    answered: set[str | None] = set()
+    for message in reversed(messages):
+        if message.role != "tool":
+            return any(call.id not in answered for call in message.tool_calls)
+        answered.add(message.tool_call_id)
+    return False
+
+
+def member(data: Any, name: str, kind: type[Any], where: str, default: Any = ...) -> Any:
+    """Returns a member of an object of a request. Raises ConfigError that names it if it is missing or of another type.
+
+    Args:
+        default: the value of a member that is missing or null.
+    """
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{where} must be an object, not {type(data).__name__}")
+    value = data.get(name)
+    if value is None and default is not ...:
+        return default
+    if not isinstance(value, kind):
+        found = "missing" if name not in data else f"of type {type(value).__name__}"
+        raise ConfigError(f"{where}.{name} must be of type {kind.__name__}; it is {found}")
+    return value
+
+
+def media_part(
+    where: str,
+    kind: str,
+    media_type: str | None,
+    *,
+    url: str | None = None,
+    data: str | None = None,
+    file_id: str | None = None,
+    name: str | None = None,
+) -> ContentPart:
+    """Returns a part for a file of a request. Nothing is read from this machine, and nothing is fetched.
+
+    Args:
+        kind: "image", "audio", or anything else for a document.
+        media_type: ignored if it is not a whole one, such as `image/*`.
+        url: a data URL, or one that the provider fetches.
+        data: in base64.
+        file_id: of a file that the provider keeps.
+        name: of a document.
+
+    Raises:
+        ConfigError: the URL has another scheme, or the data is not base64.
+    """
+    found = media_type if media_type and re.fullmatch(r"[\w.+-]+/[\w.+-]+", media_type) else None
+    content: bytes | None = None
+    try:
+        if url is not None and url[:5].lower() == "data:":
+            content, told = read_data_url(url)
+            url, found = None, found or told
+        elif data is not None:
+            content = from_base64(data)
+    except ValueError as exc:
+        raise ConfigError(f"{where}: {exc}") from None
+    if url is not None and not url.lower().startswith(("https://", "http://")):
+        raise ConfigError(f"{where}: a URL begins with https://, http:// or data:, not {url[:20]!r}")
+    if content is not None:
+        found = found or media_type_of(content, name)
+    if kind == "image":
+        return ImagePart(content, url, file_id, found)
+    if kind == "audio":
+        return AudioPart(content, url, file_id, found)
+    return FilePart(content, url, file_id, found, name=name)

@@ -1,0 +1,187 @@
+"""A stream or a tool run as the events of a protocol, whatever happens to it."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from ...adapters.emitting import Order
+from ...adapters.emitting import event as sse_event
+from ...client import ChatStream, PendingCall, ToolResult, ToolRun
+from ...values import (
+    APIError,
+    AuthenticationError,
+    Call,
+    Delta,
+    PermissionDeniedError,
+    Reasoning,
+    Reply,
+    StreamChunk,
+    StreamError,
+    StreamfoldError,
+    Text,
+    ToolCall,
+    TurnLimitError,
+)
+
+__all__ = ["OnError", "UIEvent", "UIWriter", "error_text", "played", "server_sent"]
+
+UIEvent: TypeAlias = dict[str, Any]
+OnError: TypeAlias = Callable[[Exception], str]
+
+_logger = logging.getLogger("streamfold")
+
+
+class UIWriter(ABC):
+    """Writes the events of one protocol. Without I/O: it is told what happens, and returns what is to be sent.
+
+    Attributes:
+        whole_calls_replace: whether readers take a whole call for the truth, whatever was shown of it before.
+    """
+
+    whole_calls_replace = False
+
+    @abstractmethod
+    def start(self) -> Iterable[UIEvent]:
+        """Returns the events before everything else."""
+
+    @abstractmethod
+    def turn(self) -> Iterable[UIEvent]:
+        """Returns the events before an answer of the model."""
+
+    @abstractmethod
+    def text(self, text: str) -> Iterable[UIEvent]:
+        """Returns the events of a piece of text."""
+
+    @abstractmethod
+    def reasoning(self, text: str) -> Iterable[UIEvent]:
+        """Returns the events of a piece of reasoning."""
+
+    @abstractmethod
+    def call_piece(self, call_id: str, name: str, text: str) -> Iterable[UIEvent]:
+        """Returns the events of a piece of the arguments of a call that is not whole yet."""
+
+    @abstractmethod
+    def call(self, call: ToolCall, text: str) -> Iterable[UIEvent]:
+        """Returns the events of a whole call; `text` is all of its arguments, beginning with the pieces before."""
+
+    @abstractmethod
+    def turn_end(self, reply: Reply) -> Iterable[UIEvent]:
+        """Returns the events after the text and the calls of an answer."""
+
+    @abstractmethod
+    def result(self, result: ToolResult) -> Iterable[UIEvent]:
+        """Returns the events of the result of a call."""
+
+    @abstractmethod
+    def end(self, pending: tuple[PendingCall, ...]) -> Iterable[UIEvent]:
+        """Returns the events of an end in order; `pending` has the calls for which the run waits."""
+
+    @abstractmethod
+    def abort(self) -> Iterable[UIEvent]:
+        """Returns the events of a stream that was closed before its end."""
+
+    @abstractmethod
+    def fail(self, error: Exception, text: str) -> Iterable[UIEvent]:
+        """Returns the events of a failure; `text` is for the person in front of the screen."""
+
+
+class Answer:
+    """One answer of the model on its way to a writer, in the order of its parts."""
+
+    def __init__(self, writer: UIWriter) -> None:
+        self._writer = writer
+        self._order = Order()
+        self._begun: dict[int | None, tuple[str, str]] = {}  # id and name of the calls of which pieces were written
+
+    def feed(self, chunk: StreamChunk) -> Iterator[UIEvent]:
+        """Yields the events of a chunk."""
+        yield from self._events(self._order.feed(chunk), {})
+
+    def finish(self, reply: Reply) -> Iterator[UIEvent]:
+        """Yields the rest of the answer. Raises StreamError if a call was shown that the answer does not have."""
+        try:
+            rest = self._order.end(reply)
+        except StreamError:
+            if not self._writer.whole_calls_replace:
+                raise
+            rest = self._order.rest()
+            rest += [Call(None, call.id, call.name, call.raw_arguments, whole=True) for call in reply.tool_calls]
+        yield from self._events(rest, {call.id: call for call in reply.tool_calls})
+        yield from self._writer.turn_end(reply)
+
+    def _events(self, deltas: Iterable[Delta], calls: Mapping[str | None, ToolCall]) -> Iterator[UIEvent]:
+        for delta in deltas:
+            match delta:
+                case Text(text):
+                    yield from self._writer.text(text)
+                case Reasoning(text):
+                    yield from self._writer.reasoning(text)
+                case Call(whole=True):
+                    yield from self._writer.call(calls[delta.id], delta.arguments)
+                case Call(index, call_id, name, arguments):
+                    known = self._begun.setdefault(index, (call_id or "", name or ""))
+                    yield from self._writer.call_piece(*known, arguments)
+
+
+def error_text(error: Exception) -> str:
+    """Returns what a person may read about an error: the provider's message, but nothing about the server itself."""
+    if isinstance(error, AuthenticationError | PermissionDeniedError):
+        return "the server is misconfigured for this model; see its log"
+    if isinstance(error, APIError):
+        return error.message
+    if isinstance(error, TurnLimitError):
+        return str(error)
+    return "the server failed; see its log"
+
+
+async def played(
+    source: ToolRun | ChatStream, writer: UIWriter, on_error: OnError = error_text
+) -> AsyncIterator[UIEvent]:
+    """Yields the events of a run. A failure becomes the events of a failure; it is logged, and nothing is raised."""
+    for event in writer.start():
+        yield event
+    try:
+        finished, pending = False, tuple[PendingCall, ...]()
+        async with source:
+            answer: Answer | None = None
+            async for step in source.events() if isinstance(source, ToolRun) else source:
+                found: list[UIEvent] = []
+                if isinstance(step, ToolResult):
+                    found += writer.result(step)
+                else:
+                    if answer is None:
+                        answer = Answer(writer)
+                        found += writer.turn()
+                    found += answer.feed(step)
+                    if finished := step.finished:
+                        found += answer.finish(source.reply)
+                        answer = None
+                for event in found:
+                    yield event
+            if isinstance(source, ToolRun):
+                finished, pending = source.finished, source.pending
+        last = writer.end(pending) if finished or pending else writer.abort()
+    except Exception as error:
+        _report(error)
+        last = writer.fail(error, on_error(error))
+    for event in last:
+        yield event
+
+
+async def server_sent(events: AsyncIterator[UIEvent], last: bytes = b"") -> AsyncIterator[bytes]:
+    """Yields events as server-sent events, and `last` after them."""
+    async for event in events:
+        yield sse_event(event)
+    if last:
+        yield last
+
+
+def _report(error: Exception) -> None:
+    """Logs a failure: a provider's in one line, everything else with its traceback."""
+    if isinstance(error, StreamfoldError):
+        _logger.warning("the answer for a user interface failed: %s: %s", type(error).__name__, error)
+    else:
+        _logger.error("the answer for a user interface failed", exc_info=error)
