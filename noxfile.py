@@ -39,6 +39,14 @@ NODE_CLIENTS = [
     "@ai-sdk/openai-compatible@2.0.87",
     "zod@4.6.7",
 ]
+# What `interfaces` tries: three versions of the AI SDK side by side, and the client of AG-UI.
+INTERFACES = [
+    "ai5@npm:ai@5.0.277",
+    "ai6@npm:ai@6.0.326",
+    "ai7@npm:ai@7.0.173",
+    "@ag-ui/client@1.0.0",
+    "zod@4.6.7",
+]
 
 
 @nox.session(python=VERSIONS[0])
@@ -161,6 +169,19 @@ def clients(session: nox.Session) -> None:
         session.run(*words, *NODE_CLIENTS, AIMOCK, external=True)
         env["STREAMFOLD_AIMOCK"] = str(node / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js")
     session.run("pytest", "-n", "0", "tests/clients", *session.posargs, env=env)
+
+
+@nox.session(python=VERSIONS[0])
+def interfaces(session: nox.Session) -> None:
+    """What the AI SDK and AG-UI's own clients make of the streams for user interfaces; needs npm."""
+    if not shutil.which("npm"):
+        session.skip("there is no npm")
+    session.install("-e", ".[dev]")
+    folder = Path(session.create_tmp()).resolve() / "interfaces"
+    folder.mkdir(parents=True, exist_ok=True)
+    words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
+    session.run(*words, *INTERFACES, external=True)
+    session.run("pytest", "-n", "0", "tests/interfaces", *session.posargs, env={"STREAMFOLD_INTERFACES": str(folder)})
 
 
 @nox.session(python=VERSIONS[0])
