@@ -10,6 +10,7 @@ from .deltas import *
 from .errorinfo import *
 from .errors import *
 from .functions import *
+from .growing import *
 from .jsontext import *
 from .limits import *
 from .media import *
