@@ -40,6 +40,7 @@ from streamfold import (
     ToolRun,
     Usage,
     WarningCode,
+    Writing,
     assistant,
     audio,
     file,
@@ -88,6 +89,8 @@ async def stream(provider: Provider) -> None:
         "Hello", [Tool.from_model(Weather), tool(get_time)], tool_choice=NamedTool("Weather"), temperature=0.5
     )
     assert_type(chat, ChatStream)
+    assert_type(chat.writing, tuple[Writing, ...])
+    chat.watch("files[].content", lambda growth: (growth.delta, growth.path[-1]), tool="write")
     async with chat as stream:
         async for chunk in stream:
             assert_type(chunk, StreamChunk)

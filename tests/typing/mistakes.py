@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from streamfold import ChatModel, ChatStream, Fallback, Hooks, Message, Provider, Reply, run_tools, sync
+from pydantic import BaseModel
+
+from streamfold import (
+    ChatModel,
+    ChatStream,
+    Fallback,
+    Growth,
+    Hooks,
+    Message,
+    Provider,
+    Reply,
+    StreamError,
+    Tool,
+    ToolCall,
+    run_tools,
+    sync,
+    tool_result,
+)
 from streamfold.testing import ScriptedProvider
 
 
@@ -74,6 +91,24 @@ def hooks(reply: Reply) -> None:
 
     Hooks(on_finish=too_many)  # mistake
     Provider.from_config("kimi", hooks=print)  # mistake
+
+
+async def unfinished(stream: ChatStream, error: StreamError, tool: Tool) -> None:
+    class Place(BaseModel):
+        path: str
+
+    for writing in (*stream.writing, *error.writing):
+        await tool.call(writing)  # mistake
+        tool_result(writing, "done")  # mistake
+        calls: list[ToolCall] = [writing]  # mistake
+        writing.parse_as(Place)  # mistake
+        assert writing.id  # mistake
+        assert writing.arguments or calls  # mistake
+
+    def of_two(growth: Growth, more: str) -> None: ...
+
+    stream.watch("path", of_two)  # mistake
+    stream.watch("path", print, tool=tool)  # mistake
 
 
 def history(reply: Reply) -> None:

@@ -19,3 +19,4 @@ from .stream import *
 from .tool_loop import *
 from .tool_results import *
 from .tool_run import *
+from .watching import *

@@ -18,6 +18,7 @@ from ..values import (
     Reply,
     StreamChunk,
     Timing,
+    Writing,
 )
 from .attempts import Attempts
 from .connections import Connections
@@ -33,13 +34,20 @@ class ChunkSource(Protocol):
     Attributes:
         reply: the whole answer, once its last chunks have been yielded.
         warnings: the warnings so far.
+        writing: the tool calls that the model is writing.
+        fragments: whether `WritingChunk`s are wanted; may be set until `batches` is called.
     """
+
+    fragments: bool
 
     @property
     def reply(self) -> Reply | None: ...
 
     @property
     def warnings(self) -> tuple[ProtocolWarning, ...]: ...
+
+    @property
+    def writing(self) -> tuple[Writing, ...]: ...
 
     def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks, grouped by network read. Called once."""
@@ -56,7 +64,7 @@ class Plan:
 
     Attributes:
         adapter: the adapter that wrote it.
-        decoder: makes a new decoder; each attempt needs one.
+        decoder: makes a new decoder, given whether it is to return `WritingChunk`s; each attempt needs one.
         warnings: what had to be changed in the request.
         origin: the `origin` of the message that the answer becomes.
         pricing: finds out what the answer cost; None: nobody can.
@@ -64,7 +72,7 @@ class Plan:
 
     adapter: Adapter
     request: HTTPRequest
-    decoder: Callable[[], StreamDecoder]
+    decoder: Callable[[bool], StreamDecoder]
     warnings: Sequence[ProtocolWarning] = ()
     origin: str | None = None
     pricing: ProfilePricing | None = None
@@ -89,6 +97,7 @@ class NetworkAnswer:
         max_retries: int,
         retry_without: Callable[[Adapter, APIError], Plan | None],
     ) -> None:
+        self.fragments = False
         self._plan = plan
         self._notifier = notifier
         self._retry_without = retry_without
@@ -102,6 +111,11 @@ class NetworkAnswer:
         if self.reply is not None:
             return tuple(self.reply.warnings)
         return (*self._plan.warnings, *(self._decoder.warnings if self._decoder else ()))
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The tool calls that the model is writing."""
+        return self._decoder.writing if self._decoder else ()
 
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
@@ -150,7 +164,7 @@ class NetworkAnswer:
 
     def _attempt(self) -> Callable[[Exchange], Awaitable[tuple[Exchange, StreamDecoder, list[StreamChunk]]]]:
         """Returns the reader of a new attempt, which brings its first chunks."""
-        decoder = self._decoder = self._plan.decoder()
+        decoder = self._decoder = self._plan.decoder(self.fragments)
 
         async def read(exchange: Exchange) -> tuple[Exchange, StreamDecoder, list[StreamChunk]]:
             return exchange, decoder, await _next_batch(exchange, decoder)
@@ -196,6 +210,6 @@ def _broken_off(decoder: StreamDecoder, error: APIConnectionError) -> list[Strea
         return decoder.close(interrupted=error.message)
     except IncompleteStreamError as incomplete:
         if isinstance(error, APITimeoutError):
-            error.partial = incomplete.partial
+            error.partial, error.writing = incomplete.partial, incomplete.writing
             raise error from error.__cause__
         raise incomplete from error

@@ -17,6 +17,7 @@ from ..values import (
     ProtocolWarning,
     Reply,
     StreamChunk,
+    Writing,
 )
 from .answer import ChunkSource
 
@@ -123,6 +124,7 @@ class _FailoverAnswer:
         self._problems: list[ConfigError] = []
         self._closed = False
         self.reply: Reply | None = None
+        self.fragments = False
         places = range(len(candidates))
         self._awake = deque(position for position in places if failover.resting(position) is None)
         resting = [position for position in places if position not in self._awake]
@@ -135,6 +137,10 @@ class _FailoverAnswer:
     def warnings(self) -> tuple[ProtocolWarning, ...]:
         return self._source.warnings
 
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        return self._source.writing
+
     async def aclose(self) -> None:
         self._closed = True
         await self._source.aclose()
@@ -145,6 +151,7 @@ class _FailoverAnswer:
             position, begun = self._position, False
             try:
                 with self._failover.asking(position):
+                    self._source.fragments = self._source.fragments or self.fragments
                     async with aclosing(self._source.batches()) as batches:
                         async for batch in batches:
                             if not begun:

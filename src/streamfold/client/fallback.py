@@ -75,11 +75,15 @@ class Fallback(AsyncContext):
             ConfigError: an argument is wrong, or no model can take the request.
         """
         arguments = Arguments.read(messages, tools, tool_choice, options)
-        return ChatStream(self._failover.answer(candidates(self.models, arguments)))
+        return self._stream(arguments)
 
     def stream_request(self, request: Request, *, repair: bool = False, fragments: bool = False) -> ChatStream:
         """Returns a streamed answer to a request that was read already. See `Provider.stream_request`."""
-        return ChatStream(self._failover.answer(candidates(self.models, Arguments(request, repair, fragments))))
+        return self._stream(Arguments(request, repair, fragments))
+
+    def _stream(self, arguments: Arguments) -> ChatStream:
+        answer = self._failover.answer(candidates(self.models, arguments))
+        return ChatStream(answer, fragments=arguments.fragments)
 
     @hides_arguments
     async def chat(

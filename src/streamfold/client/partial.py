@@ -7,16 +7,13 @@ length of the text, however often the value is asked for (`benchmarks/bench_part
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, MutableSequence, Sequence
 from collections.abc import Set as AbstractSet
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Optional, TypeVar, Union, get_args, get_origin
 
-from pydantic_core import from_json
-
-from ..values import ConfigError
+from ..values import ConfigError, partial_value
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -28,7 +25,6 @@ __all__ = ["Partial", "PartialReader"]
 _ALWAYS = 4096  # characters up to which every piece is parsed
 _GROWTH = 32  # after that, the text must have grown by one part in so many
 _LISTS = (list, set, frozenset, Sequence, MutableSequence, Collection, Iterable, AbstractSet)
-_OPEN_NUMBER = re.compile(r"(?<=[\s,:\[])-?[0-9][0-9.eE+-]*$")  # 1 may be the beginning of 18
 
 
 class Partial(Generic[M]):
@@ -87,12 +83,7 @@ class PartialReader(Generic[M]):
         text = text.strip()
         if text.startswith("```"):  # a code fence, which models add where the server enforces no format
             text = text.partition("\n")[2].rstrip("`").rstrip()
-        if not whole:
-            text = _OPEN_NUMBER.sub("", text)
-        try:
-            value = from_json(text, allow_partial="trailing-strings")
-        except (ValueError, TypeError):
-            return None
+        value = partial_value(text, ended=whole)
         return Partial(self._model.model_validate(value)) if isinstance(value, dict) else None
 
 

@@ -256,7 +256,8 @@ class Provider(AsyncContext):
 
     def _stream(self, arguments: Arguments) -> ChatStream:
         memory = self.memory
-        return ChatStream(self._source(arguments) if memory is None else memory.answer(arguments, self._source))
+        source = self._source(arguments) if memory is None else memory.answer(arguments, self._source)
+        return ChatStream(source, fragments=arguments.fragments)
 
     def _source(self, arguments: Arguments) -> ChunkSource:
         """Returns the answer of this provider, or of the first fallback that can give one. Raises ConfigError."""

@@ -120,7 +120,7 @@ class Requester:
         return Plan(
             adapter=adapter,
             request=self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts),
-            decoder=partial(self._decoder, adapter, ready.request, fragments=arguments.fragments),
+            decoder=partial(self._decoder, adapter, ready.request),
             warnings=(*ready.warnings, *changed),
             origin=ready.request.origin,
             pricing=ProfilePricing.of(self._profile, ready.request.model),
@@ -141,7 +141,7 @@ class Requester:
         self._adapters[self._quirks_of(request.model)] = milder
         return self._plan(milder, self._prepared(milder, request, arguments), arguments, changed)
 
-    def _decoder(self, adapter: Adapter, request: Request, *, fragments: bool) -> StreamDecoder:
+    def _decoder(self, adapter: Adapter, request: Request, fragments: bool) -> StreamDecoder:
         return StreamDecoder(
             adapter,
             dialect=self._profile.dialect,

@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from ..net import forget_locals
-from ..values import ProtocolWarning, Reply, StreamChunk, StreamfoldError
+from ..values import ProtocolWarning, Reply, StreamChunk, StreamfoldError, Writing, WritingChunk, join_surrogates
 from .misuse import AsyncIteration
 from .partial import Partial, PartialReader
+from .watching import Watcher, Watchers
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -36,10 +37,16 @@ class ChatStream(AsyncIteration):
 
     Attributes:
         source: where the chunks come from; for models that wrap other models.
+        fragments: whether the chunks of `ChatOptions.fragments` are among them.
     """
 
-    def __init__(self, source: ChunkSource) -> None:
+    def __init__(self, source: ChunkSource, *, fragments: bool = False) -> None:
         self.source = source
+        self.fragments = fragments
+        if fragments:
+            source.fragments = True
+        self._watchers: Watchers | None = None
+        self._writing: dict[int, tuple[str, list[str]]] = {}  # name and text of the calls, if there are fragments
         # The generator must not refer to this object: when the caller drops it, the generator goes too, and the event
         # loop's hook for abandoned generators runs its `finally`.
         self._batches = source.batches()
@@ -67,6 +74,49 @@ class ChatStream(AsyncIteration):
         """
         return self.source.warnings
 
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The tool calls that the model is writing, for showing them; empty when the answer has ended.
+
+        May be read at any time, also from another task. A loop over the chunks wakes up for each piece of a call with
+        the option `fragments`. It costs nothing as long as nobody asks.
+        """
+        if self._ended:
+            return ()
+        if self._writing:
+            return tuple(Writing(name, join_surrogates("".join(text))) for name, text in self._writing.values() if name)
+        return self.source.writing
+
+    def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
+        """Calls a function as a value grows that the model is writing: in its calls, or in a structured answer.
+
+            def show(growth: Growth) -> None:
+                print(growth.delta, end="")
+
+            async with provider.chat_stream("Write hello.py", [write_files]) as stream:
+                stream.watch("files[].content", show)
+                async for chunk in stream: ...
+
+        The function is called while the stream is read, in the order of the answer. All of it takes time in proportion
+        to the length of the text. What was shown is no promise: the call that counts is the `ToolCall` at the end, and
+        in an answer that breaks off there is none.
+
+        Args:
+            path: names, with `[]` for every item of a list, `[0]` for its first one, `*` for every member of an object;
+                the empty path is the whole value.
+            function: takes a `Growth`. What it raises is raised by the iteration.
+            tool: only the calls of this tool; None: all calls, and the answer's text if it is JSON.
+
+        Raises:
+            ConfigError: the path is not one, or the function is async.
+            StreamfoldError: the stream has been read already.
+        """
+        if self._started:
+            raise StreamfoldError("watch() must be called before the stream is read")
+        watchers = self._watchers or Watchers()
+        watchers.add(path, function, tool)
+        self._watchers, self.source.fragments = watchers, True
+
     async def start(self) -> Self:
         """Sends the request and waits for the first chunk, which is then the first one of the iteration.
 
@@ -90,14 +140,17 @@ class ChatStream(AsyncIteration):
 
     async def __anext__(self) -> StreamChunk:
         chunk = next(self._ready, None)
-        while chunk is None:
-            if self._closed:
-                raise StopAsyncIteration
-            await self._read()
+        while chunk is None or (type(chunk) is WritingChunk and not self._takes(chunk)):
+            if chunk is None:
+                if self._closed:
+                    raise StopAsyncIteration
+                await self._read()
             chunk = next(self._ready, None)
         if chunk.finished:
             self._ended = True
         self._deltas.append(chunk.delta)
+        if self._watchers is not None and type(chunk) is not WritingChunk:
+            self._watchers.feed(chunk)
         return chunk
 
     def partial(self, model: type[M]) -> Partial[M] | None:
@@ -154,6 +207,15 @@ class ChatStream(AsyncIteration):
     def __repr__(self) -> str:
         state = "finished" if self._ended else "closed" if self._closed else "reading" if self._started else "not sent"
         return f"<ChatStream {state}>"
+
+    def _takes(self, chunk: WritingChunk) -> bool:
+        """Notes how a call has grown. Returns whether the reader of the stream wants to know."""
+        _, text = self._writing.get(chunk.call) or ("", [])
+        text.append(chunk.text)
+        self._writing[chunk.call] = (chunk.tool or "", text)
+        if self._watchers is not None:
+            self._watchers.feed(chunk)
+        return self.fragments
 
     async def _read(self) -> None:
         """Reads the next chunks. Raises StopAsyncIteration after the last one."""

@@ -29,6 +29,7 @@ from ..values import (
     Usage,
     UsageUpdate,
     Warn,
+    Writing,
     as_tools,
     read_tool_choice,
 )
@@ -126,6 +127,11 @@ class StreamDecoder:
     def warnings(self) -> tuple[ProtocolWarning, ...]:
         """The warnings so far; at the end those of the reply."""
         return self._fold.warnings
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The tool calls that the model is writing; none when the answer is finished."""
+        return self._fold.writing
 
     @property
     def meta(self) -> Meta:
@@ -281,6 +287,7 @@ class StreamDecoder:
         if self._error is not None:
             self._error.partial = self._error.partial or self._fold.partial()
             self._error.transcript = tuple(self._transcript)
+            self._error.writing = self._fold.writing
             raise self._error
 
 

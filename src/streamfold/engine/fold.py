@@ -45,7 +45,9 @@ from ..values import (
     Usage,
     Warn,
     WarningCode,
+    Writing,
     WritingChunk,
+    join_surrogates,
     word,
 )
 from .blocks import Blocks
@@ -238,6 +240,14 @@ class Fold:
         )
 
     @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The calls that the model is writing; none when the answer is finished."""
+        if self.finished or self._tool_choice == "none":
+            return ()
+        calls = [call for call in self._calls.finish() if call.name and call.name != self._names.answer]
+        return tuple(Writing(self._own_name(call), call.text_so_far) for call in calls)
+
+    @property
     def warnings(self) -> tuple[ProtocolWarning, ...]:
         """The warnings so far."""
         return tuple(self._all_warnings())
@@ -333,13 +343,18 @@ class Fold:
     def _late_chunk(self, *said: Any, **named: Any) -> StreamChunk:
         return LateChunk(self._calls_begun, self._take_signature(), (), *said, **named)
 
-    def _writing_chunk(self, placed: Placement) -> StreamChunk:
-        """The step in which a call grew."""
+    def _writing_chunk(self, placed: Placement) -> StreamChunk | None:
+        """The step in which a call grew; None for a repetition of what has come."""
         call, piece = placed.call, "" if placed.part.whole else placed.part.arguments
-        name = None if call.name == self._names.answer else self._names.own.get(call.name, call.name)
+        name = self._own_name(call) if call.name != self._names.answer or not call.name else None
         shown = self._fragments.feed(placed) if self._fragments else ()
+        if placed.part.whole and not placed.opened and not shown:
+            return None
         signature = self._take_signature()
         return WritingChunk(call.number, name, piece, shown, calls_before=self._calls_begun, signature=signature)
+
+    def _own_name(self, call: OpenCall) -> str:
+        return self._names.own.get(call.name, join_surrogates(call.name))
 
     def _take_signature(self) -> str | None:
         signature, self._signature = self._signature, None

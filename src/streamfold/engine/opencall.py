@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from ..values import is_empty, parse_object
+from ..values import is_empty, join_surrogates, parse_object
 from .brackets import Brackets
 
 __all__ = ["OpenCall"]
@@ -63,6 +63,11 @@ class OpenCall:
     def text(self) -> str:
         """The arguments so far."""
         return "".join(self.pieces)
+
+    @property
+    def text_so_far(self) -> str:
+        """The arguments as they are known before the end, for showing them."""
+        return join_surrogates(self.text or (self.wholes[-1] if self.wholes else ""))
 
     @property
     def waits(self) -> bool:

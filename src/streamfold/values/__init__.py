@@ -25,3 +25,4 @@ from .tools import *
 from .validation import *
 from .version import *
 from .wire import *
+from .writing import *

@@ -31,6 +31,7 @@ from .errorinfo import ErrorInfo
 if TYPE_CHECKING:
     from .ratelimit import RateLimit
     from .replies import Attempt, ProtocolWarning, Reply
+    from .writing import Writing
 
 __all__ = [
     "APIConnectionError",
@@ -68,6 +69,7 @@ class APIError(StreamfoldError):
         body: what the server sent, parsed if it is JSON, cut to the configured limit.
         info: the server's error object as it was read; None if the server sent none.
         partial: what had arrived, without tool calls; None before the first chunk.
+        writing: the tool calls that the model was writing, for showing; empty if there were none.
         attempts: earlier attempts that failed, and providers that were passed over.
         warnings: what had to be changed in the request, and what was odd in the answer.
         url: the address of the request, without secrets; None if no request was made.
@@ -76,6 +78,7 @@ class APIError(StreamfoldError):
 
     attempts: Sequence[Attempt] = ()
     warnings: Sequence[ProtocolWarning] = ()
+    writing: tuple[Writing, ...] = ()
     url: str | None = None
     hint: str | None = None
 
@@ -179,7 +182,7 @@ class StreamError(APIError):
     """The answer began and did not end well.
 
     Attributes:
-        partial: what had arrived, without tool calls; never None.
+        partial: what had arrived, without tool calls; never None. The calls that had begun are in `writing`.
         transcript: the last events as they were received, without secrets.
     """
 

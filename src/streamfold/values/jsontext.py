@@ -13,7 +13,15 @@ from typing import Any, NoReturn
 
 from pydantic_core import from_json
 
-__all__ = ["join_surrogates", "parse_event", "parse_object", "parse_partial", "parse_values", "without_surrogates"]
+__all__ = [
+    "join_surrogates",
+    "parse_event",
+    "parse_object",
+    "parse_partial",
+    "parse_values",
+    "partial_value",
+    "without_surrogates",
+]
 
 
 def parse_event(data: str) -> Any:
@@ -69,6 +77,22 @@ def parse_partial(text: str) -> bool:
     return True
 
 
+def partial_value(text: str, *, ended: bool = False) -> Any:
+    """The value of the beginning of a JSON text, as far as it goes; None if there is none. Strings are cut off.
+
+    Args:
+        ended: nothing more will come, so that a number at the end is complete.
+
+    >>> partial_value('{"a": [1, 23], "b": "Hel'), partial_value('{"a": [1, 23')
+    ({'a': [1, 23], 'b': 'Hel'}, {'a': [1]})
+    """
+    try:
+        text = text if ended else _OPEN_NUMBER.sub("", text)
+        return without_surrogates(from_json(text, allow_partial="trailing-strings"))
+    except (ValueError, TypeError):
+        return None
+
+
 def parse_values(text: str) -> list[tuple[Any, str]]:
     """The values of JSON texts in a row, each with its own text. Raises ValueError if anything else is there."""
     found: list[tuple[Any, str]] = []
@@ -116,6 +140,7 @@ def _integer(text: str) -> int | None:
     return int(text) if len(text) < _LONGEST_INTEGER else None
 
 
+_OPEN_NUMBER = re.compile(r"(?<=[\s,:\[])-?[0-9][0-9.eE+-]*$")  # 1 may be the beginning of 18
 _LONGEST_INTEGER = 4300  # characters: beyond them `int` refuses, see sys.set_int_max_str_digits
 _MAYBE_INFINITE = re.compile(r"[0-9][eE]\+?[0-9]{2}|[0-9]{300}")
 _STRICT = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)

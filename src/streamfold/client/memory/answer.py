@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...values import APIError, ProtocolWarning, Reply, StreamChunk
+from ...values import APIError, ProtocolWarning, Reply, StreamChunk, Writing
 from ..answer import ChunkSource
 from ..arguments import Arguments
 
@@ -40,11 +40,17 @@ class RememberedAnswer:
         self._failures: list[ProtocolWarning] = []
         self._closed = False
         self.reply: Reply | None = None
+        self.fragments = False
 
     @property
     def warnings(self) -> tuple[ProtocolWarning, ...]:
         """The warnings so far."""
         return tuple(self._told(self._source.warnings))
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The tool calls that the model is writing."""
+        return self._source.writing
 
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
@@ -62,6 +68,7 @@ class RememberedAnswer:
             request = replace(self._arguments.request, messages=recalled.messages)
             self._source = self._open(replace(self._arguments, request=request))
             self._recalled = True
+        self._source.fragments = self._source.fragments or self.fragments
         try:
             async with aclosing(self._source.batches()) as batches:
                 async for batch in batches:

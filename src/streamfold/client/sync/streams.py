@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from ...values import Message, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Usage
+from ...values import (
+    Growth,
+    Message,
+    ProtocolWarning,
+    Reply,
+    StreamChunk,
+    StreamfoldError,
+    Usage,
+    Writing,
+    WritingChunk,
+)
 from ..approvals import PendingCall
 from ..partial import Partial
 from ..stream import ChatStream as AsyncChatStream
 from ..tool_run import ToolRun as AsyncToolRun
+from ..watching import Watcher, checked_watcher
 from .thread import LoopThread
 
 if TYPE_CHECKING:
@@ -110,10 +122,57 @@ class ChatStream(Chunks[AsyncChatStream]):
     connection. One stream is read by one thread.
     """
 
+    def __init__(self, owner: object, thread: LoopThread, source: AsyncChatStream) -> None:
+        super().__init__(owner, thread, source)
+        self._grown: deque[tuple[Watcher, Growth]] = deque()
+        self._watching = self._hidden = False  # hidden: the caller did not ask for the chunks of fragments
+
     @property
     def warnings(self) -> tuple[ProtocolWarning, ...]:
         """The warnings so far. See `streamfold.ChatStream.warnings`."""
         return self._source.warnings
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The tool calls that the model is writing. See `streamfold.ChatStream.writing`."""
+        return self._source.writing
+
+    def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
+        """Calls a function as a value grows that the model is writing. See `streamfold.ChatStream.watch`.
+
+        It is called in the thread that reads the stream.
+
+        Raises:
+            ConfigError: the path is not one, or the function is async.
+            StreamfoldError: the stream has been read already.
+        """
+        watcher = checked_watcher(function)
+        self._source.watch(path, lambda growth: self._grown.append((watcher, growth)), tool=tool)
+        if not self._watching:
+            self._watching, self._hidden = True, not self._source.fragments
+            self._source.fragments = True  # this thread has to wake up for them
+
+    def __next__(self) -> StreamChunk:
+        try:
+            chunk = super().__next__()
+            while self._hidden and isinstance(chunk, WritingChunk):
+                self._tell()
+                chunk = super().__next__()
+        finally:
+            self._tell()
+        return chunk
+
+    def read(self) -> Reply:
+        if self._watching:
+            with self:
+                for _ in self:
+                    pass
+        return super().read()
+
+    def _tell(self) -> None:
+        while self._grown:
+            function, growth = self._grown.popleft()
+            function(growth)
 
     def start(self) -> Self:
         """Sends the request and waits for the first chunk, which is then the first one of the iteration.

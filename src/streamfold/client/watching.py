@@ -1,0 +1,112 @@
+"""Functions that are called as a value in a tool call or in a structured answer grows: `ChatStream.watch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
+from typing import Any, TypeAlias
+
+from ..values import ConfigError, GrowingJSON, Growth, PathPattern, StreamChunk, WritingChunk, path_pattern
+
+__all__ = ["Watcher", "Watchers", "checked_watcher"]
+
+_LONGEST_FENCE = 100  # characters of the line that opens a code fence
+
+Watcher: TypeAlias = Callable[[Growth], object]
+
+
+def checked_watcher(function: Any) -> Watcher:
+    """Returns the function. Raises ConfigError if it is async, or not a function."""
+    if not callable(function) or iscoroutinefunction(function):
+        kind = "an async function" if callable(function) else type(function).__name__
+        raise ConfigError(f"watch() takes a plain function of one argument, not {kind}")
+    watcher: Watcher = function
+    return watcher
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    pattern: PathPattern
+    function: Watcher
+    tool: str | None
+
+
+@dataclass(slots=True, eq=False)
+class _Watched:
+    """A text that is read: the arguments of a call, or the answer."""
+
+    tool: str | None
+    call: int | None
+    watches: list[_Watch]
+    reader: GrowingJSON
+
+    def feed(self, text: str) -> None:
+        for grown in self.reader.feed(text) if self.watches else ():
+            watch = self.watches[grown.pattern]
+            watch.function(Growth(grown.path, grown.delta, grown.done, grown.value, self.tool, self.call))
+
+
+class Watchers:
+    """The functions that watch one answer."""
+
+    def __init__(self) -> None:
+        self._watches: list[_Watch] = []
+        self._calls: dict[int, _Watched] = {}
+        self._nameless: dict[int, list[str]] = {}  # pieces that came before the name of their tool
+        self._answer: _Watched | None = None
+        self._lead = ""  # of the answer, as long as it may be a code fence
+        self._is_call = False  # the answer comes as a call
+
+    def add(self, path: str, function: Any, tool: str | None) -> None:
+        """Adds a function. Raises ConfigError if it can't be called, or the path is not one."""
+        watcher = checked_watcher(function)
+        try:
+            self._watches.append(_Watch(path_pattern(path), watcher, tool))
+        except ValueError as exc:
+            raise ConfigError(f"watch(): {exc}") from None
+
+    def feed(self, chunk: StreamChunk) -> None:
+        """Calls the functions for what a chunk brings."""
+        if isinstance(chunk, WritingChunk):
+            self._feed_call(chunk)
+        elif chunk.delta and not self._is_call:
+            self._feed_answer(chunk.delta)
+        if chunk.finished:
+            self._end(chunk)
+
+    def _feed_call(self, chunk: WritingChunk) -> None:
+        watched = self._calls.get(chunk.call)
+        if watched is None:
+            text = chunk.text
+            if chunk.tool == "" or not text:
+                self._nameless.setdefault(chunk.call, []).append(text)
+                return
+            text = "".join([*self._nameless.pop(chunk.call, ()), text])
+            self._is_call = self._is_call or chunk.tool is None
+            watched = self._calls[chunk.call] = self._begin(chunk.tool, chunk.call)
+            watched.feed(text)
+        elif chunk.text:
+            watched.feed(chunk.text)
+
+    def _begin(self, tool: str | None, call: int | None) -> _Watched:
+        watches = [watch for watch in self._watches if watch.tool in (None, tool)]
+        return _Watched(tool, None if tool is None else call, watches, GrowingJSON([w.pattern for w in watches]))
+
+    def _feed_answer(self, text: str) -> None:
+        if self._answer is None:
+            self._lead = (self._lead + text).lstrip()
+            fenced = self._lead.startswith("`") and len(self._lead) < _LONGEST_FENCE
+            if not self._lead or (fenced and "\n" not in self._lead):
+                return
+            text = self._lead.partition("\n")[2] if fenced else self._lead
+            self._answer = self._begin(None, None)
+        self._answer.feed(text)
+
+    def _end(self, chunk: StreamChunk) -> None:
+        """Reads the calls that came whole."""
+        numbers = [fragment.index or 0 for fragment in chunk.fragments if fragment.ended is None]
+        for position, call in enumerate(chunk.tool_calls or ()):
+            number = numbers[position] if numbers else position
+            if number not in self._calls:
+                self._begin(call.name, number).feed(call.raw_arguments)

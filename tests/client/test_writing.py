@@ -1,0 +1,380 @@
+"""What a model is still writing: shown as it grows, never run, and gone when the answer has ended."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncIterator, Iterable
+from itertools import pairwise
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from anyio.lowlevel import checkpoint
+from pydantic import BaseModel
+
+import scale
+from answered import provider
+from folding import DONE, call, entry, fin, text
+from mirror import emitter
+from streamfold import (
+    ChatStream,
+    ConfigError,
+    Fallback,
+    Growth,
+    IncompleteStreamError,
+    Provider,
+    StreamfoldError,
+    ToolCall,
+    Writing,
+    run_tools,
+    sync,
+)
+from streamfold.testing import ScriptedProvider, say
+from streamfold.testing import call as scripted_call
+from streamfold.values import Call, Delta, Finish
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning"),
+]
+
+CONTENT = 'print("Hallo 👋")\n' * 20
+ARGUMENTS = {"files": [{"path": "a.py", "content": CONTENT}, {"path": "b.py", "content": ""}], "count": 12}
+TEXT = json.dumps(ARGUMENTS)
+
+
+def write_files(files: list[dict[str, str]], count: int) -> str:
+    """Writes files."""
+    return f"{len(files)} {count}"
+
+
+def client(pieces: Iterable[bytes], gate: Any = None) -> httpx.AsyncClient:
+    """A client whose server sends these pieces, one at a time."""
+
+    async def body() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+            await checkpoint()
+            if gate is not None:
+                await gate()
+
+    return httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, content=body())))
+
+
+def pieces_of(arguments: str, size: int = 7) -> list[str]:
+    bounds = [*range(0, len(arguments), size), len(arguments)]
+    return [arguments[a:b] for a, b in pairwise(bounds)]
+
+
+def chat(*calls: tuple[str, str, str], size: int = 7) -> list[bytes]:
+    """The events of an answer with these calls (id, name, arguments), one behind the other."""
+    events = [text("I write. ")]
+    for at, (call_id, name, arguments) in enumerate(calls):
+        events.append(call(entry(at, call_id, name, "")))
+        events += [call(entry(at, arguments=piece)) for piece in pieces_of(arguments, size)]
+    return [*events, fin("tool_calls"), DONE]
+
+
+def written(wire: str) -> list[bytes]:
+    """The same on another wire, in the pieces in which a server sends it."""
+    deltas: list[Delta] = [Call(0, "call_1", "write_files", "")]
+    deltas += [Call(0, arguments=piece) for piece in pieces_of(TEXT)]
+    if wire == "gemini":
+        place = {"name": "write_files", "id": "call_1"}
+        parts = [{"functionCall": {**place, "args": ARGUMENTS}}]
+        return [_gemini({"content": {"role": "model", "parts": parts}}), _gemini({"finishReason": "STOP"})]
+    made = emitter({"kimi": "chat"}.get(wire, wire))
+    return [*(made.feed(delta) for delta in [*deltas, Finish("tool_calls", "tool_calls")]), made.finish()]
+
+
+def _gemini(candidate: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps({'candidates': [candidate]})}\n\n".encode()
+
+
+@pytest.mark.parametrize("wire", ["chat", "kimi", "responses", "anthropic", "gemini"])
+async def test_calls_under_way(wire: str) -> None:
+    """Name, text and value so far, on every wire; they grow with the chunks, and are gone at the end."""
+    async with (
+        client(written(wire)) as http_client,
+        provider(http_client, adapter=wire).chat_stream("Hello", [write_files], fragments=True) as stream,
+    ):
+        assert stream.writing == ()
+        texts, values = [], []
+        async for chunk in stream:
+            if chunk.finished:
+                assert (stream.writing, chunk.tool_calls) == ((), stream.reply.tool_calls)
+            elif stream.writing:
+                (one,) = stream.writing
+                assert (one.name, chunk.delta, chunk.tool_calls) == ("write_files", "", None)
+                texts.append(one.text)
+                values.append(one.value)
+    assert stream.reply.tool_calls == [ToolCall("call_1", "write_files", ARGUMENTS, TEXT)] or wire == "gemini"
+    if wire != "gemini":  # whole calls are all that it sends
+        assert texts == ["", *(TEXT[:end] for end in [*range(7, len(TEXT), 7), len(TEXT)])]
+        assert values[0] is None
+        assert {"files": [{"path": "a.py", "content": CONTENT[:9]}]} in [
+            {"files": [{**file, "content": file.get("content", "")[:9]} for file in value["files"]]}
+            for value in values
+            if value and len(value.get("files", ())) == 1
+        ]
+
+
+async def test_a_number_is_there_when_it_is_complete() -> None:
+    """1 may be the beginning of 18."""
+    assert Writing("f", '{"a":"x","b":1').value == {"a": "x"}
+    assert Writing("f", '{"a":"x","b":18}').value == {"a": "x", "b": 18}
+    assert Writing("f", "").value is None
+    assert Writing("f", "no JSON").value is None
+
+
+async def test_nothing_is_shown_that_was_not_asked_for() -> None:
+    """Without the option a call makes no chunks, and `writing` is there all the same, at any time."""
+    seen: list[tuple[Writing, ...]] = []
+
+    async def gate() -> None:
+        seen.append(stream.writing)
+
+    events = chat(("a", "write_files", TEXT))
+    async with (
+        client(events, gate) as http_client,
+        provider(http_client).chat_stream("Hello", [write_files]) as stream,
+    ):
+        chunks = [chunk async for chunk in stream]
+    assert [chunk.delta for chunk in chunks] == ["I write. ", ""]
+    assert seen[3] == (Writing("write_files", TEXT[:14]),)
+    assert [len(one) for one in seen] == [0, *[1] * (len(events) - 3), 1, 0][: len(seen)]
+
+
+@pytest.mark.parametrize("fragments", [True, False])
+async def test_an_answer_that_breaks_off(fragments: bool) -> None:
+    """The error has what was being written, beside the text; it is no call."""
+    events = chat(("a", "write_files", TEXT), ("b", "other", "{}"))[:5]
+    async with client(events) as http_client:
+        with pytest.raises(IncompleteStreamError) as caught:
+            await provider(http_client).chat("Hello", [write_files], fragments=fragments)
+    assert caught.value.writing == (Writing("write_files", TEXT[:21]),)
+    assert caught.value.partial is not None
+    assert (caught.value.partial.text, caught.value.partial.tool_calls) == ("I write. ", [])
+
+
+async def test_secrets_are_not_in_it() -> None:
+    """A key that the model repeats is taken out of an error, as everywhere."""
+    events = chat(("a", "write_files", '{"x":"sk-canary-0123456789",'))[:-2]
+    async with client(events) as http_client:
+        with pytest.raises(IncompleteStreamError) as caught:
+            await provider(http_client).chat("Hello", [write_files])
+    assert caught.value.writing[0].text == '{"x":"***",'
+
+
+async def test_calls_that_may_not_come_are_not_shown() -> None:
+    """After `tool_choice="none"` nobody gets them."""
+    async with (
+        client(chat(("a", "write_files", TEXT))) as http_client,
+        provider(http_client).chat_stream("Hello", [write_files], tool_choice="none", fragments=True) as stream,
+    ):
+        async for _ in stream:
+            assert stream.writing == ()
+
+
+# --- watch ------------------------------------------------------------------------------------------------------------
+
+
+async def watched(stream: ChatStream, path: str = "files[].content", **options: Any) -> list[Growth]:
+    seen: list[Growth] = []
+    stream.watch(path, seen.append, **options)
+    async with stream:
+        assert [chunk.delta async for chunk in stream if chunk.delta or not chunk.finished] == ["I write. "]
+    return seen
+
+
+def check(seen: list[Growth], tool: str | None = "write_files", number: int | None = 0) -> None:
+    """The files as they should have been shown."""
+    first, second = ([one for one in seen if one.path == ("files", at, "content")] for at in (0, 1))
+    assert [*first, *second] == seen
+    assert "".join(one.delta for one in first) == CONTENT
+    assert [one.done for one in first] == [*[False] * (len(first) - 1), True]
+    assert (first[-1].value, second) == (CONTENT, [Growth(("files", 1, "content"), "", True, "", tool, number)])
+
+
+async def test_a_file_as_it_is_written() -> None:
+    """Each piece at once, under the place that it has, and the whole at its end; the chunks stay what they are."""
+    async with client(chat(("a", "write_files", TEXT))) as http_client:
+        seen = await watched(provider(http_client).chat_stream("Hello", [write_files]))
+    assert len(seen) > 40
+    check(seen)
+
+
+async def test_parallel_calls_and_one_tool() -> None:
+    """Each call is read by itself, also where their fragments are mixed; `tool` chooses."""
+    one, other = '{"x":"first"}', '{"x":"second"}'
+    events = [text("I write. "), call(entry(0, "a", "f", "")), call(entry(1, "b", "g", ""))]
+    for a, b in zip(pieces_of(one, 3), pieces_of(other, 3), strict=False):
+        events += [call(entry(1, arguments=b)), call(entry(0, arguments=a))]
+    events += [call(entry(0, arguments=one[15:])), fin("tool_calls"), DONE]
+    async with client(events) as http_client:
+        seen = await watched(provider(http_client).chat_stream("Hello"), "x")
+        chosen = await watched(provider(http_client).chat_stream("Hello"), "x", tool="g")
+    assert {(each.tool, each.call, each.value) for each in seen if each.done} == {("f", 0, "first"), ("g", 1, "second")}
+    assert {each.tool for each in chosen} == {"g"}
+    assert "".join(each.delta for each in chosen) == "second"
+
+
+@pytest.mark.parametrize("wire", ["chat", "kimi", "responses", "anthropic", "gemini"])
+async def test_every_wire(wire: str) -> None:
+    """In pieces, or at the end where a server sends whole calls."""
+    seen: list[Growth] = []
+    async with client(written(wire)) as http_client, provider(http_client, adapter=wire) as model:
+        stream = model.chat_stream("Hello", [write_files])
+        stream.watch("files[].content", seen.append)
+        async for _ in stream:
+            pass
+    check(seen)
+
+
+async def test_calls_in_markup() -> None:
+    """They are read when the dialect has read them."""
+    markup = f'<tool_call>{{"name": "write_files", "arguments": {TEXT}}}</tool_call>'
+    events = [*map(text, ["I write. ", *pieces_of(markup)]), fin("stop"), DONE]
+    async with client(events) as http_client:
+        check(await watched(provider(http_client, dialect="hermes").chat_stream("Hello", [write_files])))
+
+
+@pytest.mark.parametrize("fence", ["", "```json\n", "  \n"])
+async def test_a_structured_answer(fence: str) -> None:
+    """The text of the answer is read where it is JSON; a fence round it does not matter."""
+    end = "\n```" if fence.strip() else ""
+    events = [*map(text, pieces_of(fence + TEXT + end, 3)), fin("stop"), DONE]
+    seen: list[Growth] = []
+    async with client(events) as http_client:
+        stream = provider(http_client).chat_stream("Hello", response_format="json")
+        stream.watch("files[].content", seen.append)
+        async for _ in stream:
+            pass
+    check(seen, None, None)
+
+
+async def test_a_structured_answer_that_comes_as_a_call() -> None:
+    """Some endpoints take a form as a tool; the answer is read as it is written, and once."""
+
+    class Files(BaseModel):
+        files: list[dict[str, str]]
+        count: int
+
+    seen: list[Growth] = []
+    async with ScriptedProvider(
+        say(ARGUMENTS), provider="anthropic:claude-sonnet-4-5", quirks={"response_format": "tool"}
+    ) as model:
+        stream = model.chat_stream("Hello", response_format=Files)
+        stream.watch("files[].content", seen.append)
+        async for _ in stream:
+            pass
+    assert json.loads(stream.reply.text) == ARGUMENTS
+    check(seen, None, None)
+
+
+async def test_fallbacks_and_tool_runs() -> None:
+    """The option goes where options go; what failed before is not shown."""
+    async with client([]) as broken, client(chat(("a", "write_files", TEXT))) as http_client:
+        model = Fallback(provider(broken, max_retries=0), provider(http_client))
+        check(await watched(model.chat_stream("Hello", [write_files])))
+    scripted = ScriptedProvider(scripted_call("write_files", files=[], count=1), "Done.")
+    async with scripted, run_tools(scripted, "Hello", [write_files], fragments=True) as run:
+        kinds = [type(chunk).__name__ async for chunk in run]
+    assert "WritingChunk" in kinds
+    assert run.reply.text == "Done."
+
+
+async def test_misuse() -> None:
+    """It is refused where it happens, with what is wrong."""
+    async with client(chat(("a", "f", "{}"))) as http_client, provider(http_client).chat_stream("Hello") as stream:
+        with pytest.raises(ConfigError, match="not a path such as"):
+            stream.watch("files[", print)
+        with pytest.raises(ConfigError, match="an async function"):
+            stream.watch("files", anyio.sleep)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="not str"):
+            stream.watch("files", "print")  # type: ignore[arg-type]
+        await anext(stream)
+        with pytest.raises(StreamfoldError, match="before the stream is read"):
+            stream.watch("files", print)
+
+
+async def test_a_function_that_raises() -> None:
+    """Its exception is the reader's; the stream can still be read."""
+    async with client(chat(("a", "f", '{"x":"ab"}'), size=99)) as http_client:
+        stream = provider(http_client).chat_stream("Hello")
+        stream.watch("x", lambda _: 1 / 0)
+        async with stream:
+            with pytest.raises(ZeroDivisionError):
+                async for _ in stream:
+                    pass
+            assert [chunk.finished async for chunk in stream] == [True]
+    assert stream.reply.tool_calls[0].arguments == {"x": "ab"}
+
+
+async def test_a_whole_that_differs_is_the_truth() -> None:
+    """What was shown is not taken back: the call at the end is what counts."""
+    seen: list[Growth] = []
+    events = [call(entry(0, "a", "f", '{"x":"ab"}')), call(entry(0, arguments='{"x":"ab"}')), fin("stop"), DONE]
+    async with client(events) as http_client:
+        stream = provider(http_client).chat_stream("Hello")
+        stream.watch("x", seen.append)
+        async with stream:
+            async for _ in stream:
+                pass
+    assert [one.value for one in seen] == ["ab"]
+    assert stream.reply.tool_calls[0].arguments == {"x": "ab"}
+
+
+async def test_a_large_argument() -> None:
+    """1 MB in 20,000 pieces: the path is shown before 1 KB has come, and the last value is the argument."""
+    content = 'def f(x):\n    return "é" + x\n' * scale.pick(36000, 3600)
+    pieces = pieces_of(json.dumps({"path": "src/a.py", "content": content}), 62)
+    events = [call(entry(0, "a", "write", "")), *(call(entry(0, arguments=piece)) for piece in pieces)]
+    sent = 0
+    shown_at: list[int] = []
+    last: list[Any] = []
+
+    def counted() -> Iterable[bytes]:
+        nonlocal sent
+        for at, piece in enumerate([*events, fin("tool_calls"), DONE]):
+            sent += len(pieces[at]) if at < len(pieces) else 0
+            yield piece
+
+    async with client(counted()) as http_client:
+        stream = provider(http_client).chat_stream("Hello")
+        stream.watch("path", lambda _: shown_at.append(sent))
+        stream.watch("content", lambda growth: last.append(growth.value) if growth.done else None)
+        async for _ in stream:
+            pass
+    assert len(pieces) > scale.pick(20_000, 2_000)
+    assert shown_at[0] < 1000
+    assert last == [content] == [stream.reply.tool_calls[0].arguments["content"]]
+
+
+def test_without_async() -> None:
+    """The functions are called in the thread that reads, as the pieces come; `writing` is there too."""
+    threads: set[int] = set()
+    seen: list[Growth] = []
+
+    def show(growth: Growth) -> None:
+        threads.add(threading.get_ident())
+        seen.append(growth)
+
+    http_client = client(chat(("a", "write_files", TEXT)))
+    config = {"base_url": "http://test/v1", "model": "m", "api_key": "k"}
+    with sync.Provider(Provider.from_config(config, http_client=http_client)) as model:
+        stream = model.chat_stream("Hello", [write_files])
+        stream.watch("files[].content", show)
+        assert [chunk.delta for chunk in stream] == ["I write. ", ""]
+        check(seen)
+        seen.clear()
+        stream = model.chat_stream("Hello", [write_files])
+        stream.watch("files[].content", show)
+        assert stream.read().tool_calls[0].arguments == ARGUMENTS
+        check(seen)
+        with model.chat_stream("Hello", [write_files], fragments=True) as stream:
+            assert [one.text for _ in stream for one in stream.writing][-1] == TEXT
+            assert stream.writing == ()
+    assert threads == {threading.get_ident()}
