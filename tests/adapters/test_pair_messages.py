@@ -7,14 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 import anthropic
-import httpx2
 import pytest
-from anthropic.types import Message, RawMessageStreamEvent
+from anthropic.types import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
 
 import scale
+from anthropic_sdk import anthropic_message
 from folding import bytewise
 from mirror import payloads, read
 from planned import PlannedCall, planned_calls
@@ -23,7 +22,6 @@ from streamfold.adapters.anthropic import MessagesEmitter, messages_error, whole
 from streamfold.adapters.emitting import end_deltas
 from streamfold.values import Call, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Text
 
-EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 pieces = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=4)
 counts = st.integers(0, 10**6)
 usages = st.none() | st.builds(Usage, counts, counts, st.none(), st.none(), st.none())
@@ -32,21 +30,6 @@ usages = st.none() | st.builds(Usage, counts, counts, st.none(), st.none(), st.n
 def emit(deltas: list[Delta], **options: Any) -> bytes:
     made = MessagesEmitter(**{"id": "msg_0", "model": "m", **options})
     return made.feed_all(deltas) + made.finish()
-
-
-def sdk(body: bytes) -> Message:
-    """The message that Anthropic's own accumulator makes of a body, after checking every event against its types."""
-    for payload in payloads(body):
-        if payload["type"] != "error":
-            EVENT.validate_python(payload)
-    head = {"content-type": "text/event-stream"}
-    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, headers=head, content=body))
-    with (
-        httpx2.Client(transport=transport) as http,
-        anthropic.Anthropic(api_key="k", base_url="http://x", http_client=http, max_retries=0) as client,
-        client.messages.stream(model="m", max_tokens=1, messages=[{"role": "user", "content": "?"}]) as stream,
-    ):
-        return stream.get_final_message()
 
 
 def fragments(calls: list[PlannedCall], rng: random.Random, *, mixed: bool) -> list[Delta]:
@@ -97,7 +80,7 @@ def test_what_is_written_is_read(
         if usage:
             assert reply.usage
             assert (reply.usage.input_tokens, reply.usage.output_tokens) == (usage.input_tokens, usage.output_tokens)
-    message = sdk(body)
+    message = anthropic_message(body)
     assert said(message) == expected
     assert message.stop_reason == ("tool_use" if calls else "end_turn")
 
@@ -115,7 +98,7 @@ def test_whole_and_streamed_say_the_same(
     reply = Reply("".join(texts), "".join(thoughts), tool_calls=made, finish_reason=reason, reasoned=bool(thoughts))
     body = emit([*map(Reasoning, thoughts), *map(Text, texts), *end_deltas(reply)])
     whole = Message.model_validate(whole_message(reply, id="msg_0", model="m"))
-    streamed = sdk(body)
+    streamed = anthropic_message(body)
     assert said(whole) == said(streamed)
     assert (whole.stop_reason, whole.usage) == (streamed.stop_reason, streamed.usage)
 
@@ -148,16 +131,17 @@ def test_signed_thinking() -> None:
         Reasoning("a"), Extra("signature", "1"), Reasoning("b"), Extra("signature", "2"), Text("c"),
         Extra("signature", "3"), Finish("stop", "stop"),
     ]  # fmt: skip
-    blocks = [block.model_dump(exclude_none=True) for block in sdk(emit(deltas)).content]
+    blocks = [block.model_dump(exclude_none=True) for block in anthropic_message(emit(deltas)).content]
     kinds = [(block.get("thinking"), block.get("signature"), block.get("text")) for block in blocks]
     assert kinds == [("a", "1", None), ("b", "2", None), (None, None, "c"), ("", "3", None)]
-    assert [block["type"] for block in (sdk(emit(deltas, thinking=False))).model_dump()["content"]] == ["text"]
+    hidden = anthropic_message(emit(deltas, thinking=False))
+    assert [block.type for block in hidden.content] == ["text"]
 
 
 def test_a_string_that_stopped_the_answer() -> None:
     """The provider says which; the client gets it with the reason that goes with it."""
     deltas: list[Delta] = [Text("a"), Extra("stop_sequence", "END"), Finish("stop", "stop_sequence")]
-    message = sdk(emit(deltas))
+    message = anthropic_message(emit(deltas))
     assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "END")
     reply = Reply("a", finish_reason="stop", extras={"stop_sequence": ["END"]})
     whole = whole_message(reply, id="m", model="m")
@@ -184,7 +168,7 @@ def test_an_answer_that_fails_raises_in_the_client(info: ErrorInfo) -> None:
     body = emit([Text("a"), Failure(info)])
     assert [payload["type"] for payload in payloads(body)][-1] == "error"
     with pytest.raises(anthropic.APIError, match="no"):
-        sdk(body)
+        anthropic_message(body)
     assert messages_error(info)["error"]["type"] in ("api_error", "overloaded_error", "rate_limit_error")
 
 
@@ -193,4 +177,4 @@ def test_warnings_are_comments() -> None:
     reply = Reply("a", warnings=[ProtocolWarning("option_dropped", "x: not sent")], finish_reason="stop")
     body = emit([Text("a"), *end_deltas(reply)])
     assert b": streamfold warning option_dropped: x: not sent" in body
-    assert said(sdk(body))[0] == "a"
+    assert said(anthropic_message(body))[0] == "a"

@@ -9,11 +9,11 @@ from typing import Any
 
 from ..adapters.gemini import Framing, GeminiEmitter, camel_case, google_error, parse_gemini_request
 from ..requests import Request
-from ..values import ConfigError, Delta, ErrorInfo, ProtocolWarning, Reply
+from ..values import ConfigError, Delta, ErrorInfo, Reply
 from .counting import count_tokens, estimated_tokens
 from .failures import Refused
 from .models import Served
-from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, listed
+from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, listed, not_sent
 
 __all__ = ["GeminiCountWire", "GeminiWholeWire", "GeminiWire"]
 
@@ -95,9 +95,7 @@ class GeminiWire(Wire):
         if "cachedContent" in extra:
             raise ConfigError("cachedContent: the provider does not have it; send the content itself")
         members = {**extra, **{f"generationConfig.{name}": value for name, value in config.items()}}
-        lost = [name for name, value in members.items() if value not in ([], {}, False)]
-        detail = f"{' and '.join(lost)}: only Gemini's API has this; it was not sent to the provider"
-        return asked.with_extra_body({}), [ProtocolWarning("option_dropped", detail)] if lost else []
+        return asked.with_extra_body({}), not_sent(members, "Gemini's API")
 
 
 class GeminiWholeWire(GeminiWire):

@@ -10,13 +10,13 @@ from typing import Any
 from ..adapters.anthropic import MessagesEmitter, messages_error, parse_messages_request, whole_message
 from ..adapters.emitting import Emitter, event
 from ..requests import Request
-from ..values import APIError, Delta, ErrorInfo, Message, ProtocolWarning, Reply
+from ..values import APIError, Delta, ErrorInfo, Message, Reply
 from .counting import count_tokens, estimated_tokens
 from .failures import Refused
 from .instructions import text_of, with_one_system
 from .models import Served
 from .toolong import prompt_too_long
-from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, listed
+from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, listed, not_sent
 
 __all__ = ["MessagesCountWire", "MessagesWire"]
 
@@ -104,12 +104,11 @@ class MessagesWire(Wire):
         if set(adapters) == {self.adapter}:
             return replace(asked, request=_for_anthropic(asked)), []
         request = asked.request
-        lost = [name for name, value in request.options.extra_body.items() if value not in (None, [], {})]
+        warnings = not_sent(request.options.extra_body, "the Messages API")
         options = replace(request.options, extra_body={})
         messages = tuple(message for message in request.messages if not _is_billing(message))
         request = replace(request, options=options, messages=with_one_system(messages))
-        detail = f"{' and '.join(lost)}: only the Messages API has this; it was not sent to the provider"
-        return replace(asked, request=request), [ProtocolWarning("option_dropped", detail)] if lost else []
+        return replace(asked, request=request), warnings
 
 
 class MessagesCountWire(MessagesWire):

@@ -15,7 +15,7 @@ from ..values import Delta, ErrorInfo, ProtocolWarning, Reply
 from .failures import Refused
 from .models import Served
 
-__all__ = ["AtOnce", "ClientRequest", "Size", "Warnings", "Wire", "listed"]
+__all__ = ["AtOnce", "ClientRequest", "Size", "Warnings", "Wire", "listed", "not_sent"]
 
 Warnings: TypeAlias = list[ProtocolWarning]
 
@@ -204,6 +204,13 @@ class Wire(ABC):
         if self.options.forward_client_ids or not extra.keys() & set(self.client_ids):
             return asked
         return asked.with_extra_body({name: value for name, value in extra.items() if name not in self.client_ids})
+
+
+def not_sent(members: Mapping[str, Any], api: str) -> Warnings:
+    """Returns the warning about members of a request that only this API has; none if they ask for nothing."""
+    lost = [name for name, value in members.items() if value not in (None, [], {}, False)]
+    detail = f"{' and '.join(lost)}: only {api} has this; it was not sent to the provider"
+    return [ProtocolWarning("option_dropped", detail)] if lost else []
 
 
 def listed(value: Mapping[str, Any], name: str) -> list[Any]:

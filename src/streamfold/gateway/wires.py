@@ -16,13 +16,15 @@ from ..values import Delta, Message, ProtocolWarning, Reply
 from .gemini import GeminiCountWire, GeminiWholeWire, GeminiWire
 from .instructions import with_one_system
 from .messages import MessagesCountWire, MessagesWire
-from .wire import ClientRequest, Size, Warnings, Wire, listed
+from .wire import ClientRequest, Size, Warnings, Wire, listed, not_sent
 
 __all__ = ["WIRES", "ChatWire", "MessagesWire", "ResponsesWire"]
 
 
 # https://platform.openai.com/docs/guides/safety-best-practices, /docs/guides/prompt-caching
 _CLIENT_IDS = ("user", "safety_identifier", "prompt_cache_key")
+_CHAT = {"chat", "kimi"}  # adapters whose providers know the members of Chat Completions
+_SHARED = (*_CLIENT_IDS, "metadata", "service_tier", "store")  # those that the Responses API has too
 
 
 class ChatWire(Wire):
@@ -57,6 +59,28 @@ class ChatWire(Wire):
         return completion(
             reply, id=asked.id, model=asked.model, created=asked.created, tool_choice=choice, mend_finish=True
         )
+
+    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+        if set(adapters) <= _CHAT:
+            return asked, []
+        extra = dict(asked.request.options.extra_body)
+        asked = _with_effort(asked, extra.pop("thinking", None))
+        kept: dict[str, Any] = {}
+        if set(adapters) == {ResponsesWire.adapter}:
+            kept = {name: extra.pop(name) for name in _SHARED if name in extra}
+            if "verbosity" in extra:
+                kept["text"] = {"verbosity": extra.pop("verbosity")}  # the same option by another name
+        return asked.with_extra_body(kept), not_sent(extra, "Chat Completions")
+
+
+def _with_effort(asked: ClientRequest, thinking: Any) -> ClientRequest:
+    """Returns the request with Kimi's switch for thinking as an effort, which other providers know."""
+    options = asked.request.options
+    kind = thinking.get("type") if isinstance(thinking, Mapping) else None
+    if kind not in ("enabled", "disabled") or options.reasoning_effort is not None:
+        return asked
+    made = replace(options, reasoning_effort="high" if kind == "enabled" else "none")
+    return replace(asked, request=replace(asked.request, options=made))
 
 
 # Members of the Responses API that other providers do not know, each with the value that asks for nothing.
@@ -132,11 +156,10 @@ class ResponsesWire(Wire):
         for name, member in _GIVEN_ANYWAY.items():
             if name in extra:
                 extra[name] = _without(extra[name], member)
-        left = {name: extra.pop(name) for name in _RESPONSES_ONLY if name in extra}
-        lost = [name for name, value in left.items() if value not in (None, _RESPONSES_ONLY[name])]
-        if lost:
-            detail = f"{' and '.join(lost)}: only the Responses API has this; it was not sent to the provider"
-            warnings.append(ProtocolWarning("option_dropped", detail))
+        names = _RESPONSES_ONLY if set(adapters) <= _CHAT else {**_RESPONSES_ONLY, **dict.fromkeys(extra)}
+        left = {name: extra.pop(name) for name in names if name in extra}
+        lost = {name: value for name, value in left.items() if value != _RESPONSES_ONLY.get(name)}
+        warnings += not_sent(lost, "the Responses API")
         messages = with_one_system(asked.request.messages)
         kept = tuple(message for message in messages if not _is_lone_reasoning(message))
         if len(kept) < len(messages):
