@@ -224,7 +224,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def browser(session: nox.Session) -> None:
-    """The page of `streamfold inspect` in a real Chromium, which must be installed with its driver."""
+    """Pages in a real Chromium, which must be installed with its driver: `streamfold inspect`, and a chat."""
     if not shutil.which("chromedriver"):
         session.skip("there is no chromedriver")
     session.install("-e", ".[dev]", "selenium>=4.20")

@@ -5,14 +5,9 @@ STREAMFOLD_BROWSER=1 makes a missing browser a failure.
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,113 +15,15 @@ from folding import DONE, call, chunk, entry, event, fin, text
 from streamfold.recording import Recording
 from streamfold.testing.inspection import inspect_stream, render_page
 
-REQUIRED = bool(os.environ.get("STREAMFOLD_BROWSER"))
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-DRIVER = shutil.which("chromedriver")
-if not REQUIRED:
-    pytest.importorskip("selenium", reason="selenium is not installed: nox -s browser brings it")
-    if not (CHROMIUM and DRIVER):
-        pytest.skip("there is no chromium or no chromedriver", allow_module_level=True)
+pytest.importorskip("selenium", reason="selenium is not installed: nox -s browser brings it")
 
-from selenium import webdriver  # noqa: E402
-from selenium.webdriver import ActionChains, Keys  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
+from selenium.webdriver import ActionChains, Keys
+from selenium.webdriver.support.wait import WebDriverWait
+
+from browsing import Browser
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 HOSTILE = "</script><script>window.owned = 1</script><!--<img src=x onerror='window.owned = 1'>\u2028&lt;"
-
-
-class Browser:
-    """A browser with one page, and the few things that the tests do with it."""
-
-    def __init__(self, folder: Path) -> None:
-        options = webdriver.ChromeOptions()
-        options.binary_location = str(CHROMIUM)
-        flags = "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking"
-        for flag in [*flags.split(), "disable-component-update", "disable-sync", f"user-data-dir={folder / 'profile'}"]:
-            options.add_argument(f"--{flag}")
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
-        self.driver.execute_cdp_cmd("Performance.enable", {})
-        self.folder = folder
-
-    def open(
-        self, page: str, *, width: int = 1280, height: int = 800, touch: bool = False, scheme: str = "light"
-    ) -> None:
-        command = self.driver.execute_cdp_cmd
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": touch}
-        command("Emulation.setDeviceMetricsOverride", metrics)
-        command("Emulation.setTouchEmulationEnabled", {"enabled": touch})
-        command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
-        file = self.folder / "page.html"
-        file.write_text(page, "utf-8", newline="\n")
-        self.driver.get(file.as_uri())
-        self.settle()
-
-    def settle(self) -> None:
-        """Waits until what was asked for is drawn."""
-        self.driver.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => setTimeout(done))")
-
-    def run(self, script: str, *arguments: Any) -> Any:
-        return self.driver.execute_script(script, *arguments)
-
-    def find(self, selector: str) -> Any:
-        return self.driver.find_element(By.CSS_SELECTOR, selector)
-
-    def all(self, selector: str) -> list[Any]:
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
-
-    def said(self, selector: str) -> str:
-        return str(self.run("return document.querySelector(arguments[0]).innerText", selector))
-
-    def click(self, selector: str) -> None:
-        self.find(selector).click()
-        self.settle()
-
-    def press(self, *keys: str) -> None:
-        ActionChains(self.driver).send_keys(*keys).perform()
-        self.settle()
-
-    def search(self, words: str) -> None:
-        box = self.find("#search")
-        box.clear()
-        box.send_keys(words)
-        self.settle()
-
-    def lane(self, label: str) -> Any:
-        return next(button for button in self.all(".label") if button.text.startswith(label))
-
-    def rows(self) -> list[str]:
-        return [" ".join(row.text.split()) for row in self.all(".row")]
-
-    def metrics(self) -> dict[str, float]:
-        """What the page has cost since it was opened, in milliseconds."""
-        made = self.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
-        return {metric["name"]: metric["value"] * 1000 for metric in made}
-
-    def requested(self) -> set[str]:
-        """The schemes of everything that was asked for since the last time."""
-        messages = [json.loads(line["message"])["message"] for line in self.driver.get_log("performance")]
-        sent = [one["params"] for one in messages if one["method"] == "Network.requestWillBeSent"]
-        return {params["request"]["url"].partition(":")[0] for params in sent}
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    made = Browser(tmp_path_factory.mktemp("browser"))
-    yield made
-    made.driver.quit()
-
-
-@pytest.fixture
-def browser(chromium: Browser) -> Iterator[Browser]:
-    """The browser; afterwards its console must be empty, and no network may have been asked for."""
-    chromium.driver.get_log("browser")
-    chromium.requested()
-    yield chromium
-    assert [line["message"] for line in chromium.driver.get_log("browser")] == []
-    assert not chromium.requested() & {"http", "https", "ws", "wss", "ftp", "blob"}
 
 
 def page_of(name: str) -> str:
