@@ -50,7 +50,7 @@ class Served:
             return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
         if memory is None:
             return _stream(model, arguments)
-        return ChatStream(memory.answer(arguments, lambda ready: _stream(model, ready).source))
+        return ChatStream(memory.answer(arguments, lambda ready: _stream(model, ready).source), fragments=fragments)
 
     async def count(self, request: Request, timeouts: TimeoutOptions) -> int | None:
         """Returns how many tokens a client's request has; None where the API of the first provider can't count.
