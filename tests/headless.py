@@ -82,7 +82,7 @@ async def run(
     """
     requests: list[dict[str, Any]] = []
     home = folder / "home"
-    home.mkdir()
+    home.mkdir(exist_ok=True)  # a second run goes on with what the first one left there
 
     async def script(connection: Connection) -> None:
         while True:

@@ -50,6 +50,10 @@ async def ask(
     return done.code, done.out + done.err, done.requests
 
 
+def said(words: str) -> bytes:
+    return text(words) + fin("stop") + DONE
+
+
 def edit(file: Path) -> tuple[str, dict[str, Any]]:
     return "Edit", {"file_path": str(file), "old_string": "blue", "new_string": "green"}
 
@@ -105,12 +109,28 @@ async def test_a_stream_that_breaks_behind_a_block(
     assert notes[0].read_text() == "The sky is blue.\n"
 
 
+async def refused(connection: Connection) -> None:
+    """Kimi's words for a conversation that is too long."""
+    body = json.dumps({"error": {"message": TOO_LONG, "type": "invalid_request_error"}}).encode()
+    await connection.send(answer("400 Bad Request", body, "Content-Type: application/json"))
+
+
 async def test_a_context_that_is_too_long(claude: Path, tmp_path: Path, notes: tuple[Path, Path]) -> None:
-    """Kimi's words for it reach Claude Code as the ones that it knows."""
+    """Kimi's words reach Claude Code as the ones that it knows. It has the conversation summarised, and goes on."""
+    assert (await ask(claude, tmp_path, [said("Noted.")], "I like green."))[0] == 0
+    summary = said("<summary>The user likes green, and wants the sky green.</summary>")
+    answers = [called(read(notes[0])), refused, summary, called(read(notes[0])), called(edit(notes[0])), said("Done.")]
+    code, out, requests = await ask(claude, tmp_path, answers, "Make the sky green", "--continue")
+    assert (code, out.strip()) == (0, "Done.")
+    assert notes[0].read_text() == "The sky is green.\n"
+    assert "summary" in json.dumps(requests[2]["messages"][-1])  # what it asks for
+    assert "The user likes green, and wants the sky green." in json.dumps(requests[3]["messages"])
+    assert "I like green." not in json.dumps(requests[3]["messages"])
 
-    async def refused(connection: Connection) -> None:
-        body = json.dumps({"error": {"message": TOO_LONG, "type": "invalid_request_error"}}).encode()
-        await connection.send(answer("400 Bad Request", body, "Content-Type: application/json"))
 
-    code, said, requests = await ask(claude, tmp_path, [called(read(notes[0])), refused], "Make the sky green")
-    assert (code, said.strip(), len(requests)) == (1, "Prompt is too long", 2)  # and not our words for any other error
+async def test_a_context_of_one_exchange_that_is_too_long(
+    claude: Path, tmp_path: Path, notes: tuple[Path, Path]
+) -> None:
+    """There is nothing that a summary could replace: Claude Code says so, and not our words for any other error."""
+    code, out, requests = await ask(claude, tmp_path, [called(read(notes[0])), refused], "Make the sky green")
+    assert (code, out.strip(), len(requests)) == (1, "Prompt is too long", 2)

@@ -124,6 +124,18 @@ async def test_reasoning_of_an_answer_that_broke_off(adapter: str) -> None:
     assert len(sent(client)["messages" if told else "input"]) == (2 if told else 3)
 
 
+@pytest.mark.parametrize("block", [{"type": "thinking", "thinking": "I look."}, {"type": "redacted_thinking"}])
+async def test_thinking_whose_calls_were_taken_out(block: dict[str, Any]) -> None:
+    """Claude Code has such turns after it has summarised a conversation. Kimi refuses them: they are left out."""
+    turns = [{"role": "user", "content": "Go"}, {"role": "assistant", "content": [block]}]
+    body = {"model": "main", "max_tokens": 9, "messages": [*turns, {"role": "user", "content": "On"}]}
+    async with behind(HELLO, adapter="kimi") as client:
+        answer = await client.post(MESSAGES, json=body)
+    assert answer.status_code == 200
+    assert "reasoning_dropped" in answer.headers["x-streamfold-warnings"]
+    assert [message["content"] for message in sent(client)["messages"]] == ["Go", "On"]
+
+
 # --- what identifies a client -----------------------------------------------------------------------------------------
 
 NAMED = {

@@ -11,9 +11,9 @@ from ..adapters.anthropic import MessagesEmitter, messages_error, parse_messages
 from ..adapters.emitting import Emitter, event
 from ..requests import Request
 from ..values import APIError, Delta, ErrorInfo, Message, Reply
+from .conversation import for_others, text_of
 from .counting import count_tokens, estimated_tokens
 from .failures import Refused
-from .instructions import text_of, with_one_system
 from .models import Served
 from .toolong import prompt_too_long
 from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, listed, not_sent
@@ -106,8 +106,9 @@ class MessagesWire(Wire):
         request = asked.request
         warnings = not_sent(request.options.extra_body, "the Messages API")
         options = replace(request.options, extra_body={})
-        messages = tuple(message for message in request.messages if not _is_billing(message))
-        request = replace(request, options=options, messages=with_one_system(messages))
+        messages, dropped = for_others(tuple(each for each in request.messages if not _is_billing(each)))
+        warnings += dropped
+        request = replace(request, options=options, messages=messages)
         return replace(asked, request=request), warnings
 
 

@@ -12,9 +12,9 @@ from ..adapters.emitting import Emitter
 from ..adapters.responses import ClientTools, ResponsesEmitter, only_functions, parse_for_functions
 from ..adapters.responses import parse_request as parse_responses
 from ..requests import Request
-from ..values import Delta, Message, ProtocolWarning, Reply
+from ..values import Delta, Reply
+from .conversation import for_others
 from .gemini import GeminiCountWire, GeminiWholeWire, GeminiWire
-from .instructions import with_one_system
 from .messages import MessagesCountWire, MessagesWire
 from .wire import ClientRequest, Size, Warnings, Wire, listed, not_sent
 
@@ -160,19 +160,9 @@ class ResponsesWire(Wire):
         left = {name: extra.pop(name) for name in names if name in extra}
         lost = {name: value for name, value in left.items() if value != _RESPONSES_ONLY.get(name)}
         warnings += not_sent(lost, "the Responses API")
-        messages = with_one_system(asked.request.messages)
-        kept = tuple(message for message in messages if not _is_lone_reasoning(message))
-        if len(kept) < len(messages):
-            detail = "a turn of nothing but reasoning was not sent: the answer that it began broke off"
-            warnings.append(ProtocolWarning("reasoning_dropped", detail))
-        request = replace(asked.request, messages=kept)
-        return replace(asked, request=request).with_extra_body(extra), warnings
-
-
-def _is_lone_reasoning(message: Message) -> bool:
-    """Whether a turn has reasoning alone. Codex keeps that of an answer that breaks off, and then asks again."""
-    items = message.extras.get("output") if message.role == "assistant" else None
-    return bool(items) and not message.content and all(item["type"] == "reasoning" for item in items or ())
+        messages, dropped = for_others(asked.request.messages)
+        request = replace(asked.request, messages=messages)
+        return replace(asked, request=request).with_extra_body(extra), [*warnings, *dropped]
 
 
 def _without(value: Any, member: str) -> Any:
