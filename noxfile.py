@@ -18,7 +18,7 @@ PROJECT = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
 VERSIONS = [name.rsplit(" ", 1)[1] for name in PROJECT["classifiers"] if "Python :: 3." in name]
 
 AIMOCK = "@copilotkit/aimock@1.43.0"
-AGENTS = ["@anthropic-ai/claude-code@2.1.197", "@openai/codex@0.169.0"]
+AGENTS = ["@anthropic-ai/claude-code@2.1.197", "@openai/codex@0.169.0", "@google/gemini-cli@0.61.0"]
 # What `clients` tries. Versions are pinned: a new one may behave differently, and should be noticed on its own.
 CLIENTS = {
     "openai": ["openai==3.52.0"],
@@ -26,6 +26,7 @@ CLIENTS = {
     "anthropic-2": ["anthropic==2.12.0"],
     "anthropic-1": ["anthropic==1.17.0"],
     "langchain-anthropic": ["langchain-anthropic==1.7.7"],
+    "google-genai": ["google-genai==3.4.0"],
     "pydantic-ai": ["pydantic-ai-slim[anthropic]==2.68.0"],
     "litellm": ["litellm==1.106.2", "openai==2.54.0", "mcp==2.3.0"],  # it imports mcp without requiring it
     "httpx-sse": ["httpx==0.28.1", "httpx-sse==0.4.3"],
@@ -186,7 +187,7 @@ def interfaces(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def agents(session: nox.Session) -> None:
-    """Coding agents in front of the gateway, headless and on loopback; needs npm, and 800 MB."""
+    """Coding agents in front of the gateway, headless and on loopback; needs npm, and 900 MB."""
     if not shutil.which("npm"):
         session.skip("there is no npm")
     session.install("-e", ".[dev]")

@@ -97,6 +97,12 @@ def test_contents_of_the_model_in_a_row_are_one_turn() -> None:
     assert [call.name for call in request.messages[1].tool_calls] == ["f", "g"]
 
 
+def test_an_empty_turn_is_none() -> None:
+    """Clients keep the empty text that stands with a finish reason as a content of its own."""
+    request = read(*HI["contents"], said({"text": ""}), said({"text": "More"}, role="user"))
+    assert [message.role for message in request.messages] == ["user", "user"]
+
+
 def test_results_find_their_calls() -> None:
     """By id; without one by name, the first open call first. Calls without an id get one that nobody has."""
     calls = [

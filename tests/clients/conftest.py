@@ -50,6 +50,7 @@ CLIENTS: dict[str, tuple[str, str, list[str], tuple[str, ...]]] = {
     "anthropic-1": ("with_anthropic.py", "anthropic-1", [], ("messages",)),
     "langchain-anthropic": ("with_langchain_anthropic.py", "langchain-anthropic", [], ("messages",)),
     "pydantic-ai-anthropic": ("with_pydantic_ai.py", "pydantic-ai", [], ("messages",)),
+    "google-genai": ("with_google_genai.py", "google-genai", [], ("gemini",)),
     "anthropic-node": ("with_anthropic.mjs", "node", [], ("messages",)),
     "ai-sdk-anthropic": ("with_ai_sdk.mjs", "node", ["anthropic"], ("messages",)),
 }

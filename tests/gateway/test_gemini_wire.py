@@ -67,7 +67,8 @@ async def test_a_stream_of_events() -> None:
     ]
     assert {chunk["modelVersion"] for chunk in chunks} == {"main"}
     assert {chunk["responseId"] for chunk in chunks} == {answer.headers["x-request-id"]}
-    assert chunks[-1]["candidates"] == [{"finishReason": "STOP", "index": 0}]
+    empty = {"parts": [{"text": ""}], "role": "model"}
+    assert chunks[-1]["candidates"] == [{"content": empty, "finishReason": "STOP", "index": 0}]
     counts = {"promptTokenCount": 5, "candidatesTokenCount": 2, "totalTokenCount": 7, "cachedContentTokenCount": 3}
     assert chunks[-1]["usageMetadata"] == counts
 

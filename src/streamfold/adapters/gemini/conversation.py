@@ -108,7 +108,7 @@ class _Reader:
             raise ConfigError(f"{where}.role: unknown role {role!r}. Allowed: user, model")
 
     def _end_turn(self) -> None:
-        if self._turn is not None and self._turn.parts:
+        if self._turn is not None and any(part != {"text": ""} for part in self._turn.parts):
             self._open = list(self._turn.calls)
             self._messages.append(self._turn.message())
         self._turn = None

@@ -133,7 +133,10 @@ class GeminiEmitter(Emitter):
         for part in self._trailing:
             self._part(part)
         last: dict[str, Any] = {}
-        candidates = [{"finishReason": _reason(self._finish), "index": 0, **self._about}]
+        # As in Google's answers, an empty text stands with the finish reason. Without a part, Google's client for Python
+        # takes the turn out of the conversation.
+        content = {"parts": [{"text": ""}], "role": "model"}
+        candidates = [{"content": content, "finishReason": _reason(self._finish), "index": 0, **self._about}]
         if self._blocked and not self._begun:
             last, candidates = {"promptFeedback": self._blocked}, []
         if self._usage is not None:
@@ -174,6 +177,8 @@ class GeminiEmitter(Emitter):
 
 def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
     """Adds a part, joined with the one before it if both are plain text of one kind."""
+    if part == {"text": ""}:
+        return
     before = parts[-1] if parts else {}
     if part.keys() == before.keys() <= {"text", "thought"}:
         parts[-1] = {**part, "text": before["text"] + part["text"]}
