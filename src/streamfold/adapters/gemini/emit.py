@@ -133,7 +133,7 @@ class GeminiEmitter(Emitter):
         for part in self._trailing:
             self._part(part)
         last: dict[str, Any] = {}
-        # As in Google's answers, an empty text stands with the finish reason. Without a part, Google's client for Python
+        # As in Google's answers, an empty text stands with the finish reason. Without a part, the client for Python
         # takes the turn out of the conversation.
         content = {"parts": [{"text": ""}], "role": "model"}
         candidates = [{"content": content, "finishReason": _reason(self._finish), "index": 0, **self._about}]
