@@ -199,6 +199,16 @@ def agents(session: nox.Session) -> None:
 
 
 @nox.session(python=VERSIONS[0])
+def integrations(session: nox.Session) -> None:
+    """streamfold under LangChain and pydantic-ai, with LangChain's own standard tests, and in a Jupyter kernel."""
+    session.install(
+        "-e", ".[dev,langchain,pydantic-ai]", "langchain-tests>=1.1", "ipykernel>=6.29", "jupyter-client>=8"
+    )
+    session.run("mypy", "src/streamfold/integrations")
+    session.run("pytest", "tests/integrations", *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
 def catalogue(session: nox.Session) -> None:
     """Updates providers/README.md after a provider file or a quirk has changed."""
     session.install("-e", ".")

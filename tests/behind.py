@@ -13,6 +13,7 @@ import httpx2
 import openai
 from openai.lib.streaming.chat import AsyncChatCompletionStream
 
+from streamfold import Provider
 from streamfold.integrations import httpx as on_httpx
 from streamfold.integrations import httpx2 as on_httpx2
 from streamfold.recording import Recording
@@ -188,6 +189,13 @@ def is_right(recording: Recording, seen: Seen) -> bool:
 
 def _meaning(arguments: Any) -> Any:
     try:
-        return json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+        return (json.loads(arguments or "{}") if isinstance(arguments, str) else arguments) or {}
     except ValueError:
         return arguments
+
+
+def provider_of(recording: Recording) -> Provider:
+    """A provider whose every answer is this recording."""
+    client = httpx.AsyncClient(transport=stored(httpx, recording.body))
+    config = {"adapter": recording.adapter, "base_url": "http://test/v1", "model": "m", "max_retries": 0}
+    return Provider.from_config({**config, "dialect": recording.dialect or None}, http_client=client)

@@ -1,0 +1,390 @@
+"""streamfold as a chat model of LangChain.
+
+model = ChatStreamfold(model="kimi:kimi-k2.6")
+agent = create_agent(model, [get_weather])
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, Literal
+
+from langchain_core import output_parsers as parsers
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
+from langchain_core.utils.pydantic import is_basemodel_subclass
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+import streamfold
+import streamfold.sync
+from streamfold import Message, Reply, ToolCall
+
+__all__ = ["ChatStreamfold"]
+
+_KEPT = "streamfold"  # the member of `additional_kwargs` that has the message as streamfold keeps it
+_CHOICES = {"any": "required", True: "required", False: "none"}
+
+
+class ChatStreamfold(BaseChatModel):
+    """A chat model of LangChain that reads every answer as streamfold does.
+
+    Tool calls come once, whole, on the last chunk; a stream that breaks off raises. Arguments that are not a JSON
+    object are in `invalid_tool_calls`, never completed. Reasoning is a content block (`message.content_blocks`), and
+    goes back to the provider with the history, signatures included.
+
+    Args:
+        model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`). With `provider`, the
+            name of the model alone. Default: the configured default.
+        provider: the provider, as `Provider.from_config` takes it: a name, or a mapping.
+        client: a model to use instead: a `Provider`, a `Fallback`, a double. It remains the caller's, and is for
+            asynchronous or for synchronous calls, not for both.
+        config: further keys of `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).
+        options: further options of each request (`ChatOptions`), such as `seed` or `reasoning_effort`.
+        temperature, max_tokens, stop, timeout, max_retries, api_key, base_url, streaming: as in other models of
+            LangChain. The timeout is for the whole answer, in seconds.
+
+    A provider that can't be configured so raises ConfigError with the first request.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", ignored_types=(cached_property,))
+
+    model: str | None = None
+    provider: Any = None
+    client: Any = None
+    config: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict)
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stop: list[str] | str | None = None
+    timeout: float | None = None
+    max_retries: int | None = None
+    api_key: SecretStr | None = None
+    base_url: str | None = None
+    streaming: bool = False
+
+    @property
+    def _llm_type(self) -> str:
+        return "streamfold"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model": self.model, "provider": self.provider if isinstance(self.provider, str) else None}
+
+    # --- the model below ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _async(self) -> streamfold.ChatModel:
+        return self.client if self.client is not None else self._made()
+
+    @cached_property
+    def _sync(self) -> streamfold.sync.Provider:
+        return streamfold.sync.Provider(self.client if self.client is not None else self._made())
+
+    def _made(self) -> streamfold.Provider:
+        given = {
+            "model": self.model if self.provider is not None else None,
+            "api_key": self.api_key.get_secret_value() if self.api_key else None,
+            "base_url": self.base_url,
+            "max_retries": self.max_retries,
+        }
+        overrides: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        spec = self.model if self.provider is None else self.provider
+        return streamfold.Provider.from_config(spec, **overrides, **self.config)
+
+    def _request(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Returns the arguments of `chat_stream` for a call of LangChain's."""
+        options = {
+            "temperature": self.temperature,
+            "max_output_tokens": self.max_tokens,
+            "stop": stop or self.stop,
+            "timeouts": None if self.timeout is None else {"total": self.timeout},
+            **self.options,
+            **{name: value for name, value in kwargs.items() if name not in _LANGCHAINS_OWN},
+        }
+        if "max_tokens" in options:
+            options["max_output_tokens"] = options.pop("max_tokens")
+        return {"messages": [made for message in messages for made in _messages(message)], **options}
+
+    # --- what LangChain calls -----------------------------------------------------------------------------------------
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        return _result(self._sync.chat(**self._request(messages, stop, kwargs)))
+
+    async def _agenerate(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        return _result(await self._async.chat(**self._request(messages, stop, kwargs)))
+
+    def _stream(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        with self._sync.chat_stream(**self._request(messages, stop, kwargs)) as stream:
+            for chunk in stream:
+                made = _chunk(chunk, stream.reply if chunk.finished else None)
+                if run_manager:
+                    run_manager.on_llm_new_token(chunk.delta, chunk=made)
+                yield made
+
+    async def _astream(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        async with self._async.chat_stream(**self._request(messages, stop, kwargs)) as stream:
+            async for chunk in stream:
+                made = _chunk(chunk, stream.reply if chunk.finished else None)
+                if run_manager:
+                    await run_manager.on_llm_new_token(chunk.delta, chunk=made)
+                yield made
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | bool | dict[str, Any] | None = None,
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Returns the model with tools.
+
+        Args:
+            tools: anything that LangChain can make a tool of.
+            tool_choice: "auto", "none", "required" or "any", or the name of the tool to call.
+            strict: whether the server holds arguments to the schema.
+        """
+        made = [convert_to_openai_tool(tool, strict=strict) for tool in tools]
+        if tool_choice is not None:
+            kwargs["tool_choice"] = _choice(tool_choice)
+        return self.bind(tools=made, **kwargs)
+
+    def with_structured_output(
+        self,
+        schema: dict[str, Any] | type,
+        *,
+        include_raw: bool = False,
+        method: Literal["json_schema", "function_calling", "json_mode"] = "json_schema",
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
+        """Returns a runnable whose answer has the form of a schema.
+
+        Args:
+            schema: a pydantic model, a TypedDict, or a JSON schema.
+            include_raw: return `{"raw", "parsed", "parsing_error"}`, and raise nothing if the answer does not fit.
+            method: "json_schema" asks for the form as the provider takes it; "function_calling" for a call of a tool;
+                "json_mode" for any JSON object, whose form the prompt must describe.
+            strict: whether the server holds the answer to the schema, where it can.
+        """
+        model, parser = self._structured(schema, method, strict, kwargs)
+        if not include_raw:
+            return model | parser
+        parsed = RunnablePassthrough.assign(parsed=itemgetter("raw") | parser, parsing_error=lambda _: None)
+        failed = RunnablePassthrough.assign(parsed=lambda _: None)
+        return RunnableMap(raw=model) | parsed.with_fallbacks([failed], exception_key="parsing_error")
+
+    def _structured(
+        self, schema: Any, method: str, strict: bool | None, kwargs: dict[str, Any]
+    ) -> tuple[Runnable[Any, Any], Runnable[Any, Any]]:
+        is_model = is_basemodel_subclass(schema)
+        traced = {"kwargs": {"method": method, "strict": strict}, "schema": convert_to_openai_tool(schema)}
+        bound = {**kwargs, "ls_structured_output_format": traced}
+        if method == "function_calling":
+            name = traced["schema"]["function"]["name"]
+            model = self.bind_tools([schema], tool_choice=name, strict=strict, **bound)
+            if is_model:
+                return model, parsers.PydanticToolsParser(tools=[schema], first_tool_only=True)
+            return model, parsers.JsonOutputKeyToolsParser(key_name=name, first_tool_only=True)
+        form: Any = "json" if method == "json_mode" else convert_to_json_schema(schema)
+        parser: Any = parsers.PydanticOutputParser(pydantic_object=schema) if is_model else parsers.JsonOutputParser()
+        return self.bind(response_format=form, **bound), parser
+
+
+_LANGCHAINS_OWN = ("stream", "stream_usage", "strict", "ls_structured_output_format")
+
+
+def _choice(choice: str | bool | dict[str, Any]) -> Any:
+    if isinstance(choice, dict) or choice in ("auto", "none", "required"):
+        return choice
+    return _CHOICES.get(choice) or {"type": "function", "function": {"name": choice}}
+
+
+# --- messages to streamfold -------------------------------------------------------------------------------------------
+
+
+def _messages(message: BaseMessage) -> Iterator[Message]:
+    match message:
+        case AIMessage():
+            yield _answer(message)
+        case HumanMessage():
+            blocks = _blocks(message)
+            results = [block for block in blocks if block.get("type") == "tool_result"]  # as Anthropic writes them
+            for result in results:
+                yield _tool(result.get("content"), str(result.get("tool_use_id")), failed=bool(result.get("is_error")))
+            rest = [block for block in blocks if block not in results]
+            if rest or not results:
+                yield Message("user", _content(rest if results else message.content), name=message.name)
+        case SystemMessage():
+            developer = message.additional_kwargs.get("__openai_role__") == "developer"
+            yield Message("developer" if developer else "system", _content(message.content))
+        case ToolMessage():
+            yield _tool(message.content, message.tool_call_id, failed=message.status == "error")
+        case ChatMessage():
+            yield Message(message.role, _content(message.content))  # type: ignore[arg-type]  # checked there
+        case _:
+            raise TypeError(f"a message of LangChain was expected, not {type(message).__name__}")
+
+
+def _tool(content: Any, call_id: str, *, failed: bool) -> Message:
+    return Message("tool", _content(content), tool_call_id=call_id, error=failed)
+
+
+def _answer(message: AIMessage) -> Message:
+    """Returns an answer as streamfold keeps it, if it made it and nobody has changed it."""
+    blocks = _blocks(message)
+    calls = [_call_of(call["id"], call["name"], call["args"]) for call in message.tool_calls]
+    known = {call.id for call in calls}
+    for block in blocks:  # as Anthropic writes them
+        if block.get("type") == "tool_use" and block.get("id") not in known:
+            calls.append(_call_of(block.get("id"), block["name"], block.get("input") or {}))
+    text = "".join(str(block.get("text") or "") for block in blocks)
+    if isinstance(kept := message.additional_kwargs.get(_KEPT), dict):
+        own = Message.from_dict(kept)
+        runnable = [(call.id, call.name, call.arguments) for call in own.tool_calls if call.error is None]
+        if (own.content or "") == text and runnable == [(call.id, call.name, call.arguments) for call in calls]:
+            return own
+    reasoning = message.additional_kwargs.get("reasoning_content")
+    if reasoning is None:
+        thoughts = [block.get("reasoning") or block.get("thinking") for block in blocks]
+        reasoning = "".join(thought for thought in thoughts if isinstance(thought, str)) or None
+    return Message("assistant", text or None, tuple(calls), reasoning=reasoning)
+
+
+def _call_of(call_id: str | None, name: str, arguments: dict[str, Any]) -> ToolCall:
+    return ToolCall(call_id or "", name, arguments, json.dumps(arguments, ensure_ascii=False))
+
+
+def _blocks(message: BaseMessage) -> list[dict[str, Any]]:
+    content = message.content if isinstance(message.content, list) else [message.content]
+    return [{"type": "text", "text": block} if isinstance(block, str) else block for block in content]
+
+
+def _content(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    return tuple(_part(block) if isinstance(block, dict) else block for block in content)
+
+
+_PARTS = {"image": streamfold.ImagePart, "file": streamfold.FilePart, "audio": streamfold.AudioPart}
+
+
+def _part(block: dict[str, Any]) -> Any:
+    """Returns a part of a message. LangChain has had two shapes for media, and passes on those of Anthropic."""
+    part = _PARTS.get(str(block.get("type")))
+    source = block.get("source") or {}
+    data = block.get("base64") or block.get("data") or source.get("data")
+    url = block.get("url") or source.get("url")
+    if part is None or not (data or url):
+        return block
+    named = {"name": block.get("filename") or block.get("name")} if part is streamfold.FilePart else {}
+    media_type = block.get("mime_type") or source.get("media_type")
+    return part(data=b64decode(data) if data else None, url=url, media_type=media_type, **named)
+
+
+# --- answers to LangChain ---------------------------------------------------------------------------------------------
+
+
+def _result(reply: Reply) -> ChatResult:
+    message = AIMessage(
+        content=reply.text,
+        tool_calls=[_call(call) for call in reply.tool_calls if call.error is None],
+        invalid_tool_calls=[_invalid(call) for call in reply.tool_calls if call.error is not None],
+        additional_kwargs={**_kept(reply), **({"reasoning_content": reply.reasoning} if reply.reasoning else {})},
+        response_metadata=_metadata(reply),
+        usage_metadata=_usage(reply.usage),
+        id=reply.id,
+    )
+    return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def _chunk(chunk: streamfold.StreamChunk, reply: Reply | None) -> ChatGenerationChunk:
+    said: dict[str, Any] = {"reasoning_content": chunk.reasoning} if chunk.reasoning else {}
+    if reply is None:
+        return ChatGenerationChunk(message=AIMessageChunk(content=chunk.delta, additional_kwargs=said))
+    message = AIMessageChunk(
+        content=chunk.delta,
+        tool_call_chunks=[_call_chunk(number, call) for number, call in enumerate(reply.tool_calls)],
+        additional_kwargs={**said, **_kept(reply)},
+        response_metadata=_metadata(reply),
+        usage_metadata=_usage(reply.usage),
+        id=reply.id,
+        chunk_position="last",
+    )
+    return ChatGenerationChunk(message=message)
+
+
+def _call(call: ToolCall) -> Any:
+    return {"type": "tool_call", "id": call.id, "name": call.name, "args": call.arguments}
+
+
+def _invalid(call: ToolCall) -> Any:
+    members = {"id": call.id, "name": call.name, "args": call.raw_arguments, "error": call.error}
+    return {"type": "invalid_tool_call", **members}
+
+
+def _call_chunk(number: int, call: ToolCall) -> Any:
+    # LangChain completes JSON that breaks off. What is not an object is a string to it, and so an invalid call.
+    text = json.dumps(call.arguments if call.error is None else call.raw_arguments, ensure_ascii=False)
+    return {"type": "tool_call_chunk", "index": number, "id": call.id, "name": call.name, "args": text}
+
+
+def _kept(reply: Reply) -> dict[str, Any]:
+    """Returns what LangChain has no place for: the text of arguments as the model wrote it, signatures, items."""
+    message = reply.message
+    more = message.tool_calls or message.extras or message.refusal or message.reasoning is not None
+    return {_KEPT: message.to_dict()} if more else {}
+
+
+def _metadata(reply: Reply) -> dict[str, Any]:
+    said = {
+        "model_name": reply.model,
+        "model_provider": "streamfold",
+        "provider": reply.provider,
+        "finish_reason": reply.finish_reason,
+        "raw_finish_reason": reply.raw_finish_reason,
+        "request_id": reply.request_id,
+        "refusal": reply.refusal,
+        "warnings": [{"code": warning.code, "detail": warning.detail} for warning in reply.warnings],
+    }
+    return {name: value for name, value in said.items() if value not in (None, [])}
+
+
+def _usage(usage: streamfold.Usage | None) -> UsageMetadata | None:
+    if usage is None:
+        return None
+    given, written = usage.input_tokens or 0, usage.output_tokens or 0
+    made = UsageMetadata(input_tokens=given, output_tokens=written, total_tokens=usage.total_tokens or given + written)
+    cached = {"cache_read": usage.cached_tokens, "cache_creation": usage.cache_write_tokens}
+    if details := {name: count for name, count in cached.items() if count is not None}:
+        made["input_token_details"] = details  # type: ignore[typeddict-item]
+    if usage.reasoning_tokens is not None:
+        made["output_token_details"] = {"reasoning": usage.reasoning_tokens}
+    return made

@@ -1,0 +1,381 @@
+"""streamfold as a model of pydantic-ai.
+
+agent = Agent(StreamfoldModel("kimi:kimi-k2.6"), output_type=City)
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic_ai import RunContext
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UserError
+from pydantic_ai.messages import (
+    BinaryContent,
+    CachePoint,
+    FileUrl,
+    ImageUrl,
+    ModelMessage,
+    ModelResponse,
+    ModelResponsePart,
+    ModelResponseStreamEvent,
+    SystemPromptPart,
+    TextContent,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, check_allow_model_requests
+from pydantic_ai.profiles import ModelProfile
+from pydantic_ai.settings import ModelSettings, ToolOrOutput
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.usage import RequestUsage
+
+from streamfold import (
+    APIError,
+    APIStatusError,
+    AudioPart,
+    ChatModel,
+    ChatStream,
+    FilePart,
+    ImagePart,
+    Message,
+    NamedTool,
+    Provider,
+    Reply,
+    ToolCall,
+    Usage,
+)
+from streamfold import TextPart as Text
+
+__all__ = ["StreamfoldModel"]
+
+_KEPT = "streamfold"  # the member of `provider_details` that has the message as streamfold keeps it
+_FINISH_REASONS: dict[str, Any] = {
+    "stop": "stop",
+    "tool_calls": "tool_call",
+    "length": "length",
+    "content_filter": "content_filter",
+}
+_OPTIONS = {
+    "max_tokens": "max_output_tokens",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "seed": "seed",
+    "stop_sequences": "stop",
+    "parallel_tool_calls": "parallel_tool_calls",
+    "extra_headers": "extra_headers",
+    "extra_body": "extra_body",
+}
+
+
+class StreamfoldModel(Model[Any]):
+    """A model of pydantic-ai that reads every answer as streamfold does.
+
+    Tool calls come once, whole, at the end; a stream that breaks off raises `ModelAPIError`, and none of its calls is
+    run. What a provider wants back in the next turn (signatures, encrypted reasoning, the model's own text of
+    arguments) goes back as it came.
+
+    Args:
+        model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`), a mapping as
+            `Provider.from_config` takes it, or a model of streamfold: a `Provider`, a `Fallback`, a double. None: the
+            configured default.
+        profile: what the model can do, over pydantic-ai's defaults.
+        settings: default settings of requests.
+        config: further keys of `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).
+
+    Raises:
+        ConfigError: the provider is unknown, or can't be configured so.
+    """
+
+    unsupported_settings = frozenset({"top_k", "presence_penalty", "frequency_penalty", "logit_bias", "service_tier"})
+
+    def __init__(
+        self,
+        model: str | Mapping[str, Any] | ChatModel | None = None,
+        *,
+        profile: ModelProfile | None = None,
+        settings: ModelSettings | None = None,
+        **config: Any,
+    ) -> None:
+        configured = model is None or isinstance(model, str | Mapping)
+        self.client: ChatModel = Provider.from_config(model, **config) if configured else model  # type: ignore[arg-type, assignment]
+        profile_of = getattr(self.client, "profile", None)
+        self._model_name = str(getattr(profile_of, "model", None) or self.client.name)
+        can: ModelProfile = {
+            "supports_json_schema_output": True,
+            "supports_json_object_output": True,
+            "supports_thinking": True,
+        }
+        super().__init__(settings=settings, profile={**can, **(profile or {})})
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model."""
+        return self._model_name
+
+    @property
+    def system(self) -> str:
+        """The name of the provider."""
+        return self.client.name
+
+    @property
+    def provider(self) -> None:
+        """None: the provider is streamfold's, see `client`."""
+        return None
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Returns the whole answer."""
+        check_allow_model_requests()
+        settings, parameters = self.prepare_request(model_settings, model_request_parameters)
+        with _mapped_errors(self.model_name):
+            reply = await self.client.chat(**self._request(messages, settings, parameters))
+        return ModelResponse(
+            parts=_parts(reply),
+            usage=_usage(reply.usage),
+            model_name=reply.model or self.model_name,
+            provider_name=self.system,
+            provider_response_id=reply.id,
+            provider_details=_details(reply),
+            finish_reason=_FINISH_REASONS.get(reply.finish_reason),
+        )
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """Opens a streamed answer."""
+        check_allow_model_requests()
+        settings, parameters = self.prepare_request(model_settings, model_request_parameters)
+        async with self.client.chat_stream(**self._request(messages, settings, parameters)) as stream:
+            with _mapped_errors(self.model_name):
+                await stream.start()
+            yield _Streamed(parameters, stream, self.model_name, self.system)
+
+    def _request(
+        self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
+    ) -> dict[str, Any]:
+        """Returns the arguments of `chat_stream` for a request of pydantic-ai's."""
+        given: Mapping[str, Any] = settings or {}
+        request: dict[str, Any] = {_OPTIONS[name]: value for name, value in given.items() if name in _OPTIONS}
+        if isinstance(timeout := given.get("timeout"), int | float):
+            request["timeouts"] = {"first_event": timeout, "read": timeout}
+        if parameters.thinking is not None:
+            switched: dict[Any, str | None] = {True: None, False: "none"}
+            request["reasoning_effort"] = switched.get(parameters.thinking, str(parameters.thinking))
+        if parameters.output_mode == "native" and (form := parameters.output_object) is not None:
+            request["response_format"] = form.json_schema
+        tools, request["tool_choice"] = _tools(given.get("tool_choice"), parameters)
+        request["tools"] = [_tool(tool) for tool in tools]
+        instructions = self._get_instruction_parts(messages, parameters) or ()
+        turns = [turn for message in messages for turn in _turns(message)]
+        at = next((at for at, turn in enumerate(turns) if turn.role != "system"), len(turns))
+        turns[at:at] = [Message("system", part.content) for part in instructions]
+        return {"messages": turns, **request}
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def _tool(tool: ToolDefinition) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters_json_schema}
+    strict = {} if tool.strict is None else {"strict": tool.strict}
+    return {"type": "function", "function": {**function, **strict}}
+
+
+def _tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list[ToolDefinition], Any]:
+    """Returns the tools that may be called, and the tool choice: output tools are what ends an agent's run."""
+    tools, outputs = parameters.declared_tool_defs, {tool.name for tool in parameters.output_tools}
+    plain = "auto" if parameters.allow_text_output or parameters.allow_image_output else "required"
+    match choice:
+        case None | "auto":
+            allowed, mode = set(tools), plain
+        case "none" | []:
+            allowed, mode = (outputs, plain) if outputs else (set(tools), "none")
+        case "required":
+            allowed, mode = set(tools) - outputs, "required"
+        case ToolOrOutput():
+            allowed, mode = {*choice.function_tools, *outputs}, plain
+        case list() | tuple():
+            allowed, mode = set(choice), "required"
+        case _:
+            raise UserError(
+                f"tool_choice is 'auto', 'none', 'required', names of tools, or ToolOrOutput, not {choice!r}"
+            )
+    kept = [tool for name, tool in tools.items() if name in allowed]
+    if not kept:
+        return [], "auto"
+    return kept, NamedTool(kept[0].name) if mode == "required" and len(kept) == 1 < len(tools) else mode
+
+
+def _turns(message: ModelMessage) -> Iterator[Message]:
+    if isinstance(message, ModelResponse):
+        yield _answer(message)
+        return
+    files: list[Any] = []
+    for part in message.parts:
+        match part:
+            case SystemPromptPart():
+                yield Message("system", part.content)
+            case UserPromptPart():
+                yield Message("user", _content(part.content))
+            case ToolReturnPart():
+                text, content = part.model_response_str_and_user_content()
+                files += content
+                yield Message("tool", text, tool_call_id=part.tool_call_id, error=part.outcome != "success")
+            case _:
+                raise UserError(f"a {type(part).__name__} can't be sent: let an Agent prepare the messages")
+    if files:
+        yield Message("user", _content(files))
+
+
+def _answer(message: ModelResponse) -> Message:
+    """Returns an answer as streamfold keeps it, if it made it and nobody has changed it."""
+    text = "".join(part.content for part in message.parts if isinstance(part, TextPart))
+    thoughts = [part.content for part in message.parts if isinstance(part, ThinkingPart)]
+    calls = tuple(
+        ToolCall(part.tool_call_id, part.tool_name, part.args_as_dict(), part.args_as_json_str())
+        for part in message.parts
+        if isinstance(part, ToolCallPart)
+    )
+    if isinstance(kept := (message.provider_details or {}).get(_KEPT), dict):
+        own = Message.from_dict(kept)
+        same = [(call.id, call.name) for call in own.tool_calls] == [(call.id, call.name) for call in calls]
+        if (own.content or "") == text and same:
+            return own
+    return Message("assistant", text or None, calls, reasoning="".join(thoughts) if thoughts else None)
+
+
+def _content(content: str | Sequence[Any]) -> Any:
+    return content if isinstance(content, str) else tuple(part for item in content for part in _part(item))
+
+
+def _part(item: Any) -> Iterator[Any]:
+    match item:
+        case str():
+            yield Text(item)
+        case TextContent():
+            yield Text(item.content)
+        case BinaryContent():
+            kind = ImagePart if item.is_image else AudioPart if item.is_audio else FilePart
+            yield kind(data=item.data, media_type=item.media_type)
+        case ImageUrl():
+            yield ImagePart(url=item.url)
+        case FileUrl():
+            yield (AudioPart if item.media_type.startswith("audio/") else FilePart)(url=item.url)
+        case CachePoint():
+            return
+        case _:
+            raise UserError(f"streamfold can't send a {type(item).__name__}")
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def _parts(reply: Reply) -> list[ModelResponsePart]:
+    calls = [ToolCallPart(call.name, _arguments(call), tool_call_id=call.id) for call in reply.tool_calls]
+    return [
+        *([ThinkingPart(reply.reasoning)] if reply.reasoning else []),
+        *([TextPart(reply.text)] if reply.text else []),
+        *calls,
+    ]
+
+
+def _arguments(call: ToolCall) -> str:
+    """Returns the model's own text; an empty object for one that means so (`""`, `null`)."""
+    return call.raw_arguments if call.arguments else "{}"
+
+
+def _details(reply: Reply) -> dict[str, Any]:
+    """Returns what pydantic-ai has no place for: signatures, items, and the warnings."""
+    warnings = [{"code": warning.code, "detail": warning.detail} for warning in reply.warnings]
+    details = {"finish_reason": reply.raw_finish_reason, "refusal": reply.refusal, "warnings": warnings}
+    return {name: value for name, value in details.items() if value} | {_KEPT: reply.message.to_dict()}
+
+
+def _usage(usage: Usage | None) -> RequestUsage:
+    if usage is None:
+        return RequestUsage()
+    reasoning = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
+    return RequestUsage(
+        input_tokens=usage.input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
+        cache_read_tokens=usage.cached_tokens or 0,
+        cache_write_tokens=usage.cache_write_tokens or 0,
+        details=reasoning,
+    )
+
+
+@contextmanager
+def _mapped_errors(model: str) -> Iterator[None]:
+    """Raises pydantic-ai's errors, so that its FallbackModel goes on to the next model."""
+    try:
+        yield
+    except APIStatusError as error:
+        raise ModelHTTPError(error.status_code, model, error.body) from error
+    except APIError as error:
+        raise ModelAPIError(model, error.message) from error
+
+
+@dataclass
+class _Streamed(StreamedResponse):
+    """An answer that is being read."""
+
+    _stream: ChatStream
+    _model_name: str
+    _provider_name: str
+    _timestamp: datetime = field(default_factory=lambda: datetime.now(UTC), init=False)
+
+    async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
+        parts = self._parts_manager
+        with _mapped_errors(self._model_name):
+            async for chunk in self._stream:
+                if chunk.reasoning:
+                    for event in parts.handle_thinking_delta(vendor_part_id=None, content=chunk.reasoning):
+                        yield event
+                if chunk.delta:
+                    for event in parts.handle_text_delta(vendor_part_id=None, content=chunk.delta):
+                        yield event
+            reply = self._stream.reply
+        for call in reply.tool_calls:
+            yield parts.handle_tool_call_part(
+                vendor_part_id=call.id, tool_name=call.name, args=_arguments(call), tool_call_id=call.id
+            )
+        self._usage = _usage(reply.usage)
+        self._model_name = reply.model or self._model_name
+        self.provider_response_id, self.provider_details = reply.id, _details(reply)
+        self.finish_reason = _FINISH_REASONS.get(reply.finish_reason)
+
+    async def close_stream(self) -> None:
+        """Closes the connection."""
+        await self._stream.aclose()
+
+    @property
+    def model_name(self) -> str:
+        return self._model_name
+
+    @property
+    def provider_name(self) -> str:
+        return self._provider_name
+
+    @property
+    def provider_url(self) -> None:
+        return None
+
+    @property
+    def timestamp(self) -> datetime:
+        return self._timestamp

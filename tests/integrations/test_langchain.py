@@ -1,0 +1,155 @@
+"""streamfold as a chat model of LangChain, beyond LangChain's standard tests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain_core")
+
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from pydantic import BaseModel
+
+import scale
+from behind import Seen, is_right, provider_of, request_of
+from streamfold import ConfigError, IncompleteStreamError
+from streamfold.integrations.langchain import ChatStreamfold
+from streamfold.recording import Recording
+from streamfold.testing import ScriptedProvider, call, fail, say, think
+
+FOLDER = Path(__file__).parents[2] / "fixtures"
+NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+    people: int
+
+
+async def whole(model: Any, *messages: Any) -> AIMessageChunk:
+    chunks = [chunk async for chunk in model.astream(list(messages) or "Hello")]
+    made = chunks[0]
+    for chunk in chunks[1:]:
+        made += chunk
+    return made
+
+
+@pytest.mark.parametrize("name", scale.some(NAMES, 120))
+def test_each_kind_of_stream_is_right(name: str) -> None:
+    """A program on LangChain sees what the bytes mean: text, whole calls, the end, or an error."""
+    recording = Recording.load(FOLDER / name)
+    model: Any = ChatStreamfold(client=provider_of(recording))
+    request = request_of(recording)
+    if "tools" in request:
+        model = model.bind(**request)
+    seen = Seen()
+
+    async def ask() -> None:
+        try:
+            made = await whole(model)
+        except Exception as error:  # whatever it is
+            seen.error = error
+            return
+        seen.text, seen.finish = str(made.text), made.response_metadata.get("finish_reason")
+        calls = {one["id"]: (one["name"], json.dumps(one["args"])) for one in made.tool_calls}
+        invalid = {one["id"]: (str(one["name"]), json.loads(one["args"] or '""')) for one in made.invalid_tool_calls}
+        seen.calls = [{**calls, **invalid}[chunk["id"]] for chunk in made.tool_call_chunks]
+
+    asyncio.run(ask())
+    assert is_right(recording, seen), seen
+
+
+def test_reasoning_is_a_content_block_and_goes_back() -> None:
+    """Reasoning is LangChain's own block, and the next request has it, with the model's own text of the arguments."""
+    script = ScriptedProvider([think("Let me see."), say("One moment."), call("f", '{"a" : 1}')], "Done.")
+    model = ChatStreamfold(client=script)
+    answer = asyncio.run(whole(model))
+    assert [block["type"] for block in answer.content_blocks] == ["reasoning", "text", "tool_call"]
+    restored = AIMessage(**json.loads(json.dumps(AIMessage(**answer.model_dump(exclude={"type"})).model_dump())))
+    model.invoke([HumanMessage("Hello"), restored, ToolMessage("2", tool_call_id=answer.tool_calls[0]["id"])])
+    sent = script.requests[1].messages[1]
+    assert sent.reasoning == "Let me see."
+    assert sent.tool_calls[0].raw_arguments == '{"a" : 1}'
+
+
+def test_an_answer_that_was_edited_is_sent_as_it_is_now() -> None:
+    """What a program changes in an answer counts, not what streamfold remembers of it."""
+    script = ScriptedProvider([say("Yes."), call("f", a=1)], "Done.")
+    model = ChatStreamfold(client=script)
+    answer = model.invoke("Hello")
+    answer.tool_calls[0]["args"] = {"a": 2}
+    model.invoke([HumanMessage("Hello"), answer, ToolMessage("x", tool_call_id=answer.tool_calls[0]["id"])])
+    assert script.requests[1].messages[1].tool_calls[0].arguments == {"a": 2}
+
+
+def test_a_broken_stream_raises_and_hands_out_no_call() -> None:
+    """The text that came is streamed, the call that was begun is not there, and the error is streamfold's."""
+    model = ChatStreamfold(client=ScriptedProvider(then=["Hel", call("f", a=1), fail(IncompleteStreamError)]))
+    seen: list[AIMessageChunk] = []
+    with pytest.raises(IncompleteStreamError):
+        seen += model.stream("Hello")  # type: ignore[arg-type]
+    stream = model.stream("Hello")
+    assert next(stream).content == "Hel"
+    with pytest.raises(IncompleteStreamError):
+        next(stream)
+
+
+def test_parallel_calls_come_whole_on_the_last_chunk() -> None:
+    """Two calls are two calls, and no chunk before the last has one."""
+    model = ChatStreamfold(client=ScriptedProvider(["Hi", call("f", a=1), call("g", b=[2])]))
+    chunks = list(model.stream("Hello"))
+    assert [len(chunk.tool_calls) for chunk in chunks[:-1]] == [0] * (len(chunks) - 1)
+    assert [(one["name"], one["args"]) for one in chunks[-1].tool_calls] == [("f", {"a": 1}), ("g", {"b": [2]})]
+
+
+def test_arguments_that_are_no_json_are_never_completed() -> None:
+    """LangChain completes JSON that breaks off; such a call is invalid here, streamed or not."""
+    model = ChatStreamfold(client=ScriptedProvider(then=call("f", '{"a": 1,')))
+    made = asyncio.run(whole(model))
+    assert made.tool_calls == []
+    assert [one["name"] for one in made.invalid_tool_calls] == ["f"]
+    message = model.invoke("Hello")
+    assert message.tool_calls == []
+    assert message.invalid_tool_calls[0]["args"] == '{"a": 1,'
+
+
+@pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode"])
+def test_structured_output(method: Any) -> None:
+    """Each way to ask for a form gives an instance of the model; one that does not fit is a parsing error."""
+    fits = call("City", name="Oslo", people=7) if method == "function_calling" else '{"name": "Oslo", "people": 7}'
+    model = ChatStreamfold(client=ScriptedProvider(fits, "no"))
+    runnable = model.with_structured_output(City, method=method, include_raw=True)
+    assert runnable.invoke("Where?")["parsed"] == City(name="Oslo", people=7)  # type: ignore[index]
+    failed: Any = runnable.invoke("Where?")
+    assert failed["parsed"] is None
+    assert failed["raw"].content == "no"
+
+
+def test_options_reach_the_provider() -> None:
+    """What is set on the model, bound to it, or given with a call is in the request."""
+    script = ScriptedProvider(then="ok")
+    model = ChatStreamfold(client=script, temperature=0.5, max_tokens=9, options={"seed": 3})
+    model.invoke("Hello", stop=["x"], model="other", top_p=0.1)
+    body = script.requests[0].body
+    assert (body["temperature"], body["seed"], body["stop"], body["model"], body["top_p"]) == (
+        0.5, 3, ["x"], "other", 0.1
+    )  # fmt: skip
+    assert 9 in (body.get("max_tokens"), body.get("max_completion_tokens"))
+    with pytest.raises(ConfigError, match="carrier"):
+        ChatStreamfold(model="carrier-pigeon").invoke("Hello")
+
+
+def test_usage_has_its_details() -> None:
+    """Tokens from a cache and of reasoning are where LangChain has them."""
+    name = next(name for name in NAMES if name.startswith("openai/") and "reason" in name)
+    recording = Recording.load(FOLDER / name)
+    usage = asyncio.run(whole(ChatStreamfold(client=provider_of(recording)))).usage_metadata
+    assert usage is not None
+    assert usage["input_tokens"] == recording.expect["usage"]["input_tokens"]
+    assert usage["output_token_details"]["reasoning"] == recording.expect["usage"]["reasoning_tokens"]

@@ -1,0 +1,174 @@
+"""streamfold as a model of pydantic-ai: agents with tools, structured output, and streams that break."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_ai")
+
+from pydantic import BaseModel
+from pydantic_ai import Agent, BinaryContent, NativeOutput, PromptedOutput
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
+from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse, ThinkingPart, ToolCallPart
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.tools import ToolDefinition
+
+import scale
+from behind import Seen, is_right, provider_of
+from streamfold import APIError, IncompleteStreamError
+from streamfold.integrations.pydantic_ai import StreamfoldModel
+from streamfold.recording import Recording
+from streamfold.testing import ScriptedProvider, call, fail, say, think
+
+pytestmark = pytest.mark.anyio
+FOLDER = Path(__file__).parents[2] / "fixtures"
+NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"  # pydantic-ai's agents are written for it
+
+
+class City(BaseModel):
+    name: str
+    people: int
+
+
+def model_of(*turns: Any, **rest: Any) -> tuple[StreamfoldModel, ScriptedProvider]:
+    script = ScriptedProvider(*turns, **rest)
+    return StreamfoldModel(script), script
+
+
+async def streamed(model: Model, parameters: ModelRequestParameters | None = None) -> ModelResponse:
+    messages: Any = [ModelRequest.user_text_prompt("Hello")]
+    async with model.request_stream(messages, None, parameters or ModelRequestParameters()) as stream:
+        async for _ in stream:
+            pass
+        return stream.get()
+
+
+@pytest.mark.parametrize("name", scale.some(NAMES, 120))
+async def test_each_kind_of_stream_is_right(name: str) -> None:
+    """A program on pydantic-ai sees what the bytes mean: text, whole calls, the end, or an error."""
+    recording, seen = Recording.load(FOLDER / name), Seen()
+    schema = {"type": "object", "properties": {}}
+    tools = [ToolDefinition(name=tool, parameters_json_schema=schema) for tool in recording.tools]
+    choice: Any = [recording.tool_choice] if recording.tool_choice in recording.tools else recording.tool_choice
+    model = StreamfoldModel(provider_of(recording), settings={"tool_choice": choice} if tools else None)
+    try:
+        whole = await streamed(model, ModelRequestParameters(function_tools=tools))
+    except ModelAPIError as error:
+        seen.error = error
+    else:
+        seen.text, seen.finish = whole.text or "", whole.finish_reason
+        calls = [part for part in whole.parts if isinstance(part, ToolCallPart)]
+        seen.calls = [(part.tool_name, str(part.args)) for part in calls]
+    assert is_right(recording, seen), seen
+
+
+async def test_an_agent_runs_parallel_tools() -> None:
+    """Both calls of one answer run, and their results go back under their ids, beside the reasoning."""
+    turn = [think("Both."), call("population", '{"city" : "Oslo"}'), call("population", city="Bergen")]
+    model, script = model_of(turn, "One million.")
+    agent = Agent(model, instructions="Be brief.")
+
+    @agent.tool_plain
+    def population(city: str) -> int:
+        """How many people live in a city."""
+        return {"Oslo": 700_000, "Bergen": 300_000}[city]
+
+    result = await agent.run("How many?")
+    assert result.output == "One million."
+    sent = script.requests[1].messages
+    assert [message.role for message in sent] == ["system", "user", "assistant", "tool", "tool"]
+    assert [one.raw_arguments for one in sent[2].tool_calls] == ['{"city" : "Oslo"}', '{"city": "Bergen"}']
+    assert sent[2].reasoning == "Both."
+    assert [message.content for message in sent[3:]] == ["700000", "300000"]
+    assert script.requests[0].tools[0].description == "How many people live in a city."
+    restored = ModelMessagesTypeAdapter.validate_json(result.all_messages_json())
+    assert any(isinstance(part, ThinkingPart) for message in restored for part in message.parts)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("form", [City, NativeOutput(City), PromptedOutput(City)])
+async def test_structured_output(form: Any, stream: bool) -> None:
+    """Output as a call of a tool, as the provider's own form, or as described in the prompt."""
+    fits = call("final_result", name="Oslo", people=7) if form is City else '{"name": "Oslo", "people": 7}'
+    model, script = model_of(fits)
+    agent = Agent(model, output_type=form)
+    if stream:
+        async with agent.run_stream("Which?") as running:
+            assert await running.get_output() == City(name="Oslo", people=7)
+    else:
+        assert (await agent.run("Which?")).output == City(name="Oslo", people=7)
+    body = script.requests[0].body
+    assert ("response_format" in body) == (form is not City and isinstance(form, NativeOutput))
+    assert (script.requests[0].tool_choice == "required") == (form is City)
+
+
+async def test_arguments_that_are_no_json_are_asked_for_again() -> None:
+    """A call with broken arguments is not run; the model hears of it, and its next answer counts."""
+    model, script = model_of(call("final_result", '{"name": "Os'), call("final_result", name="Oslo", people=7))
+    assert (await Agent(model, output_type=City).run("Which?")).output.name == "Oslo"
+    assert len(script.requests) == 2
+
+
+async def test_a_broken_stream_runs_no_tool() -> None:
+    """A stream that breaks off raises pydantic-ai's error, behind the text that came, and the tool does not run."""
+    model, _ = model_of(then=["Hel", call("dangerous", x=1), fail(IncompleteStreamError)])
+    ran, agent = [], Agent(model)
+
+    @agent.tool_plain
+    def dangerous(x: int) -> str:
+        ran.append(x)
+        return "done"
+
+    with pytest.raises(ModelAPIError, match="before the answer was finished") as raised:
+        await agent.run("Hello")
+    assert isinstance(raised.value.__cause__, APIError)
+    shown: list[str] = []
+
+    async def show() -> None:
+        async with agent.run_stream("Hello") as running:
+            async for piece in running.stream_text(delta=True, debounce_by=None):
+                shown.append(piece)
+
+    with pytest.raises(ModelAPIError):
+        await show()
+    assert (shown, ran) == (["Hel"], [])
+
+
+async def test_errors_are_those_of_pydantic_ai() -> None:
+    """So its FallbackModel goes on to the next model."""
+    with pytest.raises(ModelHTTPError) as raised:
+        await Agent(model_of(then=fail(429))[0]).run("Hello")
+    assert raised.value.status_code == 429
+    fallback = FallbackModel(model_of(then=fail(503))[0], TestModel(custom_output_text="from the other"))
+    assert (await Agent(fallback).run("Hello")).output == "from the other"
+
+
+async def test_settings_files_and_thinking_reach_the_provider() -> None:
+    """Settings of pydantic-ai are options here, and binary content is a part."""
+    model, script = model_of("ok")
+    settings: Any = {"temperature": 0.5, "max_tokens": 9, "stop_sequences": ["x"], "seed": 3, "thinking": "low"}
+    question = ["What is it?", BinaryContent(b"bytes", media_type="image/png")]
+    await Agent(model, model_settings=settings).run(question)
+    body = script.requests[0].body
+    assert (body["temperature"], body["stop"], body["seed"], body["reasoning_effort"]) == (0.5, ["x"], 3, "low")
+    assert [part["type"] for part in body["messages"][0]["content"]] == ["text", "image_url"]
+
+
+async def test_a_stream_can_be_given_up() -> None:
+    """Leaving a run early closes the connection."""
+    model, _ = model_of([say("one "), say("two "), say("three")])
+    async with Agent(model).run_stream("Hello") as running:
+        async for _ in running.stream_text(delta=True, debounce_by=None):
+            break
+        await running.cancel()
+    assert running.is_complete or running.cancelled
