@@ -99,6 +99,7 @@ if TYPE_CHECKING:
         run_tools,
     )
     from .config import ProviderConfig
+    from .jobs import Answer, BatchJob, JobPausedError, JobSummary, batch
 
 __all__ = [
     "APIConnectionError",
@@ -106,10 +107,12 @@ __all__ = [
     "APIStatusError",
     "APITimeoutError",
     "AllowedTools",
+    "Answer",
     "Attempt",
     "AudioPart",
     "AuthenticationError",
     "BadRequestError",
+    "BatchJob",
     "CallInDoubtError",
     "CallJournal",
     "Capabilities",
@@ -130,6 +133,8 @@ __all__ = [
     "IncompleteStreamError",
     "InvalidReplyError",
     "InvalidToolArgumentsError",
+    "JobPausedError",
+    "JobSummary",
     "Limits",
     "Memory",
     "MemoryStore",
@@ -179,6 +184,7 @@ __all__ = [
     "__version__",
     "assistant",
     "audio",
+    "batch",
     "file",
     "image",
     "in_thread",
@@ -219,9 +225,15 @@ _LAZY = (
     "run_tools",
 )
 
+_JOBS = ("Answer", "BatchJob", "JobPausedError", "JobSummary", "batch")
+
 
 def __getattr__(name: str) -> Any:
     # The pure core is imported at once; what needs the network is imported with the first use of it.
+    if name in _JOBS:
+        from . import jobs
+
+        return getattr(jobs, name)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import client, config

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..values import __version__
+from . import batch as batch_commands
 from . import config as config_commands
 from .ask import chat, demo, record
 from .doctor import doctor
@@ -59,4 +60,5 @@ def serve(
 
 for _command in (demo, chat, providers, record, replay, serve_replay, inspect, diff, doctor, swap_check, serve):
     app.command()(_command)
+app.add_typer(batch_commands.app, name="batch")
 app.add_typer(config_commands.app, name="config")

@@ -1,0 +1,8 @@
+"""Jobs over many rows: each is asked once, its answer is kept in a ledger, and a job that died goes on where it was."""
+
+from .answers import *
+from .job import *
+from .ledger import *
+from .output import *
+from .pace import *
+from .rows import *

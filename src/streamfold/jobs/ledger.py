@@ -1,0 +1,237 @@
+"""The ledger of a job: which rows were sent and what came back, in one SQLite file that survives a kill at any moment.
+
+A row is marked as sent before its request is, and an answer is reported after it was committed: an answer that is in
+the ledger is never asked for again, and what may be asked twice is what was marked as sent when the process died.
+Writes of all rows are committed in groups, a few milliseconds apart. The file belongs on a local disk; one job writes
+to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import anyio.to_thread
+
+from ..values import ConfigError
+from .answers import Answer, encoded
+
+__all__ = ["DONE", "ERROR", "SENT", "Ledger"]
+
+SENT, DONE, ERROR = 1, 2, 3
+_FORMAT = "1"
+_GROUP = 0.005  # seconds between two commits
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS row (
+    n INTEGER PRIMARY KEY, id TEXT NOT NULL, state INTEGER NOT NULL, tries INTEGER NOT NULL,
+    answer TEXT, error TEXT, seconds REAL, at REAL
+);
+"""
+_SENT = (
+    "INSERT INTO row (n, id, state, tries, at) VALUES (?, ?, 1, 1, unixepoch('subsec'))"
+    " ON CONFLICT (n) DO UPDATE SET state = 1, tries = tries + 1, at = excluded.at"
+)
+_ENDED = "UPDATE row SET state = ?, answer = ?, error = ?, seconds = ?, at = unixepoch('subsec') WHERE n = ?"
+_NOT_SENT = "UPDATE row SET state = ?, tries = tries - 1 WHERE n = ?"
+
+
+class Ledger:
+    """The ledger of one job. A context manager; close it at the end.
+
+    Args:
+        path: the file; it is made if there is none, unless it is only read.
+        readonly: only read what is there, also while a job is running.
+
+    Raises:
+        ConfigError: the file is no ledger, or another job is writing to it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, readonly: bool = False) -> None:
+        self.path = Path(path)
+        if readonly and not self.path.exists():
+            raise ConfigError(f"{path}: there is no such ledger")
+        self._lock = None if readonly else _lock(self.path)
+        try:
+            self._db = _connect(self.path, readonly=readonly)
+        except BaseException:
+            if self._lock is not None:
+                self._lock.close()
+            raise
+        self._using = threading.Lock()  # the connection is used by one thread at a time
+        self._waiting: list[tuple[str, tuple[Any, ...]]] = []
+        self._committed = anyio.Event()
+        self._wanted = anyio.Event()
+
+    def begin(self, settings: Mapping[str, str]) -> None:
+        """Notes what the job is, or checks that it is the one that was begun.
+
+        Raises:
+            ConfigError: this ledger is that of a job with other rows or other settings; the message names them.
+        """
+        with self._using, self._db:
+            before = dict(self._db.execute("SELECT key, value FROM meta"))
+            if not before:
+                wanted = {"format": _FORMAT, **settings}
+                self._db.executemany("INSERT INTO meta VALUES (?, ?)", wanted.items())
+                return
+        changed = [name for name, value in settings.items() if before.get(name) != value]
+        if changed:
+            shown = "; ".join(
+                f"{name} was {_short(before.get(name))} and is {_short(settings[name])}" for name in changed
+            )
+            raise ConfigError(
+                f"{self.path}: this ledger belongs to another job: {shown}. Use the settings that it was begun with to"
+                " go on, or another ledger to begin anew"
+            )
+
+    def states(self, count: int) -> bytearray:
+        """Returns the state of each of so many rows: 0 for one that was never sent."""
+        found = bytearray(count)
+        with self._using:
+            for number, state in self._db.execute("SELECT n, state FROM row WHERE n < ?", (count,)):
+                found[number] = state
+        return found
+
+    def answers(self, start: int = 0, limit: int = -1) -> Iterator[Answer]:
+        """Yields the answers and errors in the order of the rows, beginning with the row `start`."""
+        query = (
+            "SELECT n, id, tries, answer, error, seconds FROM row WHERE n >= ? AND state IN (2, 3) ORDER BY n LIMIT ?"
+        )
+        while limit:
+            size = 500 if limit < 0 else min(limit, 500)
+            with self._using:
+                found = self._db.execute(query, (start, size)).fetchall()
+            yield from map(_answer, found)
+            if len(found) < size:
+                return
+            start, limit = found[-1][0] + 1, limit if limit < 0 else limit - size
+
+    def counts(self) -> dict[str, int]:
+        """Returns how many rows are `sent`, `done` and `error`."""
+        with self._using:
+            found = dict(self._db.execute("SELECT state, count(*) FROM row GROUP BY state"))
+        return {"sent": found.get(SENT, 0), "done": found.get(DONE, 0), "error": found.get(ERROR, 0)}
+
+    def settings(self) -> dict[str, str]:
+        """Returns what `begin` noted."""
+        with self._using:
+            return dict(self._db.execute("SELECT key, value FROM meta"))
+
+    async def sent(self, number: int, name: str) -> None:
+        """Marks a row as sent. When it returns, that is on disk."""
+        await self._write(_SENT, (number, name))
+
+    async def ended(self, answer: Answer) -> None:
+        """Notes the answer of a row that was sent. When it returns, it is on disk."""
+        reply = encoded(answer.reply) if answer.reply is not None else None
+        error = encoded(answer.error) if answer.error is not None else None
+        state = DONE if error is None else ERROR
+        await self._write(_ENDED, (state, reply, error, answer.seconds, answer.number))
+
+    async def not_sent(self, number: int) -> None:
+        """Takes the mark back: the server refused to look at the request, and it was no try."""
+        await self._write(_NOT_SENT, (0, number))
+
+    async def commit(self) -> None:
+        """Commits what is written, in groups, until it is cancelled; what waits then is committed."""
+        try:
+            while True:
+                await self._wanted.wait()
+                await anyio.sleep(_GROUP)
+                await self._flush()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._flush()
+
+    async def _write(self, statement: str, values: tuple[Any, ...]) -> None:
+        self._waiting.append((statement, values))
+        self._wanted.set()
+        await self._committed.wait()
+
+    async def _flush(self) -> None:
+        group, self._waiting = self._waiting, []
+        committed, self._committed, self._wanted = self._committed, anyio.Event(), anyio.Event()
+        if group:
+            await anyio.to_thread.run_sync(self._store, group)
+        committed.set()
+
+    def _store(self, group: list[tuple[str, tuple[Any, ...]]]) -> None:
+        with self._using, self._db:
+            for statement, values in group:
+                self._db.execute(statement, values)
+
+    def close(self) -> None:
+        """Closes the file."""
+        with self._using:
+            self._db.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
+    try:
+        database = sqlite3.connect(path, check_same_thread=False)
+    except sqlite3.OperationalError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    try:
+        if readonly:
+            database.execute("PRAGMA query_only = ON")
+        else:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = FULL")
+            database.executescript(_TABLES)
+        found = dict(database.execute("SELECT key, value FROM meta WHERE key = 'format'"))
+        if found.get("format", _FORMAT) != _FORMAT:
+            raise ConfigError(f"{path}: this ledger was written by another version of streamfold")
+    except sqlite3.DatabaseError as error:
+        database.close()
+        raise ConfigError(f"{path}: not a ledger that can be used: {error}") from None
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _lock(path: Path) -> Any:
+    """Returns an open file that keeps other jobs away until it is closed, also by the end of the process."""
+    file = path.with_name(f"{path.name}.lock").open("a+b")
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise ConfigError(f"{path}: another job is using this ledger") from None
+    return file
+
+
+def _answer(found: tuple[Any, ...]) -> Answer:
+    number, name, tries, reply, error, seconds = found
+    return Answer(
+        name, number, reply and json.loads(reply), error and json.loads(error), tries, seconds if seconds else 0.0
+    )
+
+
+def _short(text: str | None) -> str:
+    return "nothing" if text is None else text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,158 @@
+"""The answers of ledgers as a file: in the order of the rows, whole or not at all."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ..values import ConfigError
+from .answers import Answer
+from .ledger import Ledger
+
+__all__ = ["check_output", "export", "export_columns"]
+
+
+def check_output(path: str | os.PathLike[str]) -> None:
+    """Raises ConfigError if answers can't be written to this file: a job should know before it asks."""
+    target = Path(path)
+    if target.suffix not in (".jsonl", ".ndjson", ".parquet"):
+        raise ConfigError(f"{path}: answers are written to .jsonl, .ndjson and .parquet files")
+    if target.suffix == ".parquet":
+        _pyarrow(target)
+    if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise ConfigError(f"{path}: can't be written")
+
+
+def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str]) -> int:
+    """Writes the answers and errors of the shards of a job in the order of the rows. Returns how many they are.
+
+    The file is written beside its name and then renamed, so that it is never half there.
+
+    Raises:
+        ConfigError: the ledgers are not those of one job, or two of them have the same rows.
+    """
+    shards = list(ledgers)
+    _check_shards(shards)
+    target = Path(path)
+    check_output(target)
+    answers = heapq.merge(*(ledger.answers() for ledger in shards), key=lambda answer: answer.number)
+    if target.suffix == ".parquet":
+        return _replace(target, lambda draft: _write_parquet(draft, answers))
+    return _replace(target, lambda draft: _write_lines(draft, (answer.as_line() for answer in answers)))
+
+
+def export_columns(ledgers: Mapping[str, Ledger], path: str | os.PathLike[str]) -> Counter[str]:
+    """Writes the answers of several models to the same rows side by side: one member for each model.
+
+    Returns:
+        How many rows have the same text everywhere (`same text`), the same calls (`same calls`), an answer from all
+        (`answered`), and how many there are (`rows`).
+    """
+    target = Path(path)
+    check_output(target)
+    if target.suffix == ".parquet":
+        raise ConfigError(f"{path}: answers of several providers are written to .jsonl files")
+    found: Counter[str] = Counter()
+
+    def lines() -> Iterator[dict[str, Any]]:
+        for group in zip(*(ledger.answers() for ledger in ledgers.values()), strict=True):
+            found.update(_alike(group))
+            columns = {name: answer.as_line() for name, answer in zip(ledgers, group, strict=True)}
+            yield {"id": group[0].id, **{name: _without(line, "id") for name, line in columns.items()}}
+
+    _replace(target, lambda draft: _write_lines(draft, lines()))
+    return found
+
+
+def _alike(group: tuple[Answer, ...]) -> Iterator[str]:
+    yield "rows"
+    replies = [answer.reply for answer in group]
+    if any(reply is None for reply in replies):
+        return
+    yield "answered"
+    if len({reply["text"] for reply in replies if reply}) == 1:
+        yield "same text"
+    calls = [[(call["name"], call["arguments"]) for call in reply["tool_calls"]] for reply in replies if reply]
+    if all(made == calls[0] for made in calls):
+        yield "same calls"
+
+
+def _without(line: dict[str, Any], name: str) -> dict[str, Any]:
+    return {member: value for member, value in line.items() if member != name}
+
+
+def _replace(target: Path, write: Callable[[Path], int]) -> int:
+    """Writes a file beside its name and renames it, so that it is never half there."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        count = write(draft)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+    return count
+
+
+def _check_shards(ledgers: list[Ledger]) -> None:
+    if not ledgers:
+        raise ConfigError("there is no ledger to export")
+    settings = [ledger.settings() for ledger in ledgers]
+    for ledger, own in zip(ledgers, settings, strict=True):
+        if not own:
+            raise ConfigError(f"{ledger.path}: no job was begun with this ledger")
+        for name in ("rows", "model", "options"):
+            if own.get(name) != settings[0].get(name):
+                raise ConfigError(f"{ledger.path} and {ledgers[0].path} are of different jobs: they differ in {name}")
+    shards = [own.get("shard") for own in settings]
+    if len(set(shards)) < len(shards):
+        raise ConfigError(f"two of the ledgers are of the same shard: {', '.join(map(str, shards))}")
+
+
+def _write_lines(path: Path, lines: Iterable[dict[str, Any]]) -> int:
+    count = 0
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for line in lines:
+            file.write(_line(line) + "\n")
+            count += 1
+        file.flush()
+        os.fsync(file.fileno())
+    return count
+
+
+def _line(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)  # half a surrogate pair, a line end by Unicode's rules
+
+
+def _write_parquet(path: Path, answers: Iterator[Answer]) -> int:
+    pyarrow = _pyarrow(path)
+    from pyarrow import parquet
+
+    texts = ("id", "text", "reasoning", "finish_reason", "model", "request_id", "tool_calls", "usage", "cost", "error")
+    schema = pyarrow.schema(
+        [*((name, pyarrow.string()) for name in texts), ("tries", pyarrow.int64()), ("seconds", pyarrow.float64())]
+    )
+    count = 0
+    with parquet.ParquetWriter(path, schema) as writer:
+        while group := list(islice(answers, 1000)):
+            rows = [{name: _cell(answer.as_line().get(name)) for name in schema.names} for answer in group]
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema))
+            count += len(group)
+    return count
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, dict | list) else value
+
+
+def _pyarrow(path: Path) -> Any:
+    try:
+        import pyarrow
+    except ModuleNotFoundError:
+        raise ConfigError(f'{path}: Parquet needs pyarrow: pip install "streamfold[parquet]"') from None
+    return pyarrow

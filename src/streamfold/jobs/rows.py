@@ -1,0 +1,196 @@
+"""The rows of a job: JSON lines, the lines of OpenAI's Batch API, a Parquet file, or any iterable of mappings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..adapters.chat import parse_request as parse_chat
+from ..adapters.responses import parse_request as parse_responses
+from ..client import Arguments
+from ..values import ConfigError, nearest
+
+__all__ = ["Row", "Rows"]
+
+_MEMBERS = ("id", "prompt", "messages", "system", "model", "options", "tools", "tool_choice")
+_BODIES = {"/v1/chat/completions": parse_chat, "/v1/responses": parse_responses}
+# Where the beginning of a body that OpenAI's Batch API would send elsewhere: https://platform.openai.com/docs/api-reference/batch
+_CONVERSATION = ("prompt", "messages", "body")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One request.
+
+    Attributes:
+        number: its place among the rows, from 0.
+        id: the caller's name for it; by default its number.
+        options: as for `chat_stream`, the model among them.
+    """
+
+    number: int
+    id: str
+    messages: Any
+    tools: Any = None
+    tool_choice: Any = "auto"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, number: int, value: Any) -> Row:
+        """Reads a row. Raises ConfigError that says what is wrong in it."""
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"a row must be an object, not {type(value).__name__}")
+        if "body" in value:
+            return _batch_line(number, value)
+        if unknown := next((name for name in value if name not in _MEMBERS), None):
+            raise ConfigError(f"unknown key {unknown!r}{nearest(unknown, _MEMBERS)}. Allowed: {', '.join(_MEMBERS)}")
+        messages = value.get("messages") if value.get("messages") is not None else value.get("prompt")
+        if not isinstance(messages, str | list | tuple):
+            raise ConfigError("prompt (a string) or messages (a list) is missing")
+        if system := value.get("system"):
+            own = [{"role": "user", "content": messages}] if isinstance(messages, str) else [*messages]
+            messages = [{"role": "system", "content": system}, *own]
+        options = value.get("options") or {}
+        if not isinstance(options, Mapping):
+            raise ConfigError(f"options: must be an object, not {type(options).__name__}")
+        chosen = {"model": value["model"]} if value.get("model") else {}
+        return cls(
+            number,
+            row_id(number, value),
+            messages,
+            value.get("tools"),
+            value.get("tool_choice") or "auto",
+            {**options, **chosen},
+        )
+
+
+def row_id(number: int, value: Any) -> str:
+    """Returns the name of a row: its `id` or `custom_id`, else its number. Raises ConfigError for another type."""
+    for name in ("id", "custom_id"):
+        found = value.get(name) if isinstance(value, Mapping) else None
+        if isinstance(found, bool) or not isinstance(found, str | int | None):
+            raise ConfigError(f"{name}: must be a string or a whole number, not {type(found).__name__}")
+        if found is not None:
+            return str(found)
+    return str(number)
+
+
+def _batch_line(number: int, value: Mapping[str, Any]) -> Row:
+    """Reads a line of OpenAI's Batch API: https://platform.openai.com/docs/api-reference/batch/request-input."""
+    url, body = value.get("url", "/v1/chat/completions"), value["body"]
+    if url not in _BODIES:
+        raise ConfigError(f"url: can't be {url!r}. Allowed: {', '.join(_BODIES)}")
+    if not isinstance(body, Mapping):
+        raise ConfigError(f"body: must be an object, not {type(body).__name__}")
+    request = _BODIES[url]({name: member for name, member in body.items() if name not in ("stream", "stream_options")})
+    options: dict[str, Any] = dict(Arguments(request).given())
+    return Row(number, row_id(number, value), request.messages, request.tools, request.tool_choice, options)
+
+
+class Rows:
+    """The rows of a job, read again from their source each time; nothing of them is kept in memory.
+
+    Args:
+        source: a file (`.jsonl`, `.ndjson`, `.parquet`; the lines of OpenAI's Batch API are JSON lines too), or an
+            iterable of mappings, which is kept.
+
+    Raises:
+        ConfigError: the file is of another kind.
+        OSError: there is no such file.
+    """
+
+    def __init__(self, source: str | os.PathLike[str] | Iterable[Mapping[str, Any]]) -> None:
+        self._kept: list[Mapping[str, Any]] = []
+        self._path: Path | None = None
+        if isinstance(source, str | os.PathLike):
+            self._path = Path(source)
+            if self._path.suffix not in (".jsonl", ".ndjson", ".parquet"):
+                raise ConfigError(f"{source}: rows are read from .jsonl, .ndjson and .parquet files")
+            self._path.stat()
+        else:
+            self._kept = list(source)
+
+    def __iter__(self) -> Iterator[bytes | Mapping[str, Any]]:
+        """Yields the rows as they came: lines that are not blank, or mappings."""
+        if self._path is None:
+            yield from self._kept
+        elif self._path.suffix == ".parquet":
+            yield from _parquet(self._path)
+        else:
+            with self._path.open("rb") as file:
+                yield from (line for line in file if not line.isspace())
+
+    def parse(self, number: int, raw: bytes | Mapping[str, Any]) -> Row:
+        """Returns a row. Raises ConfigError with its place if it is not one."""
+        try:
+            return Row.read(number, _value(raw))
+        except ConfigError as error:
+            raise ConfigError(f"{self.place(number)}: {error}") from None
+
+    def place(self, number: int) -> str:
+        """Returns what errors call a row."""
+        return f"{self._path.name}, row {number + 1}" if self._path else f"row {number + 1}"
+
+    def digest(self) -> str:
+        """Returns a text that is another one if anything in the rows is."""
+        if self._path is not None:
+            with self._path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        found = hashlib.sha256()
+        for row in self._kept:
+            found.update(json.dumps(row, sort_keys=True, default=repr).encode() + b"\n")
+        return found.hexdigest()
+
+    def check(self) -> int:
+        """Counts the rows, and checks what must be right before anything is asked. Returns how many there are.
+
+        A row that is wrong in itself is no reason to stop: it becomes an error in the answers.
+
+        Raises:
+            ConfigError: two rows have one id, or no row has a conversation.
+        """
+        places: dict[bytes, int] = {}
+        count, found = 0, False
+        for count, raw in enumerate(self, 1):
+            try:
+                value = _value(raw)
+                name = row_id(count - 1, value)
+            except ConfigError:
+                continue
+            found = found or any(value.get(member) is not None for member in _CONVERSATION)
+            key = hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=12).digest()
+            if (first := places.setdefault(key, count)) != count:
+                raise ConfigError(f"{self.place(count - 1)}: the id {name!r} is that of row {first} too")
+        if count and not found:
+            raise ConfigError(f"{self._path or 'the rows'}: no row has one of: {', '.join(_CONVERSATION)}")
+        return count
+
+
+def _value(raw: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(raw, bytes):
+        return raw
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"a row must be an object, not {type(value).__name__}")
+    return value
+
+
+def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
+    try:
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise ConfigError(f'{path}: Parquet needs pyarrow: pip install "streamfold[parquet]"') from None
+    with parquet.ParquetFile(path) as file:
+        if not set(file.schema_arrow.names) & set(_CONVERSATION):
+            raise ConfigError(f"{path}: there is no column named {' or '.join(_CONVERSATION)}")
+        for batch in file.iter_batches(batch_size=1000):
+            for row in batch.to_pylist():
+                yield {name: value for name, value in row.items() if value is not None}

@@ -1,0 +1,166 @@
+"""`streamfold batch` in processes of its own, some of which are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+import scale
+from folding import DONE, event, fin, text
+from servers import END, STREAM, Connection, answer, framed, serving
+
+pytestmark = pytest.mark.anyio
+COMMAND = [sys.executable, "-c", "from streamfold.cli import main; main()", "batch"]
+
+
+class Upstream:
+    """A provider that answers a prompt with itself, counts what it is asked, and fails now and then."""
+
+    def __init__(self, faults: float = 0.0) -> None:
+        self.asked: Counter[str] = Counter()
+        self.rng = random.Random(7)
+        self.faults = faults
+        self.refused = 0
+        self.key: bytes | None = None
+
+    async def __call__(self, peer: Connection) -> None:
+        while True:
+            prompt = json.loads(await peer.request())["messages"][-1]["content"]
+            if self.key is not None and self.key not in peer.server.requests[-1]:
+                await peer.send(answer("401 Unauthorized", b'{"error": {"message": "Incorrect API key"}}'))
+                continue
+            self.asked[prompt] += 1
+            if self.rng.random() < self.faults:
+                self.refused += 1
+                status = self.rng.choice(["500 Oops", "429 Too Many Requests"])
+                await peer.send(answer(status, b"{}", "Retry-After: 0.01"))
+                continue
+            usage = event({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}})
+            await peer.send(STREAM, framed(text(f"{prompt}!"), fin("stop"), usage, DONE), END)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.endswith("API_KEY")}
+    return {**kept, "STREAMFOLD_CONFIG": str(folder / "streamfold.toml")}
+
+
+def prepared(folder: Path, count: int, base_url: str, **more: Any) -> list[str]:
+    lines = [json.dumps({"id": f"r{number}", "prompt": f"p{number}"}) for number in range(count)]
+    (folder / "rows.jsonl").write_text("\n".join(lines), "utf-8")
+    table = {"base_url": base_url, "model": "m", **more}
+    settings = "\n".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
+    (folder / "streamfold.toml").write_text(f"[providers.main]\n{settings}\n[providers.two]\n{settings}\n", "utf-8")
+    return [*COMMAND, "rows.jsonl", "-o", "out.jsonl", "-p", "main"]
+
+
+async def ran(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    def run() -> subprocess.CompletedProcess[str]:
+        environ = environment(folder)
+        return subprocess.run(command, capture_output=True, encoding="utf-8", cwd=folder, env=environ, timeout=120)
+
+    return await anyio.to_thread.run_sync(run)
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "out.jsonl").read_text("utf-8").splitlines()]
+
+
+async def test_rows_become_answers(tmp_path: Path) -> None:
+    """In their order, with a summary; a second start asks nothing."""
+    upstream = Upstream()
+    async with serving(upstream) as server:
+        command = prepared(tmp_path, 30, server.base_url)
+        for _ in range(2):
+            done = await ran(command, tmp_path)
+            assert (done.returncode, done.stdout) == (0, "30 answers, 0 errors, 30 rows; 300 + 60 tokens\n"), (
+                done.stderr
+            )
+    assert [(line["id"], line["text"]) for line in lines(tmp_path)] == [(f"r{at}", f"p{at}!") for at in range(30)]
+    assert set(upstream.asked.values()) == {1}
+    status = await ran([*COMMAND, "status", "out.jsonl.ledger"], tmp_path)
+    assert status.stdout.startswith("30 answers, 0 errors, 0 under way, 30 rows\n")
+
+
+async def test_a_key_that_is_refused(tmp_path: Path) -> None:
+    """The job pauses with an exit code of its own, and goes on with the right key."""
+    upstream = Upstream()
+    upstream.key = b"sk-right"
+    async with serving(upstream) as server:
+        paused = await ran(prepared(tmp_path, 5, server.base_url, api_key="sk-wrong"), tmp_path)
+        assert paused.returncode == 3
+        assert "Incorrect API key" in paused.stderr
+        assert "Start the same command again to go on." in paused.stderr
+        assert not (tmp_path / "out.jsonl").exists()
+        done = await ran(prepared(tmp_path, 5, server.base_url, api_key="sk-right"), tmp_path)
+    assert (done.returncode, len(lines(tmp_path))) == (0, 5), done.stderr
+
+
+async def test_answers_must_fit_a_schema(tmp_path: Path) -> None:
+    """Those that don't are errors, and the exit code says so."""
+    pytest.importorskip("jsonschema")
+    (tmp_path / "schema.json").write_text('{"type": "object"}')
+    async with serving(Upstream()) as server:
+        done = await ran([*prepared(tmp_path, 1, server.base_url), "--schema", "schema.json"], tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert lines(tmp_path)[0]["error"]["message"].startswith("the answer is not JSON")
+
+
+async def test_two_providers(tmp_path: Path) -> None:
+    """Their answers stand side by side."""
+    async with serving(Upstream()) as server:
+        done = await ran([*prepared(tmp_path, 3, server.base_url), "-p", "two"], tmp_path)
+    assert done.stdout.splitlines()[-1] == "rows: 3, answered: 3, same text: 3, same calls: 3", done.stderr
+    assert [(line["main"]["text"], line["two"]["text"]) for line in lines(tmp_path)] == [
+        (f"p{at}!", f"p{at}!") for at in range(3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["rows.jsonl", "-o", "out.csv"], "answers are written to .jsonl"),
+        (["nowhere.jsonl", "-o", "out.jsonl"], "nowhere.jsonl: No such file"),
+        (["rows.jsonl", "-o", "out.jsonl", "--shard", "3"], "--shard must look like 3/16"),
+        (["status", "nothing.ledger"], "there is no such ledger"),
+    ],
+)
+async def test_mistakes_in_the_command(tmp_path: Path, words: list[str], problem: str) -> None:
+    """They end it with 2 before anything is asked."""
+    prepared(tmp_path, 1, "http://127.0.0.1:9/v1")
+    done = await ran([*COMMAND, *words, *(["-p", "main"] if words[0] != "status" else [])], tmp_path)
+    assert done.returncode == 2
+    assert problem in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+async def test_a_job_that_is_killed_again_and_again(tmp_path: Path) -> None:
+    """Each row comes out once and in order; asked twice is at most what was under way at each kill."""
+    rows, kills, concurrency = scale.pick(5000, 300), scale.pick(8, 3), 20
+    upstream, rng = Upstream(faults=0.05), random.Random(3)
+    async with serving(upstream) as server:
+        command = [*prepared(tmp_path, rows, server.base_url), "--concurrency", str(concurrency)]
+        for _ in range(kills):
+            wanted = sum(upstream.asked.values()) + rng.randrange(1, max(2, rows // (kills + 2)))
+            with subprocess.Popen(
+                command, cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            ) as process:
+                while sum(upstream.asked.values()) < wanted and process.poll() is None:
+                    await anyio.sleep(0.005)
+                process.send_signal(signal.SIGKILL)
+                assert await anyio.to_thread.run_sync(process.wait) == -signal.SIGKILL
+        done = await ran(command, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [(line["id"], line["text"]) for line in lines(tmp_path)] == [(f"r{at}", f"p{at}!") for at in range(rows)]
+    again = sum(upstream.asked.values()) - rows
+    assert again <= kills * concurrency + upstream.refused

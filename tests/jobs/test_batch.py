@@ -1,0 +1,390 @@
+"""Jobs over many rows: each is asked once, in the order of the rows, through mistakes, limits and restarts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from folding import DONE, call, entry, event, fin, text
+from streamfold import (
+    AuthenticationError,
+    BatchJob,
+    ConfigError,
+    JobPausedError,
+    Provider,
+    QuotaExceededError,
+    Reply,
+    batch,
+)
+from streamfold.jobs import Ledger
+
+pytestmark = pytest.mark.anyio
+
+
+class Server:
+    """A server that answers each prompt with itself, and notes what it was asked.
+
+    Args:
+        odd: the status and body for some prompts, for as many times as there are.
+    """
+
+    def __init__(self, odd: Mapping[str, list[httpx.Response]] | None = None) -> None:
+        self.asked: list[str] = []
+        self.bodies: list[dict[str, Any]] = []
+        self.odd = {prompt: list(answers) for prompt, answers in (odd or {}).items()}
+        self.running = self.most = 0
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        prompt = body["messages"][-1]["content"]
+        self.asked.append(prompt)
+        self.bodies.append(body)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await anyio.sleep(0)
+        self.running -= 1
+        if left := self.odd.get(prompt):
+            return left.pop(0)
+        return streamed(text(f"{prompt}!"))
+
+    def provider(self, **settings: Any) -> Provider:
+        client = httpx.AsyncClient(transport=httpx.MockTransport(self))
+        made = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "max_retries": 0, **settings}
+        return Provider.from_config(made, http_client=client)
+
+
+def streamed(body: bytes, prompt_tokens: int = 10) -> httpx.Response:
+    usage = event({"choices": [], "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": 1}})
+    end = b"" if b'finish_reason":"' in body else fin("stop")
+    return httpx.Response(200, content=body + end + usage + DONE, headers={"content-type": "text/event-stream"})
+
+
+def refused(status: int, message: str, **headers: str) -> httpx.Response:
+    return httpx.Response(status, json={"error": {"message": message}}, headers=headers)
+
+
+def rows(count: int) -> list[dict[str, str]]:
+    return [{"id": f"r{number}", "prompt": f"p{number}"} for number in range(count)]
+
+
+async def finished(job: BatchJob) -> list[tuple[str, str | None]]:
+    """The ids of all answers in the order in which they come, with their texts; None for an error."""
+    async with job:
+        return [(answer.id, None if answer.error else answer.text) async for answer in job]
+
+
+async def test_answers_come_in_the_order_of_the_rows() -> None:
+    """Many rows are asked at the same time, and never more than were allowed."""
+    server = Server()
+    found = await finished(batch(server.provider(), rows(300), concurrency=7))
+    assert found == [(f"r{number}", f"p{number}!") for number in range(300)]
+    assert sorted(server.asked) == sorted(f"p{number}" for number in range(300))
+    assert 1 < server.most <= 7
+
+
+async def test_what_a_row_may_hold() -> None:
+    """A prompt or messages, with options, a model and tools of its own, or a line of OpenAI's Batch API."""
+    server = Server()
+    tool = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
+    line = {"model": "b", "messages": [{"role": "user", "content": "four"}], "max_tokens": 3}
+    given: list[dict[str, Any]] = [
+        {"prompt": "one", "system": "Be brief.", "options": {"temperature": 0.5}},
+        {"id": "x", "messages": [{"role": "user", "content": "two"}], "model": "a"},
+        {"id": 7, "prompt": "three", "tools": [tool], "tool_choice": "required"},
+        {"custom_id": "y", "method": "POST", "url": "/v1/chat/completions", "body": line},
+    ]
+    found = await finished(batch(server.provider(), given, concurrency=1, max_output_tokens=9))
+    assert found == [("0", "one!"), ("x", "two!"), ("7", "three!"), ("y", "four!")]
+    first, second, third, fourth = server.bodies
+    assert first["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert (first["temperature"], second["model"], third["tool_choice"]) == (0.5, "a", "required")
+    assert (third["tools"][0]["function"]["name"], fourth["model"]) == ("now", "b")
+    assert [body.get("max_tokens", body.get("max_completion_tokens")) for body in server.bodies] == [9, 9, 9, 3]
+
+
+async def test_a_bad_row_is_an_error_of_its_own() -> None:
+    """It says which row it is and what is wrong; the others are asked."""
+    server = Server()
+    given = [*rows(1), {"id": "bad", "promt": "x"}, {"id": "worse", "messages": [{"role": "usr", "content": "x"}]}]
+    async with batch(server.provider(), given) as job:
+        answers = [answer async for answer in job]
+    assert [answer.error and answer.error["type"] for answer in answers] == [None, "ConfigError", "ConfigError"]
+    assert answers[1].error is not None
+    assert answers[1].error["message"] == (
+        "row 2: unknown key 'promt' (did you mean 'prompt'?). Allowed: id, prompt, messages, system, model, options,"
+        " tools, tool_choice"
+    )
+    assert (job.summary.done, job.summary.errors, job.summary.rows) == (1, 2, 3)
+
+
+async def test_lines_that_are_no_json(tmp_path: Path) -> None:
+    """They are errors too, by their number; blank lines count for nothing."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"prompt": "a"}\n\n{"prompt": \n["b"]\n', "utf-8")
+    async with batch(Server().provider(), path) as job:
+        answers = [answer async for answer in job]
+    errors = [answer.error["message"] for answer in answers if answer.error]
+    assert errors[0].startswith("rows.jsonl, row 2: not JSON")
+    assert errors[1] == "rows.jsonl, row 3: a row must be an object, not list"
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ([{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}], "row 2: the id 'a' is that of row 1 too"),
+        ([{"id": "1", "prompt": "x"}, {"prompt": "y"}], "row 2: the id '1' is that of row 1 too"),
+        ([{"text": "x"}], "no row has one of: prompt, messages, body"),
+    ],
+)
+async def test_mistakes_that_stop_a_job_before_it_asks(given: list[dict[str, Any]], problem: str) -> None:
+    """Two rows with one id, or no conversation anywhere."""
+    server = Server()
+    with pytest.raises(ConfigError, match=problem):
+        await finished(batch(server.provider(), given))
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"concurrency": 0}, "must be at least 1"),
+        ({"shard": (2, 2)}, r"shard must be \(i, n\)"),
+        ({"in_flight": "again"}, "in_flight: can't be 'again'. Allowed: ask, error"),
+        ({"rpm": 0}, "rpm must be greater than 0"),
+    ],
+)
+def test_wrong_arguments(wrong: dict[str, Any], problem: str) -> None:
+    """They are refused at once."""
+    with pytest.raises(ConfigError, match=problem):
+        batch(Server().provider(), rows(1), **wrong)
+
+
+async def test_a_row_that_fails_for_a_while() -> None:
+    """A failure that may pass is tried again, and counted; one that stays is an error of the row."""
+    server = Server({"p1": [refused(500, "oops")], "p2": [refused(400, "no such thing")]})
+    async with batch(server.provider(), rows(3)) as job:
+        answers = [answer async for answer in job]
+    assert [answer.tries for answer in answers] == [1, 2, 1]
+    assert answers[2].error is not None
+    assert (answers[2].error["type"], answers[2].error["status_code"]) == ("BadRequestError", 400)
+
+
+async def test_too_many_requests_are_no_try() -> None:
+    """A row waits as long as the server wants, and so do all the others."""
+    busy = [refused(429, "slow down", **{"retry-after": "0.01"}) for _ in range(8)]
+    server = Server({"p0": busy})
+    async with batch(server.provider(), rows(3), tries=1) as job:
+        answers = [answer async for answer in job]
+    assert [answer.error for answer in answers] == [None] * 3
+    assert [answer.tries for answer in answers] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("response", "kind"),
+    [
+        (refused(401, "Incorrect API key"), AuthenticationError),
+        (httpx.Response(429, json={"error": {"message": "x", "code": "insufficient_quota"}}), QuotaExceededError),
+    ],
+)
+async def test_a_key_that_is_refused_pauses_the_job(tmp_path: Path, response: httpx.Response, kind: type) -> None:
+    """Nothing else is asked, no row becomes an error for it, and the same job goes on later."""
+    server = Server({"p5": [response]})
+    path = tmp_path / "ledger"
+    with pytest.raises(JobPausedError, match="the job has paused") as caught:
+        await finished(batch(server.provider(), rows(20), ledger=path, concurrency=1))
+    assert isinstance(caught.value.__cause__, kind)
+    assert server.asked == [f"p{number}" for number in range(6)]
+    found = await finished(batch(server.provider(), rows(20), ledger=path))
+    assert [name for name, said in found if said] == [f"r{number}" for number in range(20)]
+    assert sorted(server.asked) == sorted([*(f"p{number}" for number in range(20)), "p5"])
+
+
+async def test_a_job_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Answers that came are not asked for again, and come out again."""
+    server, path = Server(), tmp_path / "ledger"
+    async with batch(server.provider(), rows(50), ledger=path, concurrency=5) as job:
+        async for answer in job:
+            if answer.number == 20:
+                break
+    before = len(server.asked)
+    async with batch(server.provider(), rows(50), ledger=path, concurrency=5) as job:
+        found = [answer.text async for answer in job]
+        assert job.summary.recorded >= 21
+    assert found == [f"p{number}!" for number in range(50)]
+    assert len(server.asked) - before <= 50 - 21
+    assert len(server.asked) <= 50 + 5  # at most what was under way
+
+
+async def test_another_job_does_not_go_on(tmp_path: Path) -> None:
+    """Other rows, another model or other options are said, and nothing is asked."""
+    server, path = Server(), tmp_path / "ledger"
+    await finished(batch(server.provider(), rows(3), ledger=path, temperature=0.5))
+    before = len(server.asked)
+    for given, settings, options, problem in (
+        (rows(4), {}, {"temperature": 0.5}, "another job: rows was"),
+        (rows(3), {"model": "other"}, {"temperature": 0.5}, "model was custom chat .* m and is custom chat .* other"),
+        (rows(3), {}, {"temperature": 1}, "options was .*0.5.* and is .*1"),
+        (rows(3), {}, {"temperature": 0.5, "shard": (0, 2)}, "shard was 0/1 and is 0/2"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            await finished(batch(server.provider(**settings), given, ledger=path, **options))
+    assert len(server.asked) == before
+
+
+async def test_rows_that_were_under_way_when_a_job_died(tmp_path: Path) -> None:
+    """They are asked again, or are errors: as the caller wants it."""
+    server = Server()
+    for in_flight, said in (("ask", "p1!"), ("error", None)):
+        path = tmp_path / in_flight
+        with pytest.raises(JobPausedError):  # so that there is a job to go on with
+            await finished(batch(Server({"p0": [refused(401, "no")]}).provider(), rows(3), ledger=path, concurrency=1))
+        with Ledger(path) as ledger:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ledger.commit)
+                await ledger.sent(1, "r1")
+                tasks.cancel_scope.cancel()
+        found = await finished(batch(server.provider(), rows(3), ledger=path, in_flight=in_flight))  # type: ignore[arg-type]
+        assert found == [("r0", "p0!"), ("r1", said), ("r2", "p2!")]
+
+
+async def test_errors_may_be_asked_again(tmp_path: Path) -> None:
+    """With `retry_errors`, and only they."""
+    server, path = Server({"p1": [refused(400, "no")]}), tmp_path / "ledger"
+    assert (await finished(batch(server.provider(), rows(3), ledger=path)))[1] == ("r1", None)
+    assert (await finished(batch(server.provider(), rows(3), ledger=path)))[1] == ("r1", None)
+    assert (await finished(batch(server.provider(), rows(3), ledger=path, retry_errors=True)))[1] == ("r1", "p1!")
+    assert sorted(server.asked) == ["p0", "p1", "p1", "p2"]
+
+
+async def test_one_job_writes_to_a_ledger(tmp_path: Path) -> None:
+    """A second one is refused while the first is running; reading is not."""
+    async with batch(Server().provider(), rows(1), ledger=tmp_path / "ledger"):
+        with pytest.raises(ConfigError, match="another job is using this ledger"):
+            await finished(batch(Server().provider(), rows(1), ledger=tmp_path / "ledger"))
+        with Ledger(tmp_path / "ledger", readonly=True) as ledger:
+            assert set(ledger.counts()) == {"sent", "done", "error"}
+
+
+async def test_a_file_that_is_no_ledger(tmp_path: Path) -> None:
+    """It is left alone."""
+    path = tmp_path / "ledger"
+    path.write_text("dear diary\n" * 100)
+    with pytest.raises(ConfigError, match="not a ledger that can be used"):
+        await finished(batch(Server().provider(), rows(1), ledger=path))
+    assert path.read_text() == "dear diary\n" * 100
+
+
+async def test_money_is_not_overspent() -> None:
+    """A job stops before its answers cost more than allowed, also with many under way."""
+    server = Server()
+    prices = {"input": 100_000, "output": 0}  # an answer costs 1
+    with pytest.raises(JobPausedError, match="max_cost is 20"):
+        await finished(batch(server.provider(prices=prices), rows(100), max_cost=20, concurrency=4))
+    assert 15 <= len(server.asked) <= 20 + 4  # what the first ones cost is known only when they have come
+
+
+async def test_money_needs_a_price() -> None:
+    """A job whose answers have no known cost does not spend on."""
+    server = Server()
+    with pytest.raises(JobPausedError, match="give its prices in the configuration"):
+        await finished(batch(server.provider(), rows(100), max_cost=20, concurrency=2))
+    assert len(server.asked) <= 4
+
+
+async def test_costs_and_tokens_are_summed_up(tmp_path: Path) -> None:
+    """Over all runs, to the last digit."""
+    server = Server()
+    for _ in range(2):
+        model = server.provider(prices={"input": 1, "output": 0.1})
+        async with batch(model, rows(3), ledger=tmp_path / "ledger") as job:
+            summary = await job.run()
+        assert (summary.usage.input_tokens, summary.usage.output_tokens) == (30, 3)
+        assert summary.costs["USD"].amount == Decimal("0.0000303")
+
+
+async def test_shards_share_the_rows(tmp_path: Path) -> None:
+    """Each asks its own, and together they have all."""
+    server = Server()
+    parts = [
+        await finished(batch(server.provider(), rows(10), shard=(part, 3), ledger=tmp_path / str(part)))
+        for part in range(3)
+    ]
+    assert parts[1] == [("r1", "p1!"), ("r4", "p4!"), ("r7", "p7!")]
+    assert sorted(server.asked) == sorted(f"p{number}" for number in range(10))
+
+
+async def test_calls_are_part_of_an_answer() -> None:
+    """They are recorded and not run, unless that is asked for."""
+    asked = [streamed(call(entry(0, "call_a", "now", "{}")) + fin("tool_calls")) for _ in range(2)]
+    server, ran = Server({"p0": asked}), []
+
+    def now() -> str:
+        """The time."""
+        ran.append(1)
+        return "noon"
+
+    async with batch(server.provider(), rows(1), tools=[now]) as job:
+        (answer,) = [answer async for answer in job]
+    assert answer.reply is not None
+    assert answer.reply["tool_calls"] == [{"id": "call_a", "name": "now", "arguments": {}}]
+    assert ran == []
+    assert await finished(batch(server.provider(), rows(1), tools=[now], run_tools=True)) == [("r0", "noon!")]
+    assert ran == [1]
+
+
+async def test_answers_are_checked() -> None:
+    """An answer that a check finds wrong is an error, which holds the answer."""
+
+    def check(reply: Reply) -> str | None:
+        return "not even" if reply.text in ("p1!", "p3!") else None
+
+    async with batch(Server().provider(), rows(4), check=check) as job:
+        answers = [answer async for answer in job]
+    assert [bool(answer.error) for answer in answers] == [False, True, False, True]
+    assert answers[1].error is not None
+    assert (answers[1].error["message"], answers[1].error["reply"]["text"]) == ("not even", "p1!")
+
+
+async def test_an_error_in_the_block_is_raised_as_it_is() -> None:
+    """The job stops, and what was raised is no group."""
+
+    async def leave() -> None:
+        async with batch(Server().provider(), rows(1000)) as job:
+            async for _ in job:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await leave()
+
+
+async def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    """Without a ledger no file stays; with one, its connection is closed."""
+    await finished(batch(Server().provider(), rows(2), ledger=tmp_path / "ledger"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger", "ledger.lock"]
+
+
+def paced(made: list[float]) -> Callable[[httpx.Request], httpx.Response]:
+    def answer(request: httpx.Request) -> httpx.Response:
+        made.append(anyio.current_time())
+        return streamed(text("x"), prompt_tokens=99)
+
+    return answer
+
+
+@pytest.mark.parametrize("limit", [{"rpm": 6000}, {"tpm": 600_000}])
+async def test_a_pace_is_kept(limit: dict[str, float]) -> None:
+    """A hundredth of a second for each request: never faster, whatever is used of it is settled."""
+    made: list[float] = []
+    client = httpx.AsyncClient(transport=httpx.MockTransport(paced(made)))
+    model = Provider.from_config({"base_url": "http://127.0.0.1:9/v1", "model": "m"}, http_client=client)
+    async with batch(model, rows(60), **limit) as job:  # type: ignore[arg-type]
+        await job.run()
+    seconds = made[-1] - made[10]
+    assert seconds >= 49 * 0.01 * 0.8

@@ -1,0 +1,128 @@
+"""The answers of a job as a file, and the ledgers of several shards and models together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from folding import DONE, text
+from streamfold import ConfigError, Provider, batch
+from streamfold.jobs import Ledger, check_output, export, export_columns
+
+pytestmark = pytest.mark.anyio
+
+
+def provider(*, shout: bool = False, **settings: Any) -> Provider:
+    """A model that says what it is asked."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        said = json.loads(request.content)["messages"][-1]["content"]
+        if said == "bad":
+            return httpx.Response(400, json={"error": {"message": "no"}})
+        return httpx.Response(200, content=text(said.upper() if shout else said) + DONE)
+
+    client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    return Provider.from_config({"base_url": "http://127.0.0.1:9/v1", "model": "m", **settings}, http_client=client)
+
+
+async def job(path: Path, prompts: list[str], model: Provider | None = None, **settings: Any) -> None:
+    given = [{"id": f"r{number}", "prompt": prompt} for number, prompt in enumerate(prompts)]
+    async with batch(model or provider(), given, ledger=path, **settings) as running:
+        await running.run()
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+
+
+HARD = ["plain", "bad", "two\nlines", "\u2028 and \ud83d alone", "日本語 👋"]
+
+
+async def test_lines_in_the_order_of_the_rows(tmp_path: Path) -> None:
+    """Each is one line of JSON, whatever the text is; an error is one too."""
+    await job(tmp_path / "ledger", HARD)
+    with Ledger(tmp_path / "ledger", readonly=True) as ledger:
+        assert export([ledger], tmp_path / "out.jsonl") == 5
+    found = lines(tmp_path / "out.jsonl")
+    assert [line["id"] for line in found] == [f"r{number}" for number in range(5)]
+    assert [line.get("text") for line in found] == ["plain", None, "two\nlines", "\u2028 and \ufffd alone", "日本語 👋"]
+    assert found[1]["error"] == {
+        "type": "BadRequestError", "message": "custom: no (HTTP 400)", "retryable": False, "status_code": 400,
+    }  # fmt: skip
+    assert "日本語".encode() in (tmp_path / "out.jsonl").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger", "ledger.lock", "out.jsonl"]
+
+
+async def test_shards_are_merged(tmp_path: Path) -> None:
+    """Their rows come out as if one job had asked for all."""
+    prompts = [str(number) for number in range(20)]
+    for part in range(3):
+        await job(tmp_path / str(part), prompts, shard=(part, 3))
+    ledgers = [Ledger(tmp_path / name, readonly=True) for name in "201"]
+    assert export(ledgers, tmp_path / "out.jsonl") == 20
+    assert [line["text"] for line in lines(tmp_path / "out.jsonl")] == prompts
+    with pytest.raises(ConfigError, match="two of the ledgers are of the same shard"):
+        export([ledgers[0], ledgers[0]], tmp_path / "again.jsonl")
+    await job(tmp_path / "other", ["x"])
+    with pytest.raises(ConfigError, match="are of different jobs: they differ in rows"):
+        export([ledgers[0], Ledger(tmp_path / "other", readonly=True)], tmp_path / "again.jsonl")
+    assert not (tmp_path / "again.jsonl").exists()
+
+
+async def test_models_side_by_side(tmp_path: Path) -> None:
+    """One line has the answers of all, and it is counted where they agree."""
+    prompts = ["1", "a", "bad"]
+    await job(tmp_path / "one", prompts)
+    await job(tmp_path / "two", prompts, provider(shout=True))
+    ledgers = {name: Ledger(tmp_path / name, readonly=True) for name in ("one", "two")}
+    assert export_columns(ledgers, tmp_path / "out.jsonl") == {
+        "rows": 3, "answered": 2, "same text": 1, "same calls": 2,
+    }  # fmt: skip
+    second = lines(tmp_path / "out.jsonl")[1]
+    assert (second["id"], second["one"]["text"], second["two"]["text"]) == ("r1", "a", "A")
+
+
+async def test_parquet_in_and_out(tmp_path: Path) -> None:
+    """Rows are read from a table, and answers written to one."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.table(
+        {"id": ["a", "b"], "prompt": ["one", None], "messages": [None, [{"role": "user", "content": "two"}]]}
+    )
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    async with batch(provider(), tmp_path / "rows.parquet", ledger=tmp_path / "ledger") as running:
+        await running.run()
+    with Ledger(tmp_path / "ledger", readonly=True) as ledger:
+        export([ledger], tmp_path / "out.parquet")
+    found = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [(row["id"], row["text"], row["finish_reason"]) for row in found] == [
+        ("a", "one", "unknown"),
+        ("b", "two", "unknown"),
+    ]
+    parquet.write_table(pyarrow.table({"question": ["x"]}), tmp_path / "wrong.parquet")
+    with pytest.raises(ConfigError, match="there is no column named prompt or messages or body"):
+        async with batch(provider(), tmp_path / "wrong.parquet"):
+            pass
+
+
+def test_outputs_that_can_not_be_written(tmp_path: Path) -> None:
+    """They are refused before anything is asked."""
+    with pytest.raises(ConfigError, match=r"answers are written to \.jsonl, \.ndjson and \.parquet files"):
+        check_output(tmp_path / "out.csv")
+    with pytest.raises(ConfigError, match="can't be written"):
+        check_output(tmp_path / "nowhere" / "out.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    with pytest.raises(ConfigError, match="can't be written"):
+        check_output(tmp_path / "folder.jsonl")
+
+
+def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
+    """Looking for one does not make one."""
+    with pytest.raises(ConfigError, match="there is no such ledger"):
+        Ledger(tmp_path / "ledger", readonly=True)
+    assert list(tmp_path.iterdir()) == []
