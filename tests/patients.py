@@ -49,6 +49,7 @@ class Patient:
         dialect: how it writes calls into the text; None: it parses them.
         thinks: it reasons before each answer.
         ignores_none: it makes calls although the request forbids them.
+        ends_early: it says that it has finished when it was cut by the limit.
         echo: a text that is in all its errors, and in the ids of its answers.
         faults: happen to its answers, one after the other: the first one to the first answer, and so on.
         turns: how often each of them happens; None: always.
@@ -59,6 +60,7 @@ class Patient:
     dialect: str | None = None
     thinks: bool = False
     ignores_none: bool = False
+    ends_early: bool = False
     echo: str = ""
     faults: Sequence[Fault] = ()
     turns: int | None = None
@@ -66,11 +68,12 @@ class Patient:
 
     def client(self) -> httpx.AsyncClient:
         """A client whose requests come here."""
-        inner = httpx.MockTransport(self._handle)
+        inner = httpx.MockTransport(self.respond)
         faulty = [FaultTransport(inner, [fault]) for fault in self.faults]
         return httpx.AsyncClient(transport=_Turns(inner, faulty, self.turns))
 
-    def _handle(self, request: httpx.Request) -> httpx.Response:
+    def respond(self, request: httpx.Request) -> httpx.Response:
+        """The answer to a request, without faults."""
         if not request.url.path.startswith("/v1/") or request.url.path.endswith(("/responses", "/messages")):
             return httpx.Response(404, json={"error": {"message": "there is nothing here"}})
         if request.method == "GET":
@@ -123,6 +126,7 @@ class Patient:
             missing = quirks.reasoning_required and calls and message.get(quirks.reasoning_field or "") is None
             _refuse(bool(missing), "the reasoning of this turn is missing")
             for call in calls:
+                _refuse(quirks.call_signatures and "extra_content" not in call, "thought signature is missing")
                 short = re.fullmatch("[A-Za-z0-9]{9}", call["id"])
                 _refuse(quirks.call_ids == "nine_alphanumeric" and not short, "ids have nine letters and digits")
 
@@ -182,7 +186,7 @@ class Patient:
             if isinstance(delta, Text | Reasoning) or (isinstance(delta, Call) and delta.arguments):
                 tokens += 1
                 if tokens > limit:
-                    yield emitter.feed(Finish("length", "length"))
+                    yield emitter.feed(Finish("stop", "stop") if self.ends_early else Finish("length", "length"))
                     break
             yield from re.findall(rb"[^\n]*\n\n", self._rewritten(emitter.feed(delta)))
         emitter.feed(Usage(20, tokens, 20 + tokens))
@@ -288,12 +292,13 @@ class _Turns(httpx.AsyncBaseTransport):
 
 class _Stream(httpx.AsyncByteStream):
     def __init__(self, events: list[bytes]) -> None:
-        self._events = iter([event for event in events if event])
+        self.events = [event for event in events if event]
+        self._left = iter(self.events)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        for event in self._events:
+        for event in self._left:
             return event
         raise StopAsyncIteration

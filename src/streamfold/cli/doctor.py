@@ -25,11 +25,13 @@ from ..testing.doctor import (
     plan,
     read_cards,
     read_target,
+    render_card,
     write_profile,
 )
 from ..values import ConfigError
 from . import config as config_commands
 from .errors import reported_errors
+from .inspect import write_page
 from .output import console, harmless, print_json, print_rows, say
 
 __all__ = ["doctor"]
@@ -56,6 +58,9 @@ def doctor(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the requests, and send none.")] = False,
     write: Annotated[
         Path | None, typer.Option(dir_okay=False, help="Add the provider to this streamfold.toml, or update it.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="Write the report card as one self-contained HTML page.")
     ] = None,
     record: Annotated[Path | None, typer.Option(file_okay=False, help="Keep all answers in this folder.")] = None,
     compare: Annotated[
@@ -85,6 +90,8 @@ def doctor(
     if as_json:
         print_json(cards_to_dict(card for card, _ in cards))
     with reported_errors():
+        if html:
+            write_page(html, render_card(cards))
         for card, found in cards if write else ():
             for change in write_profile(write or Path(), card, found):
                 say(f"{write}: {change}", err=True)

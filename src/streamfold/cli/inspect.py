@@ -24,7 +24,7 @@ from .explain import print_comparison, print_inspection
 from .output import console, print_json
 from .replays import Adapter, Dialect
 
-__all__ = ["diff", "inspect"]
+__all__ = ["diff", "inspect", "write_page"]
 
 ToolNames = Annotated[
     list[str] | None, typer.Option("--tool", help="The name of a tool that the request declared. Repeatable.")
@@ -62,7 +62,7 @@ def inspect(
             raise ConfigError("--json and --html exclude each other: choose one")
         made = _inspected(file, adapter, dialect, tool, tool_choice)
         if html:
-            _write(html, render_page(made))
+            write_page(html, render_page(made))
             return
     if as_json:
         print_json(to_dict(made))
@@ -126,7 +126,8 @@ def _inspected(
     )
 
 
-def _write(path: Path, page: str) -> None:
+def write_page(path: Path, page: str) -> None:
+    """Writes a page to a file, or to standard output for "-". Raises ConfigError if it can't be written."""
     if str(path) == "-":
         sys.stdout.write(page)
         return

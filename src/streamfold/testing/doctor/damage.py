@@ -13,7 +13,7 @@ from ..recording import Recording
 from .questions import COUNT, LINE_WORDS, UNICODE_TEXT, words
 from .values import Seen
 
-__all__ = ["Damage", "damage", "has_gap", "repeats", "wanted"]
+__all__ = ["Damage", "damage", "has_gap", "repeats", "said", "wanted"]
 
 Damage: TypeAlias = Literal["comment", "utf8", "truncated", "garbage", "repeated"]
 _FIELDS = (b"data", b"event", b"id", b"retry")
@@ -81,16 +81,21 @@ def wanted(seen: Seen) -> str:
     return next((line for asked, line in _LINES.items() if asked in sent), "")
 
 
+def said(text: str) -> str:
+    """Returns a text without the reasoning that a server may have left at its head."""
+    return text.rpartition("</think>")[2]
+
+
 def repeats(seen: Seen) -> bool:
     """Whether events of an answer came twice: the line that was asked for is in it once they are taken out."""
     line = words(wanted(seen))
-    if seen.recording is None or not line or words(seen.text) == line:
+    if seen.recording is None or not line or words(said(seen.text)) == line:
         return False
     body = seen.recording.body
     blocks = [body[start:end] for start, end, _, _ in event_ranges(body)]
     once = [block for at, block in enumerate(blocks) if at == 0 or block != blocks[at - 1]]
     without = replace(seen.recording, body=b"".join(once), cuts=())
-    return len(once) < len(blocks) and words(_read(without).text) == line
+    return len(once) < len(blocks) and words(said(_read(without).text)) == line
 
 
 def _read(recording: Recording) -> Reply:

@@ -15,8 +15,8 @@ from .values import Answers, Ask, Finding, Outcome, Probe, Seen, Setting
 __all__ = ["Examination", "with_settings"]
 
 ROUNDS = 3  # how often a model is asked what depends on its mood
-_USABLE = ("ok", "handled", "set")
-_DECIDED = ("fine", "refused")
+_USELESS = ("no", "fault", "skipped")
+_DECIDED = ("fine", "left", "refused")
 
 
 @dataclass(slots=True)
@@ -106,8 +106,8 @@ class Examination:
         if self._left() <= 0:
             return f"the budget of {self.budget} requests is used up"
         needed = self.findings.get(probe.needs)
-        if probe.needs and (needed is None or needed.verdict not in _USABLE):
-            return f"{probe.needs} did not work"
+        if probe.needs and (needed is None or needed.verdict in _USELESS):
+            return f"{probe.needs}: {needed.saw if needed else 'not asked'}"
         return ""
 
     def _left(self) -> int:

@@ -96,7 +96,7 @@ class Endpoint:
             self.requests,
             probe,
             ask.name,
-            _way(sent.error, recording),
+            "left" if ask.leave and sent.error is None else _way(sent.error, recording),
             sent=body,
             recording=recording,
             inspection=self._inspected(recording, probe),

@@ -38,8 +38,19 @@ VERDICTS: Mapping[Verdict, str] = {
     "skipped": "not asked",
 }
 
-Way: TypeAlias = Literal["fine", "refused", "status", "unreachable", "hung_up", "cut", "reset", "stalled", "garbled"]
-"""How an answer went: whole, or how it failed."""
+Way: TypeAlias = Literal[
+    "fine",  # whole
+    "left",  # cancelled on purpose
+    "refused",  # the server understood the request and would not have it
+    "status",  # another error status
+    "unreachable",
+    "hung_up",
+    "cut",
+    "reset",
+    "stalled",
+    "garbled",  # not in this wire format
+]
+"""How an answer went."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +188,7 @@ class Probe:
         wires: the adapters that it is for.
         whim: the answer depends on the model: asked up to three times until it is as hoped.
         basic: if no answer to it is whole, the others have no meaning, and are skipped.
-        needs: the probe that must have been "ok", "handled" or "set" before, or this one has no meaning.
+        needs: the probe without which this one has no meaning: if it found "no" or "fault", or was skipped.
     """
 
     name: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .compare import ANSWER_FIELDS, Comparison, FirstDifference, compare
 from .export import comparison_to_dict, to_dict
-from .page import render_page
+from .page import content_policy, json_block, page_assets, page_data, page_frame, render_page
 from .steps import Step, steps
 from .trace import inspect_stream
 from .values import Caused, Event, Failed, Inspection, Placement, TracedCall
@@ -30,7 +30,12 @@ __all__ = [
     "called",
     "compare",
     "comparison_to_dict",
+    "content_policy",
     "inspect_stream",
+    "json_block",
+    "page_assets",
+    "page_data",
+    "page_frame",
     "render_page",
     "steps",
     "stream_words",

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import html
 import json
+from collections.abc import Iterable
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -20,7 +21,7 @@ from .steps import Step, steps
 from .values import Event, Inspection
 from .words import called, stream_words, usage_words
 
-__all__ = ["render_page"]
+__all__ = ["content_policy", "json_block", "page_assets", "page_data", "page_frame", "render_page"]
 
 _SCRIPTS = ("state.js", "timeline.js", "rows.js", "detail.js", "main.js")
 # Inside <script> only `<` matters; the others are escaped in case the JSON is pasted elsewhere.
@@ -29,24 +30,45 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 def render_page(inspection: Inspection) -> str:
     """Returns the page as text. Write it as UTF-8."""
-    style = _asset("page.css")
-    script = '"use strict";\n(() => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
-    policy = "; ".join(
+    before, after = page_frame(inspection.name or "a stream")
+    return before + page_data(inspection) + after
+
+
+def page_frame(title: str) -> tuple[str, str]:
+    """Returns the page before and after its data. With other data in between it shows another stream."""
+    style, script = page_assets()
+    page = Template(_asset("page.html")).substitute(
+        policy=content_policy([style], [script]),
+        title=html.escape(_encodable(title)),
+        style=style,
+        script=script,
+        data="$data",
+    )
+    before, _, after = page.partition("$data")
+    return before, after
+
+
+def page_assets() -> tuple[str, str]:
+    """Returns the style and the script of the page, for the policy of a page that has this one in a frame."""
+    return _asset("page.css"), '"use strict";\n(() => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
+
+
+def page_data(inspection: Inspection) -> str:
+    """Returns the data of the page as JSON that no HTML reader takes for markup."""
+    return json_block(_data(inspection))
+
+
+def content_policy(styles: Iterable[str], scripts: Iterable[str]) -> str:
+    """Returns a content security policy that allows these styles and scripts, by their hashes, and nothing else."""
+    return "; ".join(
         (
             "default-src 'none'",
-            f"script-src '{_hash(script)}'",
-            f"style-src '{_hash(style)}'",
+            f"script-src {' '.join(map(_hash, scripts))}",
+            f"style-src {' '.join(map(_hash, styles))}",
             "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",
         )
-    )
-    return Template(_asset("page.html")).substitute(
-        policy=policy,
-        title=html.escape(_encodable(inspection.name or "a stream")),
-        style=style,
-        script=script,
-        data=_json(_data(inspection)),
     )
 
 
@@ -55,10 +77,11 @@ def _asset(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
 
 
-def _json(value: Any) -> str:
+def json_block(value: Any) -> str:
+    """Returns JSON for a data block of a page: no character in it can be read as markup."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return _encodable(text.translate(_ESCAPES))
 

@@ -12,6 +12,8 @@ from .judging import first, quirk, refusal, shown, unclear, was_refused, with_me
 __all__ = ["BASICS"]
 
 _CHAT = ("chat", "kimi")
+_LIMIT = 12  # tokens that the probe about limits allows
+_CUT = 24  # tokens after which an answer is cut
 
 
 def _answers(answers: Answers) -> Outcome:
@@ -33,7 +35,10 @@ def _max_tokens(answers: Answers) -> Outcome:
         return Outcome("set", why, does, (quirk("max_tokens_field", "max_completion_tokens", why),))
     if old and old.refused:
         return Outcome("no", f"{refusal(old)}; max_completion_tokens does not limit the answer either")
-    return Outcome("fault", "neither name limits the answer, or a cut answer is reported as finished")
+    longest = max((len(words(seen.text)) for seen in (old, new) if seen), default=0)
+    if longest <= _LIMIT:
+        return unclear(f"the answers end before the limit, after {longest} words")
+    return Outcome("fault", f"neither name limits the answer: {longest} words, and at most {_LIMIT} tokens were wanted")
 
 
 def _stream_usage(answers: Answers) -> Outcome:
@@ -111,9 +116,10 @@ def _length(answers: Answers) -> Outcome:
         return Outcome("fault", refusal(seen))
     if seen.reply.finish_reason == "length":
         return Outcome("ok", "a cut answer says so")
-    if len(seen.text) < 150 and words(seen.text)[-1:] != ["100"] and "10" in words(seen.text):
+    usage = seen.reply.usage
+    if usage and usage.output_tokens == _CUT and "100" not in words(seen.text):
         raw = seen.reply.raw_finish_reason
-        saw = f"cut by the limit, and reported as finished ({raw})"
+        saw = f"cut at {_CUT} tokens, and reported as finished ({raw})"
         return Outcome("fault", saw, "nobody can tell it from a whole answer")
     return unclear(f"wrote {len(seen.text)} characters, finish reason {seen.reply.finish_reason}")
 
@@ -157,18 +163,19 @@ BASICS = (
             Ask(
                 "max_tokens",
                 COUNT,
-                special="max_tokens: 12",
-                edit=without_members("max_completion_tokens", "stream_options", max_tokens=12),
+                special=f"max_tokens: {_LIMIT}",
+                edit=without_members("max_completion_tokens", "stream_options", max_tokens=_LIMIT),
             ),
             Ask(
                 "max_completion_tokens",
                 COUNT,
-                special="max_completion_tokens: 12",
+                special=f"max_completion_tokens: {_LIMIT}",
                 when=lambda so_far: not _is_cut(so_far.get("max_tokens")),
-                edit=without_members("max_tokens", "stream_options", max_completion_tokens=12),
+                edit=without_members("max_tokens", "stream_options", max_completion_tokens=_LIMIT),
             ),
         ),
         wires=_CHAT,
+        whim=True,
     ),
     Probe(
         "stream_usage",
@@ -239,7 +246,7 @@ BASICS = (
         "basics",
         "Does a cut answer say that it is cut?",
         _length,
-        (Ask("count", COUNT, options=capped(24), special="at most 24 tokens"),),
+        (Ask("count", COUNT, options=capped(_CUT), special=f"at most {_CUT} tokens"),),
         whim=True,
     ),
     Probe(

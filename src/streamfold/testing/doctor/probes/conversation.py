@@ -16,6 +16,7 @@ _LONG_ID = "call_0123456789abcdefghijklmn"
 _SHORT_ID = "a1b2c3d4e"
 
 
+PLACEHOLDER = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 _CALL = ToolCall(_SHORT_ID, "get_weather", {"city": "Paris"}, '{"city": "Paris"}')
 HISTORY = (
     user("What is the weather in Paris?"),
@@ -50,6 +51,21 @@ def raw_history(
         return [question, call_turn, {**outcome, "tool_call_id": chosen, "content": content}]
 
     return _messages(edit)
+
+
+def _signed_calls(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Returns an edit that gives calls of Chat Completions these members, and no other signature."""
+
+    def signed(message: dict[str, Any]) -> dict[str, Any]:
+        calls = [
+            {name: value for name, value in call.items() if name != "extra_content"} | members
+            for call in message.get("tool_calls", ())
+        ]
+        return {**message, "tool_calls": calls} if calls else message
+
+    return lambda body: (
+        {**body, "messages": [signed(each) for each in body["messages"]]} if "messages" in body else body
+    )
 
 
 def _developer(answers: Answers) -> Outcome:
@@ -93,6 +109,10 @@ def _inline_system(answers: Answers) -> Outcome:
 
 def _tool_history(answers: Answers) -> Outcome:
     seen = first(answers)
+    if seen.refused and (signed := answers.get("signed")) and signed.fine:
+        why = f"calls without a thought signature are {refusal(seen)}"
+        does = "lost signatures are replaced by a placeholder: call_signatures = true"
+        return Outcome("set", why, does, (quirk("call_signatures", True, why),))
     if seen.refused:
         return Outcome("fault", refusal(seen), "a tool loop can't work")
     if "18" in words(seen.text):
@@ -235,7 +255,18 @@ CONVERSATION = (
         "conversation",
         "Are earlier calls and their results accepted?",
         _tool_history,
-        (Ask("history", HISTORY, (WEATHER,), options=capped()),),
+        (
+            Ask("history", HISTORY, (WEATHER,), options=capped(), edit=_signed_calls()),
+            Ask(
+                "signed",
+                HISTORY,
+                (WEATHER,),
+                options=capped(),
+                special="a call with the placeholder of a thought signature",
+                edit=_signed_calls(extra_content=PLACEHOLDER),
+                when=was_refused("history"),
+            ),
+        ),
         whim=True,
         needs="one_call",
     ),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from statistics import median
 
 from ....values import WarningCode
-from ..damage import Damage, damage, has_gap, repeats, wanted
+from ..damage import Damage, damage, has_gap, repeats, said, wanted
 from ..values import Answers, Outcome, Probe, Seen, Verdict, Way
 from .judging import shown
 
@@ -101,7 +101,9 @@ def _damaged(kind: Damage, verdict: Verdict, what: str, does: str) -> Callable[[
     """Returns the judgement that no answer has this kind of damage."""
 
     def judge(answers: Answers) -> Outcome:
-        found = [seen for seen in answers.values() if seen.inspection and kind in _damage_of(seen)]
+        found = [
+            seen for seen in answers.values() if seen.way != "left" and seen.inspection and kind in _damage_of(seen)
+        ]
         if not found:
             return Outcome("ok", "none")
         return Outcome(verdict, f"{_counted(found, answers)} {what}", does, telling=_of(found))
@@ -110,7 +112,7 @@ def _damaged(kind: Damage, verdict: Verdict, what: str, does: str) -> Callable[[
 
 
 def _damage_of(seen: Seen) -> set[Damage]:
-    return damage(seen.recording.body) if seen.recording else set()
+    return damage(seen.recording.body) if seen.recording and seen.way != "left" else set()
 
 
 def _repeated(answers: Answers) -> Outcome:
@@ -140,7 +142,7 @@ def _has_hole(seen: Seen) -> bool:
     if "missing_event" in seen.codes:
         return True
     if line := wanted(seen):
-        return has_gap(seen.text, line)
+        return has_gap(said(seen.text), line)
     raws = [call.raw_arguments for call in seen.reply.tool_calls if call.error and call.name == "get_weather"]
     wholes = ['{"city": "Paris"}', '{"city":"Paris"}', '{"city": "London"}', '{"city":"London"}']
     return any(has_gap(raw, whole) for raw in raws for whole in wholes)

@@ -7,7 +7,7 @@ from typing import Any
 from ..questions import REASON, WEATHER, capped
 from ..values import Answers, Ask, Outcome, Probe, Seen, Setting
 from .conversation import HISTORY, raw_history
-from .judging import capability, first, quirk, read_again, refusal, shown, unclear, with_members
+from .judging import capability, first, quirk, read_again, refusal, shown, unclear, with_members, without_members
 
 __all__ = ["THINKING"]
 
@@ -102,7 +102,7 @@ THINKING = (
         "Where does reasoning arrive?",
         _reasons,
         (
-            Ask("plain", REASON, options=capped(512)),
+            Ask("plain", REASON, options=capped(512), edit=without_members("reasoning_split")),
             Ask(
                 "split",
                 REASON,

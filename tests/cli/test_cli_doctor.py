@@ -1,0 +1,167 @@
+"""`streamfold doctor`, run as a user runs it, before a server on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from patients import Patient
+from streamfold.adapters.chat import ChatQuirks
+from streamfold.cli.app import app
+from streamfold.config import config_problems, read_config
+
+KEY = "sk-of-the-doctor-0123456789"
+
+
+class Server:
+    """A patient on loopback. `patient` may be replaced while it runs."""
+
+    def __init__(self) -> None:
+        self.patient = Patient()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self.answer("GET")
+
+            def do_POST(self) -> None:
+                self.answer("POST")
+
+            def answer(self, method: str) -> None:
+                content = self.rfile.read(int(self.headers.get("content-length", 0)))
+                request = httpx.Request(method, f"http://patient.test{self.path}", content=content)
+                response = outer.patient.respond(request)
+                body = b"".join(getattr(response.stream, "events", response.stream))
+                self.send_response(response.status_code)
+                self.send_header("content-type", response.headers["content-type"])
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.http.server_port}"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    thread = threading.Thread(target=made.http.serve_forever)
+    thread.start()
+    yield made
+    made.http.shutdown()
+    thread.join()
+    made.http.server_close()
+
+
+def run(*words: str, cwd: Path) -> Any:
+    """Runs the command. Nothing that it prints or writes may have the key."""
+    before = Path.cwd()
+    os.chdir(cwd)
+    try:
+        done = CliRunner().invoke(app, ["doctor", *words], env={"DOCTOR_KEY": KEY, "COLUMNS": "200"})
+    finally:
+        os.chdir(before)
+    assert KEY not in done.output
+    assert not [path for path in cwd.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+    return done
+
+
+def test_everything_at_once(server: Server, tmp_path: Path) -> None:
+    """One run prints a table, and writes the profile, the report card and the recordings."""
+    server.patient = Patient(quirks=ChatQuirks(seed_field="random_seed"))
+    options = [
+        "--api-key-env",
+        "DOCTOR_KEY",
+        "--write",
+        "streamfold.toml",
+        "--html",
+        "card.html",
+        "--record",
+        "answers",
+    ]
+    done = run(server.url, *options, cwd=tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "Under which name does it take a seed?" in done.output
+    assert 'quirks.seed_field = "random_seed"' in done.output
+    config = read_config(tmp_path / "streamfold.toml")
+    assert [problem for problem in config_problems(config) if "set DOCTOR_KEY" not in problem] == []
+    assert config.profile("local").quirks == {"seed_field": "random_seed"}
+    assert "streamfold doctor" in (tmp_path / "card.html").read_text("utf-8")
+    assert len(list((tmp_path / "answers" / "chat").glob("*.sse"))) > 40
+
+
+def test_a_faulty_server_has_an_exit_code_of_its_own(server: Server, tmp_path: Path) -> None:
+    """3: it was examined, and something is at fault."""
+    server.patient = Patient(ends_early=True)
+    done = run(server.url, "--json", cwd=tmp_path)
+    assert done.exit_code == 3
+    (card,) = json.loads(done.output)["cards"]
+    assert "fault" in [finding["verdict"] for finding in card["findings"]]
+
+
+def test_two_versions_are_compared(server: Server, tmp_path: Path) -> None:
+    """0: nothing has changed; 1: something has."""
+    for name, patient in (("old", Patient()), ("same", Patient()), ("new", Patient(dialect="hermes"))):
+        server.patient = patient
+        (tmp_path / f"{name}.json").write_text(run(server.url, "--json", cwd=tmp_path).output, "utf-8")
+    assert run("--compare", "old.json", "same.json", cwd=tmp_path).exit_code == 0
+    done = run("--compare", "old.json", "new.json", cwd=tmp_path)
+    assert done.exit_code == 1
+    assert "Does a tool call arrive as a call?" in done.output
+    assert run("--compare", "old.json", "nothing.json", cwd=tmp_path).exit_code == 2
+
+
+def test_a_dry_run_sends_nothing(server: Server, tmp_path: Path) -> None:
+    """It prints the requests."""
+    done = run(server.url, "--dry-run", "--model", "patient-1", cwd=tmp_path)
+    assert done.exit_code == 0
+    assert "stream_usage/asked: stream_options.include_usage" in done.output
+    assert server.patient.requests == []
+
+
+def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    """1: it could not be examined."""
+    done = run("http://127.0.0.1:9/v1", "--model", "m", cwd=tmp_path)
+    assert done.exit_code == 1
+    assert run("htp://nowhere", cwd=tmp_path).exit_code == 2
+    assert run(cwd=tmp_path).exit_code == 2
+
+
+def test_a_table_that_is_there_is_updated(server: Server, tmp_path: Path) -> None:
+    """Comments and settings of one's own stay; only what was found is changed."""
+    file = tmp_path / "streamfold.toml"
+    file.write_text(
+        f'# mine\n[providers.main]\nbase_url = "{server.url}/v1" # here\nmodel = "patient-1"\n'
+        '[providers.main.quirks]\nseed_field = "seed" # wrong\nempty_turns = false\n\n'
+        '[providers.other]\nprofile = "kimi"\n',
+        "utf-8",
+    )
+    server.patient = Patient(quirks=ChatQuirks(seed_field="random_seed"), dialect="hermes")
+    done = run("main", "-c", "streamfold.toml", "--write", "streamfold.toml", cwd=tmp_path)
+    assert done.exit_code == 0, done.output
+    lines = file.read_text("utf-8").splitlines()
+    assert lines[:2] == ["# mine", "[providers.main]"]
+    assert f'base_url = "{server.url}/v1" # here' in lines
+    assert "empty_turns = false" in lines
+    profile = read_config(file).profile("main")
+    assert (profile.quirks, profile.dialect) == ({"seed_field": "random_seed", "empty_turns": False}, "hermes")
+    assert read_config(file).profile("other").adapter == "kimi"
+    again = run("main", "-c", "streamfold.toml", "--write", "streamfold.toml", cwd=tmp_path)
+    assert (again.exit_code, file.read_text("utf-8").splitlines()) == (0, lines)
