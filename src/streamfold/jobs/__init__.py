@@ -6,3 +6,5 @@ from .ledger import *
 from .output import *
 from .pace import *
 from .rows import *
+from .settings import *
+from .start import *

@@ -6,13 +6,12 @@ import json
 import os
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import anyio
 import anyio.abc
@@ -29,7 +28,6 @@ from ..values import (
     RateLimitError,
     Reply,
     StreamfoldError,
-    ToolLike,
     shown_url,
     total_cost,
 )
@@ -37,8 +35,9 @@ from .answers import Answer, JobSummary, error_members, reply_members
 from .ledger import DONE, ERROR, SENT, Ledger
 from .pace import Pace
 from .rows import Row, Rows
+from .settings import JobSettings
 
-__all__ = ["BatchJob", "JobPausedError", "batch"]
+__all__ = ["BatchJob", "JobPausedError"]
 
 _PAUSE = 1.0  # seconds to wait after "too many requests" without a Retry-After; doubled each time
 _LONGEST_PAUSE = 60.0
@@ -54,79 +53,6 @@ class JobPausedError(StreamfoldError):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    concurrency: int
-    tries: int
-    max_cost: float | None
-    in_flight: Literal["ask", "error"]
-    retry_errors: bool
-    shard: tuple[int, int]
-    tools: Sequence[ToolLike]
-    run_tools: bool
-    check: Callable[[Reply], str | None] | None
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-def batch(
-    model: ChatModel,
-    rows: str | os.PathLike[str] | Iterable[Mapping[str, Any]],
-    *,
-    ledger: str | os.PathLike[str] | None = None,
-    concurrency: int = 50,
-    tries: int = 3,
-    rpm: float | None = None,
-    tpm: float | None = None,
-    max_cost: float | None = None,
-    in_flight: Literal["ask", "error"] = "ask",
-    retry_errors: bool = False,
-    shard: tuple[int, int] = (0, 1),
-    tools: Iterable[ToolLike] = (),
-    run_tools: bool = False,
-    check: Callable[[Reply], str | None] | None = None,
-    **options: Any,
-) -> BatchJob:
-    """Returns a job that asks a model about many rows, each of them once.
-
-        async with batch(provider, "rows.jsonl", ledger="rows.ledger") as job:
-            async for answer in job:
-                print(answer.id, answer.text)
-
-    A job that was stopped or killed goes on where it was when it is started again with the same ledger: answers that
-    came are never asked for again, and come out again in their order.
-
-    Args:
-        rows: a `.jsonl` or `.parquet` file, or mappings. A row has `prompt` or `messages`, and may have `id`, `system`,
-            `model`, `options`, `tools` and `tool_choice`; or it is a line of OpenAI's Batch API.
-        ledger: the file that remembers what was sent and what came back. Without one, nothing survives the job.
-        concurrency: how many rows are asked at once.
-        tries: how often a row is asked before it is an error. Being told to wait is no try.
-        rpm, tpm: requests and tokens a minute.
-        max_cost: stop before answers cost more than this, in their currency.
-        in_flight: what happens to rows that had been sent when the job died: they are asked again, or are errors.
-        retry_errors: ask again for rows that were errors in an earlier run.
-        shard: `(i, n)`: ask only every n-th row, beginning with row i. Shards of one job have ledgers of their own.
-        tools: for all rows that have none of their own.
-        run_tools: run the calls with `run_tools`; without it they are part of the answer.
-        check: looks at each reply, and returns what is wrong with it; such a row is an error.
-        options: for all rows, as for `chat_stream`; those of a row win.
-
-    Raises:
-        ConfigError: an argument is wrong. What is wrong with the rows or the ledger is raised by `async with`.
-    """
-    first, count = shard
-    if concurrency < 1 or tries < 1:
-        raise ConfigError("concurrency and tries must be at least 1")
-    if not 0 <= first < count:
-        raise ConfigError(f"shard must be (i, n) with 0 <= i < n, not ({first}, {count})")
-    if in_flight not in ("ask", "error"):
-        raise ConfigError(f"in_flight: can't be {in_flight!r}. Allowed: ask, error")
-    settings = _Settings(
-        concurrency, tries, max_cost, in_flight, retry_errors, shard, tuple(tools), run_tools, check, options
-    )
-    return BatchJob(model, Rows(rows), ledger, settings, Pace(rpm, tpm))
-
-
 class BatchJob:
     """A running job: an async context manager, and an async iterator of its answers in the order of the rows.
 
@@ -135,7 +61,7 @@ class BatchJob:
     """
 
     def __init__(
-        self, model: ChatModel, rows: Rows, ledger: str | os.PathLike[str] | None, settings: _Settings, pace: Pace
+        self, model: ChatModel, rows: Rows, ledger: str | os.PathLike[str] | None, settings: JobSettings, pace: Pace
     ) -> None:
         self.summary = JobSummary()
         self._model = model

@@ -1,0 +1,36 @@
+"""The settings of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..values import ConfigError, Reply, ToolLike
+
+__all__ = ["JobSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """See `batch`. Raises ConfigError for one that is wrong."""
+
+    concurrency: int
+    tries: int
+    max_cost: float | None
+    in_flight: Literal["ask", "error"]
+    retry_errors: bool
+    shard: tuple[int, int]
+    tools: Sequence[ToolLike]
+    run_tools: bool
+    check: Callable[[Reply], str | None] | None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        first, count = self.shard
+        if self.concurrency < 1 or self.tries < 1:
+            raise ConfigError("concurrency and tries must be at least 1")
+        if not 0 <= first < count:
+            raise ConfigError(f"shard must be (i, n) with 0 <= i < n, not ({first}, {count})")
+        if self.in_flight not in ("ask", "error"):
+            raise ConfigError(f"in_flight: can't be {self.in_flight!r}. Allowed: ask, error")

@@ -1,0 +1,68 @@
+"""How a job is begun."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+from ..client import ChatModel
+from ..values import Reply, ToolLike
+from .job import BatchJob
+from .pace import Pace
+from .rows import Rows
+from .settings import JobSettings
+
+__all__ = ["batch"]
+
+
+def batch(
+    model: ChatModel,
+    rows: str | os.PathLike[str] | Iterable[Mapping[str, Any]],
+    *,
+    ledger: str | os.PathLike[str] | None = None,
+    concurrency: int = 50,
+    tries: int = 3,
+    rpm: float | None = None,
+    tpm: float | None = None,
+    max_cost: float | None = None,
+    in_flight: Literal["ask", "error"] = "ask",
+    retry_errors: bool = False,
+    shard: tuple[int, int] = (0, 1),
+    tools: Iterable[ToolLike] = (),
+    run_tools: bool = False,
+    check: Callable[[Reply], str | None] | None = None,
+    **options: Any,
+) -> BatchJob:
+    """Returns a job that asks a model about many rows, each of them once.
+
+        async with batch(provider, "rows.jsonl", ledger="rows.ledger") as job:
+            async for answer in job:
+                print(answer.id, answer.text)
+
+    A job that was stopped or killed goes on where it was when it is started again with the same ledger: answers that
+    came are never asked for again, and come out again in their order.
+
+    Args:
+        rows: a `.jsonl` or `.parquet` file, or mappings. A row has `prompt` or `messages`, and may have `id`, `system`,
+            `model`, `options`, `tools` and `tool_choice`; or it is a line of OpenAI's Batch API.
+        ledger: the file that remembers what was sent and what came back. Without one, nothing survives the job.
+        concurrency: how many rows are asked at once.
+        tries: how often a row is asked before it is an error. Being told to wait is no try.
+        rpm, tpm: requests and tokens a minute.
+        max_cost: stop before answers cost more than this, in their currency.
+        in_flight: what happens to rows that had been sent when the job died: they are asked again, or are errors.
+        retry_errors: ask again for rows that were errors in an earlier run.
+        shard: `(i, n)`: ask only every n-th row, beginning with row i. Shards of one job have ledgers of their own.
+        tools: for all rows that have none of their own.
+        run_tools: run the calls with `run_tools`; without it they are part of the answer.
+        check: looks at each reply, and returns what is wrong with it; such a row is an error.
+        options: for all rows, as for `chat_stream`; those of a row win.
+
+    Raises:
+        ConfigError: an argument is wrong. What is wrong with the rows or the ledger is raised by `async with`.
+    """
+    settings = JobSettings(
+        concurrency, tries, max_cost, in_flight, retry_errors, shard, tuple(tools), run_tools, check, options
+    )
+    return BatchJob(model, Rows(rows), ledger, settings, Pace(rpm, tpm))
