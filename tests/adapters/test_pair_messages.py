@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -12,14 +13,15 @@ from anthropic.types import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import corpus
 import scale
 from anthropic_sdk import anthropic_message
 from folding import bytewise
 from mirror import payloads, read
 from planned import PlannedCall, planned_calls
-from streamfold import ProtocolWarning, Reply, ToolCall, Usage
+from streamfold import ProtocolWarning, Reply, StreamDecoder, ToolCall, Usage
 from streamfold.adapters.anthropic import MessagesEmitter, messages_error, whole_message
-from streamfold.adapters.emitting import end_deltas
+from streamfold.adapters.emitting import ReplyWriter, end_deltas
 from streamfold.values import Call, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Text
 
 pieces = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=4)
@@ -178,3 +180,32 @@ def test_warnings_are_comments() -> None:
     body = emit([Text("a"), *end_deltas(reply)])
     assert b": streamfold warning option_dropped: x: not sent" in body
     assert said(anthropic_message(body))[0] == "a"
+
+
+RECORDED = [
+    *sorted((Path(__file__).parents[2] / "fixtures" / "anthropic").glob("*.sse")),
+    *corpus.names("corpus/anthropic/*.sse"),
+]
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda path: Path(path).stem)
+def test_blocks_pass_through(recorded: Path | str) -> None:
+    """An answer of this API that is written again has the same blocks in the same order.
+
+    Texts with their citations, thinking with its signature or redacted, the tools that the server ran and what they
+    found: all that its client has to send back.
+    """
+    path = recorded if isinstance(recorded, Path) else corpus.folder() / recorded
+    decoder, again = StreamDecoder("anthropic", fragments=True), StreamDecoder("anthropic")
+    writer, body = ReplyWriter(MessagesEmitter(id="msg_0", model="m")), b""
+    for piece in bytewise(path.read_bytes()) if path.stat().st_size < 5000 else [path.read_bytes()]:
+        body += b"".join(map(writer.feed, decoder.feed(piece)))
+    body += b"".join(map(writer.feed, decoder.close()))
+    if decoder.reply.finish_reason == "length" and "calls_dropped" in {w.code for w in decoder.reply.warnings}:
+        return  # it ends with an error: a call that is cut has no block that could be written
+    again.feed(body + writer.finish(decoder.reply))
+    again.close()
+    blocks = decoder.reply.extras.get("blocks", [])
+    assert again.reply.extras.get("blocks", []) == [block for block in blocks if block.get("text") != ""]
+    handed_out = [[(call.id, call.arguments) for call in one.reply.tool_calls] for one in (decoder, again)]
+    assert handed_out[0] == handed_out[1]

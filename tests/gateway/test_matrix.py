@@ -308,7 +308,7 @@ REASONING_BACK: dict[str, Sequence[str]] = {
     "chat": (),
     "responses": ("responses", "kimi"),
     "kimi": ("kimi",),
-    "anthropic": ("anthropic",),
+    "anthropic": ("anthropic", "gemini"),
     "gemini": ("gemini",),
 }
 TAKES_NONE = ("chat",)  # OpenAI's own models do not read reasoning on this wire

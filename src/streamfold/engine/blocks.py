@@ -25,6 +25,7 @@ from ..values import (
     BlockPiece,
     Call,
     Delta,
+    Extra,
     PathValue,
     PathValues,
     Reasoning,
@@ -53,6 +54,7 @@ class _OpenBlock:
         pieces: the texts that have grown since, by member.
         waiting: text that may not be shown before earlier blocks are closed.
         counted: whether the arguments that stood in the first event have been looked at.
+        marked: whether its end has been told.
     """
 
     number: int
@@ -64,6 +66,7 @@ class _OpenBlock:
     waiting: list[str] = field(default_factory=list)
     closed: bool = False
     counted: bool = False
+    marked: bool = False
 
     def whole(self, call: ToolCall | None) -> dict[str, Any]:
         """The block as it goes back into the history."""
@@ -77,6 +80,18 @@ class _OpenBlock:
                 start = self.value.get(member)
                 whole[member] = join_surrogates("".join([start if isinstance(start, str) else "", *pieces]))
         return self.begun.write(whole, call) if self.begun.write and call else whole
+
+    def end_marks(self) -> list[Extra]:
+        """What its end says to whoever writes the answer again."""
+        match self.begun.kind:
+            case "other":
+                return [Extra("block", self.whole(None))]
+            case "text":
+                grown = ("type", self.begun.member)
+                return [Extra("text_end", {name: value for name, value in self.value.items() if name not in grown})]
+            case "reasoning" if isinstance(signature := self.begun.value.get("signature"), str) and signature:
+                return [Extra("signature", signature)]
+        return []
 
 
 class Blocks:
@@ -103,15 +118,15 @@ class Blocks:
             self._take_from_client(delta)
         return []
 
-    def signed_by(self, delta: Delta) -> str | None:
-        """Returns the signature of reasoning that a delta brings: as a piece, or at the end of a block that had it."""
-        found: Any = None
+    def marks(self, delta: Delta) -> list[Extra]:
+        """Returns what a delta says that is neither text nor a call: see `StreamChunk.marks`."""
         match delta:
-            case BlockPiece(kind="reasoning", member="signature"):
-                found = delta.value
-            case BlockEnd() if (block := self._find(delta.index)) is not None and block.begun.kind == "reasoning":
-                found = block.begun.value.get("signature")
-        return found if isinstance(found, str) and found else None
+            case BlockPiece(kind="reasoning", member="signature", value=str(signature)) if signature:
+                return [Extra("signature", signature)]
+            case BlockEnd() if (block := self._find(delta.index)) is not None and not block.marked:
+                block.marked = True
+                return block.end_marks()
+        return []
 
     def settle(self) -> list[Delta]:
         """Returns what is held back, because the answer has come to its end: no more pieces are expected."""

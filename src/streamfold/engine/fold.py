@@ -106,8 +106,8 @@ class Fold:
         self.meta = Meta()
         self._begun = False
         self._calls_begun = 0
-        self._signature: str | None = None
-        self._late = False  # a call has begun, or a signature waits for the next chunk
+        self._marks: list[Extra] = []
+        self._late = False  # a call has begun, or a mark waits for the next chunk
         self._extras: dict[str, list[Any]] = {}
         self._kept = 0  # characters of the extras
         self._warnings: dict[ProtocolWarning, None] = {}  # a set that keeps its order
@@ -184,7 +184,7 @@ class Fold:
                     self._extras.setdefault(name, []).append(value)
                     if name == "output" and self._fragments:
                         self._begun = True
-                        return ItemChunk(value, self._calls_begun, self._take_signature())
+                        return ItemChunk(value, self._calls_begun, self._take_marks())
             case Warn(code, detail):
                 self.warn(code, detail)
                 return None
@@ -280,9 +280,10 @@ class Fold:
         more = [ProtocolWarning("more_warnings", f"{self._more_warnings} further warnings are not listed")]
         return [*self._warnings, *(more if self._more_warnings else ())]
 
-    def sign(self, signature: str) -> None:
-        """Notes the signature of reasoning; the next chunk carries it."""
-        self._signature, self._late = signature, True
+    def mark(self, mark: Extra) -> None:
+        """Notes something that has a place in the answer and no chunk of its own; the next chunk carries it."""
+        self._marks.append(mark)
+        self._late = True
 
     def miss(self) -> None:
         """Notes that events are missing here."""
@@ -338,10 +339,10 @@ class Fold:
         self._reply, self.finished = reply, True
         last = (text, calls or None, True, reasoning, reason, self._usage)
         ends = self._fragments.finish(zip(opened, calls, strict=True)) if self._fragments else ()
-        return LateChunk(self._calls_begun, self._signature, ends, *last) if self._late else StreamChunk(*last)
+        return LateChunk(self._calls_begun, self._take_marks(), ends, *last) if self._late else StreamChunk(*last)
 
     def _late_chunk(self, *said: Any, **named: Any) -> StreamChunk:
-        return LateChunk(self._calls_begun, self._take_signature(), (), *said, **named)
+        return LateChunk(self._calls_begun, self._take_marks(), (), *said, **named)
 
     def _writing_chunk(self, placed: Placement) -> StreamChunk | None:
         """The step in which a call grew; None for a repetition of what has come."""
@@ -350,13 +351,13 @@ class Fold:
         shown = self._fragments.feed(placed) if self._fragments else ()
         if placed.part.whole and not placed.opened and not shown:
             return None
-        signature = self._take_signature()
-        return WritingChunk(call.number, name, piece, shown, calls_before=self._calls_begun, signature=signature)
+        marks = self._take_marks()
+        return WritingChunk(call.number, name, piece, shown, calls_before=self._calls_begun, marks=marks)
 
     def _own_name(self, call: OpenCall) -> str:
         return self._names.own.get(call.name, join_surrogates(call.name))
 
-    def _take_signature(self) -> str | None:
-        signature, self._signature = self._signature, None
+    def _take_marks(self) -> tuple[Extra, ...]:
+        marks, self._marks = tuple(self._marks), []
         self._late = self._calls_begun > 0
-        return signature
+        return marks

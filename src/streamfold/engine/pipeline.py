@@ -124,8 +124,8 @@ class Pipeline:
                 if not isinstance(delta, BlockEnd):
                     self._fold.keep(len(data))
                 self.feed(self._blocks.feed(delta), data, chunks)
-                if signature := self._blocks.signed_by(delta):
-                    self._fold.sign(signature)
+                for mark in self._blocks.marks(delta):
+                    self._fold.mark(mark)
         return False
 
     def end(self, chunks: list[StreamChunk]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .deltas import Call
+from .deltas import Call, Extra
 from .replies import FinishReason, Usage
 from .toolcalls import ToolCall
 
@@ -40,7 +40,16 @@ class StreamChunk:
     @property
     def signature(self) -> str | None:
         """The provider's signature of the reasoning that ended before this step, where it signs; None otherwise."""
-        return None
+        return next((mark.value for mark in self.marks if mark.name == "signature"), None)
+
+    @property
+    def marks(self) -> tuple[Extra, ...]:
+        """What came before this step and is neither text nor a call, for writers of the same answer.
+
+        "signature": of the reasoning before it; "block": a block that is not shown, whole; "text_end": a block of text
+        ended, with its other members.
+        """
+        return ()
 
     @property
     def fragments(self) -> tuple[Call, ...]:
@@ -54,21 +63,21 @@ class StreamChunk:
 
 
 class LateChunk(StreamChunk):
-    """A chunk that came after the beginning of a call, or after signed reasoning. Equal to one that says the same."""
+    """A chunk that came after the beginning of a call, or after a mark. Equal to one that says the same."""
 
-    __slots__ = ("_calls_before", "_fragments", "_signature")
+    __slots__ = ("_calls_before", "_fragments", "_marks")
 
     def __init__(
         self,
         calls_before: int = 0,
-        signature: str | None = None,
+        marks: tuple[Extra, ...] = (),
         fragments: tuple[Call, ...] = (),
         *said: Any,
         **named: Any,
     ) -> None:
         super().__init__(*said, **named)
         self._calls_before = calls_before
-        self._signature = signature
+        self._marks = marks
         self._fragments = fragments
 
     @property
@@ -76,8 +85,8 @@ class LateChunk(StreamChunk):
         return self._calls_before
 
     @property
-    def signature(self) -> str | None:
-        return self._signature
+    def marks(self) -> tuple[Extra, ...]:
+        return self._marks
 
     @property
     def fragments(self) -> tuple[Call, ...]:
@@ -99,8 +108,8 @@ class ItemChunk(LateChunk):
 
     __slots__ = ("_item",)
 
-    def __init__(self, item: Any, calls_before: int, signature: str | None) -> None:
-        super().__init__(calls_before, signature)
+    def __init__(self, item: Any, calls_before: int, marks: tuple[Extra, ...]) -> None:
+        super().__init__(calls_before, marks)
         self._item = item
 
     @property
@@ -127,9 +136,9 @@ class WritingChunk(LateChunk):
         fragments: tuple[Call, ...] = (),
         *,
         calls_before: int = 0,
-        signature: str | None = None,
+        marks: tuple[Extra, ...] = (),
     ) -> None:
-        super().__init__(calls_before, signature, fragments)
+        super().__init__(calls_before, marks, fragments)
         self.call = call
         self.tool = tool
         self.text = text

@@ -5,3 +5,4 @@ from .decode import *
 from .emit import *
 from .overlay import *
 from .parse import *
+from .whole import *

@@ -1,11 +1,22 @@
-"""Ids of calls that travel through a client of the API: it allows few characters in them, other providers use more."""
+"""What other providers want back, and travels through a client of this API, which keeps it as it is.
+
+Ids of calls: the API allows few characters in them, other providers use more. Things that only their provider can read
+(encrypted reasoning, signatures): hidden thinking, whose data no client looks into.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["carried_id", "own_id"]
+from ...values import parse_object
+
+__all__ = ["carried_id", "opaque_block", "own_id", "own_opaque"]
+
+_OPAQUE = "streamfold_"
 
 _ALLOWED = re.compile(r"[a-zA-Z0-9_-]+")
 _CARRIED = "toolu_own_"
@@ -19,7 +30,7 @@ def carried_id(call_id: str) -> str:
     """
     if _ALLOWED.fullmatch(call_id) and not call_id.startswith(_CARRIED):
         return call_id
-    return _CARRIED + urlsafe_b64encode(call_id.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+    return _CARRIED + _encoded(call_id)
 
 
 def own_id(call_id: str) -> str:
@@ -28,7 +39,46 @@ def own_id(call_id: str) -> str:
     if carried == call_id:
         return call_id
     try:
-        found = urlsafe_b64decode(carried + "=" * (-len(carried) % 4)).decode("utf-8", "surrogatepass")
+        found = _decoded(carried)
     except ValueError:
         return call_id
     return found if carried_id(found) == call_id else call_id
+
+
+def opaque_block(kind: str, value: Any) -> dict[str, Any]:
+    """Returns a block for something that only its provider can read, to stand before what it belongs to.
+
+    Args:
+        kind: "output": an item of the Responses API; "call": members of the call behind it.
+    """
+    text = json.dumps({kind: value}, ensure_ascii=False, separators=(",", ":"))
+    return {"type": "redacted_thinking", "data": _OPAQUE + _encoded(text)}
+
+
+def own_opaque(block: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """Returns kind and value of a block that `opaque_block` made; None for any other.
+
+    >>> own_opaque(opaque_block("call", {"thoughtSignature": "c2ln"}))
+    ('call', {'thoughtSignature': 'c2ln'})
+    """
+    data = block.get("data")
+    if block.get("type") != "redacted_thinking" or not isinstance(data, str) or not data.startswith(_OPAQUE):
+        return None
+    try:
+        found = parse_object(_decoded(data.removeprefix(_OPAQUE)))
+    except ValueError:
+        return None
+    match found:
+        case {"output": {"type": "reasoning"} as item}:
+            return "output", item
+        case {"call": dict(members)}:
+            return "call", members
+    return None
+
+
+def _encoded(text: str) -> str:
+    return urlsafe_b64encode(text.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def _decoded(data: str) -> str:
+    return urlsafe_b64decode(data + "=" * (-len(data) % 4)).decode("utf-8", "surrogatepass")

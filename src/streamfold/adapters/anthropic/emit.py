@@ -9,30 +9,20 @@ from ...values import (
     Extra,
     Failure,
     Finish,
-    FinishReason,
     Reasoning,
     Refusal,
-    Reply,
     Text,
-    ToolCall,
-    Usage,
 )
-from ..emitting.emitter import Emitter, WrittenCall, event
-from .carried import carried_id
-from .decode import STOP_REASONS
+from ..emitting.emitter import Emitter, WrittenCall, event, json_text
+from .carried import carried_id, opaque_block
+from .whole import CALL_MEMBERS, message_skeleton, stop_reason_of, written_usage
 
-__all__ = ["MessagesEmitter", "messages_error", "whole_message"]
+__all__ = ["MessagesEmitter", "messages_error"]
 
 Open = Literal["text", "thinking", "tool_use"]
 
-_STOP_REASONS: dict[FinishReason, str] = {
-    "stop": "end_turn",
-    "tool_calls": "tool_use",
-    "length": "max_tokens",
-    "content_filter": "refusal",
-    "unknown": "end_turn",
-}
-_OWN_REASONS = frozenset([*STOP_REASONS, "pause_turn"]) - {"content_filter"}
+_IN_PLACE = ("signature", "text_end", "block", "output")  # what has a place among the blocks
+
 # https://docs.anthropic.com/en/api/errors. Clients decide by the type whether to ask again.
 _ERROR_TYPES = {
     400: "invalid_request_error",
@@ -47,7 +37,6 @@ _ERROR_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-_THINKING = ("thinking", "redacted_thinking")
 _TYPES = frozenset({*_ERROR_TYPES.values(), "api_error", "conflict_error"})
 _OF_THE_KEY = ("authentication_error", "permission_error")  # with a 5xx: of a key that is not the client's
 
@@ -73,12 +62,15 @@ class MessagesEmitter(Emitter):
         super().__init__(**others)
         self._thinking = thinking
         self._index = -1
-        self._kind: Open | None = None
+        self._kind: str | None = None
         self._writing: WrittenCall | None = None  # the call whose block is open
         self._waiting: list[Text | Reasoning | Extra | WrittenCall] = []  # what comes behind that block
         self._pieces: dict[int, list[str]] = {}  # of calls that wait, by their number
         self._signature = ""
         self._stop_sequence: str | None = None
+        self._encrypted: set[str] = set()
+        self._container: dict[str, Any] | None = None
+        self._managed: dict[str, Any] | None = None
 
     def _text(self, delta: Text) -> None:
         if self._writing is not None:
@@ -119,14 +111,28 @@ class MessagesEmitter(Emitter):
             self._write_waiting()
 
     def _extra(self, name: str, value: Any) -> None:
-        if name == "signature" and isinstance(value, str) and self._thinking:
-            if self._writing is not None:
-                self._waiting.append(Extra(name, value))
-                return
-            self._switch("thinking")  # also where the provider signs what it does not show
-            self._signature = value
-        elif name == "stop_sequence" and isinstance(value, str):
-            self._stop_sequence = value
+        if name in _IN_PLACE and self._writing is not None:
+            self._waiting.append(Extra(name, value))
+            return
+        match name, value:
+            case "signature", str() if self._thinking:
+                self._switch("thinking")  # also where the provider signs what it does not show
+                self._signature = value
+            case "text_end", {} if self._kind == "text":
+                for citation in value.get("citations") or ():
+                    self._piece({"type": "citations_delta", "citation": citation})
+                self._stop()
+            case "block", {"type": str()}:
+                self._block(value)
+            case "output", {"type": "reasoning", "encrypted_content": str(text)} if text not in self._encrypted:
+                self._encrypted.add(text)  # what came in its place comes again at the end
+                self._block(opaque_block("output", value))
+            case "stop_sequence", str():
+                self._stop_sequence = value
+            case "container", {}:
+                self._container = value
+            case "context_management", {}:
+                self._managed = value
 
     def _end(self) -> None:
         self._ensure_open()
@@ -134,16 +140,19 @@ class MessagesEmitter(Emitter):
         while self._waiting:
             self._write_waiting()
             self._stop()
-        reason = _stop_reason(self._finish or Finish("unknown", ""), calls=self.has_calls)
+        reason = stop_reason_of(self._finish or Finish("unknown", ""), calls=self.has_calls)
         if self._stop_sequence is not None and reason == "end_turn":
             reason = "stop_sequence"
-        delta = {"stop_reason": reason, "stop_sequence": self._stop_sequence}
+        delta: dict[str, Any] = {"stop_reason": reason, "stop_sequence": self._stop_sequence}
+        if self._container is not None:
+            delta["container"] = self._container
         self._event(self._end_event(delta, written_usage(self._usage)))
         self._write_warnings()
         self._event({"type": "message_stop"})
 
     def _end_event(self, delta: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "message_delta", "delta": delta, "usage": usage}
+        managed = {} if self._managed is None else {"context_management": self._managed}
+        return {"type": "message_delta", "delta": delta, "usage": usage, **managed}
 
     def _fail(self, failure: Failure) -> None:
         self._write_warnings()
@@ -156,7 +165,7 @@ class MessagesEmitter(Emitter):
         self._event({"type": "message_start", "message": self._start_message()})
 
     def _start_message(self) -> dict[str, Any]:
-        return _message(self.id, self.model, [], None, None)
+        return message_skeleton(self.id, self.model, [], None, None)
 
     def _ensure_open(self) -> None:
         if not self._begun:
@@ -170,10 +179,26 @@ class MessagesEmitter(Emitter):
             self._start(kind, {"text": ""} if kind == "text" else {"thinking": "", "signature": ""})
 
     def _start_call(self, call: WrittenCall) -> None:
+        own = {name: value for name, value in (call.extra or {}).items() if name in CALL_MEMBERS}
+        if others := {name: value for name, value in (call.extra or {}).items() if name not in own}:
+            self._block(opaque_block("call", others))
         self._ensure_open()
         self._stop()
         self._writing = call
-        self._start("tool_use", {"id": carried_id(call.id), "name": call.name, "input": {}})
+        self._start("tool_use", {"id": carried_id(call.id), "name": call.name, "input": {}, **own})
+
+    def _block(self, block: dict[str, Any]) -> None:
+        """Writes a block that is complete and not shown: one of the provider's own tools, or hidden thinking."""
+        if block["type"] == "redacted_thinking" and not self._thinking:
+            return
+        self._ensure_open()
+        self._stop()
+        given = block.get("input")
+        # Clients collect the input of any tool from pieces.
+        pieces = json_text(given) if isinstance(given, dict) and given else ""
+        self._start(block["type"], {**block, "input": {}} if pieces else block)
+        self._arguments(pieces)
+        self._stop()
 
     def _write_waiting(self) -> None:
         """Writes what has waited, up to the next call that may still grow."""
@@ -199,7 +224,7 @@ class MessagesEmitter(Emitter):
         if piece:
             self._piece({"type": "input_json_delta", "partial_json": piece})
 
-    def _start(self, kind: Open, members: dict[str, Any]) -> None:
+    def _start(self, kind: str, members: dict[str, Any]) -> None:
         self._index, self._kind = self._index + 1, kind
         block = {"type": kind, **members}
         self._event({"type": "content_block_start", "index": self._index, "content_block": block})
@@ -220,39 +245,6 @@ class MessagesEmitter(Emitter):
         self._out.append(event(payload, payload["type"]))
 
 
-def whole_message(reply: Reply, *, id: str, model: str, thinking: bool = True) -> dict[str, Any]:  # noqa: A002
-    """Returns the body of an answer that is not streamed."""
-    content = [block for block in _blocks(reply) if thinking or block["type"] not in _THINKING]
-    finish = Finish(reply.finish_reason, reply.raw_finish_reason or "")
-    reason = _stop_reason(finish, calls=bool(reply.tool_calls))
-    stops = [stop for stop in reply.extras.get("stop_sequence", []) if isinstance(stop, str)]
-    if stops and reason == "end_turn":
-        reason = "stop_sequence"
-    message = _message(id, model, content, reason, reply.usage)
-    return {**message, "stop_sequence": stops[-1]} if stops else message
-
-
-def _blocks(reply: Reply) -> list[dict[str, Any]]:
-    """The blocks of an answer: those that it came as, if it came on this wire, else new ones."""
-    calls = {call.id: _tool_use(call) for call in reply.tool_calls}
-    came_as = [block for block in reply.extras.get("blocks", []) if isinstance(block, dict) and block.get("type")]
-    said = "".join(str(block.get("text", "")) for block in came_as if block["type"] == "text")
-    if came_as and said == reply.text and calls.keys() == {b.get("id") for b in came_as if b["type"] == "tool_use"}:
-        kept = (block for block in came_as if block["type"] != "text" or block.get("text"))
-        return [calls[block["id"]] if block["type"] == "tool_use" else block for block in kept]
-    text = reply.text + (reply.refusal or "")
-    return [
-        *([{"type": "thinking", "thinking": reply.reasoning, "signature": ""}] if reply.reasoned else []),
-        *([{"type": "text", "text": text}] if text else []),
-        *calls.values(),
-    ]
-
-
-def _tool_use(call: ToolCall) -> dict[str, Any]:
-    given = {"_raw": call.raw_arguments} if call.error else call.arguments
-    return {"type": "tool_use", "id": carried_id(call.id), "name": call.name, "input": given}
-
-
 def messages_error(info: ErrorInfo) -> dict[str, Any]:
     """Returns an error object: the body of an error response, and the event that ends a stream that broke."""
     return {"type": "error", "error": {"type": _error_type(info), "message": info.message}}
@@ -267,39 +259,3 @@ def _error_type(info: ErrorInfo) -> str:
         if word in _TYPES and not (by_status and word == "invalid_request_error"):
             return "api_error" if word in _OF_THE_KEY and (info.status or 0) >= 500 else str(word)
     return by_status or ("invalid_request_error" if 400 <= (info.status or 0) < 500 else "api_error")
-
-
-def _message(
-    message_id: str, model: str, content: list[dict[str, Any]], reason: str | None, usage: Usage | None
-) -> dict[str, Any]:
-    return {
-        "id": message_id,
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": content,
-        "stop_reason": reason,
-        "stop_sequence": None,
-        "usage": written_usage(usage),
-    }
-
-
-def written_usage(usage: Usage | None) -> dict[str, Any]:
-    """Returns the four counts, which clients demand; a count that no server sent is 0."""
-    usage = usage or Usage()
-    read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
-    return {
-        "input_tokens": max(0, (usage.input_tokens or 0) - read - written),
-        "cache_creation_input_tokens": written,
-        "cache_read_input_tokens": read,
-        "output_tokens": usage.output_tokens or 0,
-    }
-
-
-def _stop_reason(finish: Finish, *, calls: bool) -> str:
-    reason, raw = finish.reason, finish.raw
-    if raw in _OWN_REASONS and (reason == "unknown" or (finish.cut and STOP_REASONS.get(raw) == reason)):
-        return raw  # the server's own word: `pause_turn` asks the client to send the message back
-    if finish.cut:
-        return _STOP_REASONS[reason]
-    return "tool_use" if calls else "end_turn" if reason == "tool_calls" else _STOP_REASONS[reason]

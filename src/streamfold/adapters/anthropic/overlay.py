@@ -11,7 +11,8 @@ from typing import Any
 
 from ...values import Extra, Reply
 from .decode import STOP_REASONS
-from .emit import MessagesEmitter, whole_message
+from .emit import MessagesEmitter
+from .whole import whole_message
 
 __all__ = ["MessagesOverlay"]
 

@@ -28,7 +28,7 @@ from ...values import (
     read_cache_control,
     system,
 )
-from .carried import own_id
+from .carried import own_id, own_opaque
 
 __all__ = ["parse_messages_request"]
 
@@ -187,32 +187,54 @@ def _source(source: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _assistant(blocks: list[Any], where: str) -> Message:
     """A turn of the model. Its blocks are kept whole, for a provider that can read them."""
     text, reasoning, calls = list[str](), list[str](), list[ToolCall]()
+    kept, items = list[dict[str, Any]](), list[dict[str, Any]]()  # as this API has them, and the Responses API
+    extra: dict[str, Any] = {}  # of the next call
     for at, block in enumerate(blocks):
         fields = Fields(block, f"{where}.content[{at}]")
+        match own_opaque(block):
+            case "output", item:
+                items.append(item)
+                continue
+            case "call", extra:
+                continue
+        kept.append(_kept(block))
         match block["type"]:
             case "text":
                 text.append(fields.text("text") or "")
+                items.append(_message_item(text[-1]))
             case "thinking":
                 reasoning.append(fields.text("thinking") or "")
             case "tool_use":
-                calls.append(_call(block, fields))
+                calls.append(_call(block, fields, extra))
+                items.append(_call_item(calls[-1]))
+                extra = {}
+    encrypted = any(item["type"] == "reasoning" for item in items)
     return Message(
         "assistant",
         "".join(text) or None,
         tuple(calls),
         reasoning="".join(reasoning) if reasoning else None,
-        extras={"blocks": [_kept(block) for block in blocks]},
+        extras={"blocks": kept, **({"output": items} if encrypted else {})},
         cache=_mark(blocks[-1], where) if blocks else False,
     )
+
+
+def _message_item(text: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "role": "assistant", "content": content}
+
+
+def _call_item(call: ToolCall) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.raw_arguments}
 
 
 def _kept(block: Mapping[str, Any]) -> dict[str, Any]:
     return {**block, "id": own_id(str(block.get("id")))} if block.get("type") == "tool_use" else dict(block)
 
 
-def _call(block: Mapping[str, Any], fields: Fields) -> ToolCall:
+def _call(block: Mapping[str, Any], fields: Fields, carried: Mapping[str, Any]) -> ToolCall:
     given = fields.mapping("input") or {}
-    extra = {name: block[name] for name in _KEPT_EXTRA if block.get(name) is not None}
+    extra = {**carried, **{name: block[name] for name in _KEPT_EXTRA if block.get(name) is not None}}
     text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
     read = read_arguments([text], repair=False)
     return ToolCall(own_id(fields.need("id")), fields.need("name"), read.value, text, extra or None)

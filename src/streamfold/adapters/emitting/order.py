@@ -27,12 +27,11 @@ class Order:
     def feed(self, chunk: StreamChunk) -> list[Delta]:
         """Returns what can be written now."""
         out: list[Delta] = []
-        if chunk.signature is not None:
-            signed = Extra("signature", chunk.signature)
+        for mark in chunk.marks:
             if self._late:
-                self._late.append((chunk.calls_before, signed))
-            else:  # of reasoning that has been written: it does not wait for the calls
-                out.append(signed)
+                self._late.append((chunk.calls_before, mark))
+            else:  # of what has been written: it does not wait for the calls
+                out.append(mark)
         if chunk.item is not None:
             self._add(chunk.calls_before, Extra("output", chunk.item), out)
         for delta in chunk_deltas(chunk):
