@@ -8,19 +8,18 @@ the same bytes; what the provider is sent is compared with what it is sent witho
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import anthropic
 import google.genai.errors
-import httpx
 import httpx2
 import openai
 import pytest
 
 from anthropic_sdk import anthropic_message
+from every_wire import PAIRS, scripted, through
 from folding import codes
 from google_sdk import google_answer
 from mirror import openai_chat, openai_response
@@ -48,25 +47,14 @@ from streamfold.adapters.anthropic import parse_messages_request
 from streamfold.adapters.chat.parse import parse_request as parse_chat
 from streamfold.adapters.gemini import parse_gemini_request
 from streamfold.adapters.responses.parse import parse_request as parse_responses
-from streamfold.gateway import gateway
 from streamfold.requests import Request
-from streamfold.testing import ScriptedProvider, call, fail, finish, say, think, usage
+from streamfold.testing import call, fail, finish, say, think, usage
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
 ]
 
-# As clients, "kimi" is Chat Completions with Kimi's ids and reasoning in the history.
-WIRES = ("chat", "responses", "kimi", "anthropic", "gemini")
-PAIRS = [(client, provider) for client in WIRES for provider in WIRES]
-MODELS = {
-    "chat": "openai:gpt-5",
-    "responses": "openai-responses:gpt-5",
-    "kimi": "kimi:kimi-k2.6",
-    "anthropic": "anthropic:claude-sonnet-4-5",
-    "gemini": "gemini:gemini-3-pro-preview",
-}
 PNG = b"\x89PNG\r\n\x1a\n"
 TOOLS = [
     Tool(name="look_up", description="d", parameters={"type": "object", "properties": {"city": {"type": "string"}}}),
@@ -88,37 +76,6 @@ def share(cases: Sequence[T], pair: tuple[str, str], quick: int) -> list[T]:
     """All cases in a thorough run, else so many: other ones for each pair, so that all are tried."""
     first, count = PAIRS.index(pair) * quick, pick(len(cases), quick)
     return [cases[(first + at) % len(cases)] for at in range(count)]
-
-
-# --- a client, a gateway, a provider ----------------------------------------------------------------------------------
-
-
-class Wiretap(httpx.AsyncHTTPTransport):
-    """Keeps the bodies of all answers."""
-
-    def __init__(self, app: Any) -> None:
-        super().__init__()
-        self._app = httpx.ASGITransport(app)
-        self.bodies: list[bytes] = []
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        answer = await self._app.handle_async_request(request)
-        self.bodies.append(await answer.aread())
-        return httpx.Response(answer.status_code, headers=answer.headers, content=self.bodies[-1])
-
-
-@asynccontextmanager
-async def through(client: str, script: ScriptedProvider, **options: Any) -> AsyncIterator[tuple[Provider, Wiretap]]:
-    """A client of this wire of a gateway before a scripted provider."""
-    tap = Wiretap(gateway({"main": script.provider}, **options))
-    base_url = "http://gateway/v1beta" if client == "gemini" else "http://gateway/v1"
-    config = {"adapter": client, "base_url": base_url, "model": "main", "api_key": "k", "max_retries": 0}
-    async with httpx.AsyncClient(transport=tap) as http:
-        yield Provider.from_config(config, http_client=http), tap
-
-
-def scripted(provider: str, *turns: Any) -> ScriptedProvider:
-    return ScriptedProvider(*turns, provider=MODELS[provider])
 
 
 # --- what an answer says, to us and to other people's clients ---------------------------------------------------------

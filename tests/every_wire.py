@@ -1,0 +1,54 @@
+"""A client of any wire, our gateway, and a scripted provider of any wire behind it, all in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from streamfold import Provider
+from streamfold.gateway import gateway
+from streamfold.testing import ScriptedProvider
+
+__all__ = ["MODELS", "PAIRS", "WIRES", "Wiretap", "scripted", "through"]
+
+# As clients, "kimi" is Chat Completions with Kimi's ids and reasoning in the history.
+WIRES = ("chat", "responses", "kimi", "anthropic", "gemini")
+PAIRS = [(client, provider) for client in WIRES for provider in WIRES]
+MODELS = {
+    "chat": "openai:gpt-5",
+    "responses": "openai-responses:gpt-5",
+    "kimi": "kimi:kimi-k2.6",
+    "anthropic": "anthropic:claude-sonnet-4-5",
+    "gemini": "gemini:gemini-3-pro-preview",
+}
+
+
+class Wiretap(httpx.AsyncBaseTransport):
+    """Keeps the bodies of all answers."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = httpx.ASGITransport(app)
+        self.bodies: list[bytes] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        answer = await self._app.handle_async_request(request)
+        self.bodies.append(await answer.aread())
+        return httpx.Response(answer.status_code, headers=answer.headers, content=self.bodies[-1])
+
+
+@asynccontextmanager
+async def through(client: str, script: ScriptedProvider, **options: Any) -> AsyncIterator[tuple[Provider, Wiretap]]:
+    """A client of this wire of a gateway before a scripted provider."""
+    tap = Wiretap(gateway({"main": script.provider}, **options))
+    base_url = "http://gateway/v1beta" if client == "gemini" else "http://gateway/v1"
+    config = {"adapter": client, "base_url": base_url, "model": "main", "api_key": "k", "max_retries": 0}
+    async with httpx.AsyncClient(transport=tap) as http:
+        yield Provider.from_config(config, http_client=http), tap
+
+
+def scripted(provider: str, *turns: Any) -> ScriptedProvider:
+    """A provider of this wire that answers with a script."""
+    return ScriptedProvider(*turns, provider=MODELS[provider])

@@ -1,0 +1,80 @@
+"""Providers that refuse what Google and Anthropic refuse, behind every door of the gateway: three turns, no 400."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from every_wire import WIRES, scripted, through
+from streamfold import Message, Provider, Tool, image, system, tool_result, user
+from streamfold.testing import SentRequest, call, fail, say, think
+from strict import PLACEHOLDER, anthropic_problems, google_problems
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
+]
+
+PROBLEMS: dict[str, Callable[..., list[str]]] = {"anthropic": anthropic_problems, "gemini": google_problems}
+SIGNATURES = [b64encode(b"the signature of answer %d" % number).decode() for number in range(1, 9)]  # of a script
+TIME = Tool("get_time", "The time.", {"type": "object", "properties": {"city": {"type": "string"}}})
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """One event loop: what is tried here is the same on both."""
+    return "asyncio"
+
+
+def strict(wire: str, refused: list[str], *steps: Any) -> Callable[[SentRequest], Any]:
+    """A turn that is only given if the API would take the request."""
+
+    def turn(sent: SentRequest) -> Any:
+        if problems := PROBLEMS[wire](dict(sent.body), SIGNATURES):
+            refused.extend(problems)
+            return fail(400, "; ".join(problems))
+        return list(steps)
+
+    return turn
+
+
+async def talk(model: Provider) -> None:
+    """Three turns of two or three calls, answered in another order, with an image, a failure, and a word beside."""
+    messages: list[Message] = [system("Be short."), user("Hi")]
+    for number in range(4):
+        reply = await model.chat(messages, [TIME], reasoning_effort="high")
+        results = [tool_result(made, f"{made.id} is noon") for made in reply.tool_calls[2:]]
+        for first, second in [reply.tool_calls[:2]] if reply.tool_calls else []:
+            results += [tool_result(second, ["look", image(PNG)]), tool_result(first, "no clock", error=True)]
+        messages += [reply.message, *results]
+        if number == 1:
+            messages.append(user("Go on."))
+    assert reply.text == "Done."
+    await model.chat([*messages, user("Thanks.")], [TIME], reasoning_effort="high")
+
+
+@pytest.mark.parametrize("memory", ["memory", False])
+@pytest.mark.parametrize("provider", PROBLEMS)
+@pytest.mark.parametrize("client", WIRES)
+async def test_no_refusal_over_three_turns(client: str, provider: str, memory: Any) -> None:
+    """Signatures are on their parts, results in order and alone, roles right, whatever the client's API can carry."""
+    refused: list[str] = []
+    calls = [call("get_time", city="Oslo"), call("get_time", city="Rome")]
+    turns = [
+        strict(provider, refused, think("Hm."), say("Wait."), *calls),
+        strict(provider, refused, *calls, call("get_time", city="Lima")),
+        strict(provider, refused, think("So."), *calls),
+        strict(provider, refused, "Done."),
+        strict(provider, refused, "You are welcome."),
+    ]
+    inner = scripted(provider, *turns)
+    async with through(client, inner, memory=memory) as (model, _):
+        await talk(model)
+    assert refused == []
+    inner.assert_done()
+    if client == "gemini" or (memory and client != "kimi"):  # it keeps them, or the gateway remembers
+        assert PLACEHOLDER not in str([sent.body for sent in inner.requests])
