@@ -31,6 +31,11 @@ class GatewayOptions(Table):
         memory_turns: how many turns are kept.
         memory_bytes: size of all turns together.
         memory_age: seconds for which a turn is kept since it was last used.
+        responses: where responses of the Responses API are kept, to be continued, fetched, resumed and cancelled: as
+            for `memory`, which is the default (where that is a Valkey server: in this process); `false`: nowhere.
+        responses_number: how many responses are kept.
+        responses_bytes: size of all responses together.
+        responses_age: seconds for which a response is kept since it was last used.
         unasked_thinking: send the model's reasoning on the Messages and Gemini APIs to clients that did not ask for
             thinking, too.
         forward_client_ids: send members of requests that identify an installation, a session or a user on to providers:
@@ -58,6 +63,10 @@ class GatewayOptions(Table):
     memory_turns: PositiveCount = 20_000
     memory_bytes: PositiveCount = 64 * 2**20
     memory_age: PositiveNumber = 24 * 3600.0
+    responses: StoreName | None = None
+    responses_number: PositiveCount = 1000
+    responses_bytes: PositiveCount = 256 * 2**20
+    responses_age: PositiveNumber = 24 * 3600.0
     unasked_thinking: Flag = False
     forward_client_ids: Flag = False
     max_requests: PositiveCount = 256

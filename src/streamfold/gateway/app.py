@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from time import time
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
+import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
@@ -25,11 +27,12 @@ from .access import Access
 from .bodies import Bodies, ClientGone, Receive
 from .exchange import Exchange
 from .failures import Refused, refused
+from .kept import KeptResponses, ResponseLimits, ResponseStore, open_responses
 from .logs import RequestLog
 from .models import Models, Served
 from .sink import Send, guarded, send_json
 from .wire import ClientRequest, Warnings, Wire
-from .wires import WIRES, ChatWire
+from .wires import WIRES, ChatWire, ResponsesWire
 
 __all__ = ["Gateway", "gateway"]
 
@@ -73,7 +76,11 @@ def gateway(
     read = read_settings(GatewayOptions, {**options, **named})
     limits = StoreLimits(read.memory_turns, read.memory_bytes, read.memory_age)
     kept = read_memory((store_url(memory) if isinstance(memory, str) else memory), limits)
-    return Gateway(Models(providers, read, config), Access(keys, read.hosts), read, kept)
+    responses = open_responses(
+        read.memory if read.responses is None else read.responses,
+        ResponseLimits(read.responses_number, read.responses_bytes, read.responses_age),
+    )
+    return Gateway(Models(providers, read, config), Access(keys, read.hosts), read, kept, responses)
 
 
 class Gateway:
@@ -83,13 +90,22 @@ class Gateway:
         running: how many requests are being answered.
     """
 
-    def __init__(self, models: Models, access: Access, options: GatewayOptions, memory: Memory | None = None) -> None:
+    def __init__(
+        self,
+        models: Models,
+        access: Access,
+        options: GatewayOptions,
+        memory: Memory | None = None,
+        responses: ResponseStore | None = None,
+    ) -> None:
         self.models = models
         self.running = 0
-        self._access = access
+        self.options = options
+        self.bodies = Bodies(options)
+        self.access = access
         self._memory = memory
-        self._options = options
-        self._bodies = Bodies(options)
+        self._responses = responses
+        self._tasks: TaskGroup | None = None
         self._began = int(time())
         self._app = Starlette(
             routes=[
@@ -97,7 +113,7 @@ class Gateway:
                 Route("/healthz", self._health, methods=["GET"]),
                 *[Route(f"/{version}/models", self._list, methods=["GET"]) for version in _VERSIONS],
                 *[Route(f"/{version}/models/{{name:path}}", self._one, methods=["GET"]) for version in _VERSIONS],
-                *[Route(wire.path, _Endpoint(self, wire(options)), methods=["POST"]) for wire in WIRES],
+                *[route for wire in WIRES for route in self._routes(wire(options))],
             ],
             exception_handlers={HTTPException: _http_error, Refused: _refusal},  # type: ignore[dict-item]
             lifespan=self._lifespan,
@@ -107,54 +123,102 @@ class Gateway:
         await self._app(scope, receive, send)
 
     async def aclose(self) -> None:
-        """Closes the providers that were made for this app, and the memory."""
-        try:
-            await self.models.aclose()
-        finally:
+        """Closes the providers that were made for this app, and what it keeps."""
+        async with AsyncExitStack() as stack:
             if self._memory is not None:
-                await self._memory.aclose()
+                stack.push_async_callback(self._memory.aclose)
+            if self._responses is not None:
+                stack.push_async_callback(self._responses.aclose)
+            await self.models.aclose()
 
     async def __aenter__(self) -> Self:
+        self._tasks = await anyio.create_task_group().__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.aclose()
-
-    @asynccontextmanager
-    async def _lifespan(self, _: Any) -> AsyncIterator[None]:
+        tasks, self._tasks = self._tasks, None
         try:
-            yield
+            if tasks is not None:
+                tasks.cancel_scope.cancel()
+                await tasks.__aexit__(kind, error, traceback)
         finally:
             await self.aclose()
 
-    async def answer(self, wire: Wire, scope: Any, receive: Receive, send: Send) -> None:
-        """Answers one request of a client: with the provider's answer, or with an error in the wire's form."""
-        send, headers = guarded(send, self._options.send_timeout), Headers(scope=scope)
-        log = RequestLog(wire.id_prefix + uuid4().hex)
+    @asynccontextmanager
+    async def _lifespan(self, _: Any) -> AsyncIterator[None]:
+        if self._tasks is not None:  # it is used as a context manager too
+            yield
+            return
+        async with self:
+            yield
+
+    @asynccontextmanager
+    async def background(self) -> AsyncIterator[TaskGroup]:
+        """Gives a task group for what goes on when its client has left.
+
+        An app that nobody has entered, such as a mounted one, has no such place: the tasks are then waited for.
+        """
+        if self._tasks is not None:
+            yield self._tasks
+            return
+        failed: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            try:
+                yield tasks
+            except (ClientGone, Refused) as exc:
+                failed = exc
+        if failed is not None:
+            raise failed
+
+    async def answer(
+        self, wire: Wire, scope: Any, receive: Receive, send: Send, *, answer_id: str | None = None
+    ) -> None:
+        """Answers one request of a client: with the provider's answer, or with an error in the wire's form.
+
+        Args:
+            answer_id: the id of the answer; None: a new one.
+        """
+        log = RequestLog(answer_id or wire.id_prefix + uuid4().hex)
+        async with self.refusing(wire, send, log) as send:
+            caller = self.access.check(scope)
+            self._check_room()
+            with self.bodies.held() as held:
+                body = await held.read(Headers(scope=scope), receive)
+                with self._counted():
+                    asked, served = await self._parsed(wire, body, scope, log)
+                    del body
+                    if (answer := await wire.at_once(asked, served)) is not None:
+                        await send_json(send, 200, answer.body, {**wire.headers(log.id), **answer.headers})
+                        log.answered(answer.note)
+                    else:
+                        asked, dropped = self._for_provider(wire, asked, served)
+                        memory = self._memory and self._memory.of(caller)
+                        exchange = Exchange(wire, asked, served, self.options, log, dropped, memory)
+                        await exchange.run(receive, send)
+
+    @asynccontextmanager
+    async def refusing(self, wire: Wire, send: Send, log: RequestLog) -> AsyncIterator[Send]:
+        """Gives a `send` that raises ClientGone when the client has left. A refusal in the block is sent with it."""
+        send = guarded(send, self.options.send_timeout)
         try:
             try:
-                caller = self._access.check(scope)
-                self._check_room()
-                with self._bodies.held() as held:
-                    body = await held.read(headers, receive)
-                    with self._counted():
-                        asked, served = await self._parsed(wire, body, scope, log)
-                        del body
-                        if (answer := await wire.at_once(asked, served)) is not None:
-                            await send_json(send, 200, answer.body, {**wire.headers(log.id), **answer.headers})
-                            log.answered(answer.note)
-                        else:
-                            asked, dropped = self._for_provider(wire, asked, served)
-                            memory = self._memory and self._memory.of(caller)
-                            exchange = Exchange(wire, asked, served, self._options, log, dropped, memory)
-                            await exchange.run(receive, send)
+                yield send
             except Refused as refusal:
                 log.failed(refusal)
                 await send_json(send, *wire.error(refusal, log.id), {**wire.headers(log.id), **refusal.headers})
         except ClientGone:
             log.disconnected()
+
+    def check(self, wire: Wire, body: bytes, scope: Any, log: RequestLog) -> None:
+        """Raises Refused for a request that can't be answered, whatever its provider says."""
+        self._for_provider(wire, *self._parse(wire, body, scope, log))
+
+    def _routes(self, wire: Wire) -> list[Route]:
+        if self._responses is not None and isinstance(wire, ResponsesWire):
+            return KeptResponses(self, wire, self._responses).routes()
+        return [Route(wire.path, _Endpoint(self, wire), methods=["POST"])]
 
     async def _parsed(self, wire: Wire, body: bytes, scope: Any, log: RequestLog) -> tuple[ClientRequest, Served]:
         """Parses a body. A large one is parsed in a thread, so that other clients do not wait for it."""
@@ -188,7 +252,7 @@ class Gateway:
             raise refused(400, str(error)) from error
 
     def _check_size(self, wire: Wire, body: Mapping[str, Any], model: Any) -> None:
-        options, size = self._options, wire.size(body)
+        options, size = self.options, wire.size(body)
         for count, most, what in [
             (len(model) if isinstance(model, str) else 0, options.max_model_length, "characters in the model's name"),
             (size.messages, options.max_messages, "messages"),
@@ -199,7 +263,7 @@ class Gateway:
                 raise refused(400, f"too many {what}: {count}; allowed are {most}")
 
     def _check_room(self) -> None:
-        if self.running >= self._options.max_requests:
+        if self.running >= self.options.max_requests:
             message = f"{self.running} requests are being answered already; try again later"
             raise refused(503, message, "overloaded", retry_after="1")
 
@@ -217,11 +281,11 @@ class Gateway:
         return JSONResponse({"status": "ok"})
 
     async def _list(self, request: HTTPRequest) -> Response:
-        self._access.check(request.scope)
+        self.access.check(request.scope)
         return JSONResponse(_wire_of(request).model_list(self.models.names, self._began))
 
     async def _one(self, request: HTTPRequest) -> Response:
-        self._access.check(request.scope)
+        self.access.check(request.scope)
         name = request.path_params["name"]
         self.models.find(name)
         return JSONResponse(_wire_of(request).model_entry(name, self._began))

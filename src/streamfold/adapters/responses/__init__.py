@@ -6,3 +6,4 @@ from .emit import *
 from .functions import *
 from .overlay import *
 from .parse import *
+from .skeleton import *

@@ -1,0 +1,179 @@
+"""Responses in an SQLite file: what a gateway that was killed had of an answer is there when it is started again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from time import time
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+
+from ...client import private_database
+from .events import FINAL, KeptEvent, broken_off
+from .store import KeptResponse, ResponseLimits
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["SQLiteResponses"]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS responses (
+    id TEXT PRIMARY KEY, owner TEXT NOT NULL, items TEXT NOT NULL, previous TEXT, response TEXT NOT NULL,
+    resumable INTEGER NOT NULL, ended INTEGER NOT NULL, used REAL NOT NULL, size INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS responses_used ON responses (used);
+CREATE TABLE IF NOT EXISTS response_events (
+    id TEXT NOT NULL, number INTEGER NOT NULL, data BLOB NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (id, number)
+) WITHOUT ROWID;
+"""
+_STOPPED = {
+    "code": "server_error",
+    "message": "the gateway was stopped while the answer was under way; this is what had come of it",
+}
+
+
+class SQLiteResponses:
+    """Keeps responses in an SQLite file, for one gateway at a time.
+
+    Answers that were under way when the last one was stopped are ended, as `failed`, when the file is opened.
+
+    Args:
+        path: the file. Only this user may read it.
+        limits: how much is kept.
+        clock: what the age goes by, in seconds since 1970.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], limits: ResponseLimits | None = None, *, clock: Callable[[], float] = time
+    ) -> None:
+        self._path = Path(path).expanduser()
+        self._limits = limits or ResponseLimits()
+        self._clock = clock
+        self._lock = Lock()
+        self._open: sqlite3.Connection | None = None
+
+    async def put(self, kept: KeptResponse) -> None:
+        """Keeps a response. Raises ConfigError, sqlite3.Error, as all methods do."""
+        await anyio.to_thread.run_sync(self._put, kept)
+
+    async def append(self, response_id: str, events: Sequence[KeptEvent], response: dict[str, Any] | None) -> None:
+        """Adds events to a response, and its new state if they tell one."""
+        await anyio.to_thread.run_sync(self._append, response_id, events, response)
+
+    async def get(self, response_id: str, owner: str) -> KeptResponse | None:
+        """Returns a response of this owner; None if there is none."""
+        return await anyio.to_thread.run_sync(self._get, response_id, owner)
+
+    async def events(self, response_id: str, after: int) -> list[KeptEvent]:
+        """Returns the events with a higher number."""
+        return await anyio.to_thread.run_sync(self._events, response_id, after)
+
+    async def delete(self, response_id: str, owner: str) -> bool:
+        """Forgets a response. Returns whether there was one."""
+        return await anyio.to_thread.run_sync(self._delete, response_id, owner)
+
+    async def aclose(self) -> None:
+        """Closes the file. It is opened again when it is needed again."""
+        await anyio.to_thread.run_sync(self._close)
+
+    def _put(self, kept: KeptResponse) -> None:
+        items, response = json.dumps(kept.items), json.dumps(kept.response)
+        row = (kept.id, kept.owner, items, kept.previous, response, kept.resumable, kept.ended, self._clock())
+        with self._transaction() as database:
+            database.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, len(items)))
+            self._forget(database)
+
+    def _append(self, response_id: str, events: Sequence[KeptEvent], response: dict[str, Any] | None) -> None:
+        with self._transaction() as database:
+            self._write(database, response_id, events, response)
+
+    def _write(
+        self, database: sqlite3.Connection, response_id: str, events: Sequence[KeptEvent], response: Any
+    ) -> None:
+        size = sum(len(kept.data) for kept in events)
+        if not database.execute("UPDATE responses SET size = size + ? WHERE id = ?", (size, response_id)).rowcount:
+            return
+        rows = [(response_id, kept.number, kept.data, kept.last) for kept in events]
+        database.executemany("INSERT OR REPLACE INTO response_events VALUES (?, ?, ?, ?)", rows)
+        if response is not None:
+            state = (json.dumps(response), response["status"] in FINAL, response_id)
+            database.execute("UPDATE responses SET response = ?, ended = ? WHERE id = ?", state)
+
+    def _get(self, response_id: str, owner: str) -> KeptResponse | None:
+        with self._transaction() as database:
+            self._forget(database)
+            found = "SELECT items, previous, response, resumable FROM responses WHERE id = ? AND owner = ?"
+            row = database.execute(found, (response_id, owner)).fetchone()
+            if row is None:
+                return None
+            database.execute("UPDATE responses SET used = ? WHERE id = ?", (self._clock(), response_id))
+        items, previous, response, resumable = row
+        return KeptResponse(response_id, owner, json.loads(items), previous, json.loads(response), bool(resumable))
+
+    def _events(self, response_id: str, after: int) -> list[KeptEvent]:
+        with self._transaction() as database:
+            return self._read(database, response_id, after)
+
+    def _read(self, database: sqlite3.Connection, response_id: str, after: int = -1) -> list[KeptEvent]:
+        found = "SELECT number, data, last FROM response_events WHERE id = ? AND number > ? ORDER BY number"
+        return [
+            KeptEvent(number, data, bool(last)) for number, data, last in database.execute(found, (response_id, after))
+        ]
+
+    def _delete(self, response_id: str, owner: str) -> bool:
+        with self._transaction() as database:
+            gone = database.execute("DELETE FROM responses WHERE id = ? AND owner = ?", (response_id, owner)).rowcount
+            if gone:
+                database.execute("DELETE FROM response_events WHERE id = ?", (response_id,))
+            return bool(gone)
+
+    def _forget(self, database: sqlite3.Connection) -> None:
+        limits = self._limits
+        stale = database.execute("SELECT id FROM responses WHERE ended AND used < ?", (self._clock() - limits.age,))
+        gone = [response_id for (response_id,) in stale]
+        count, size = database.execute("SELECT count(*), coalesce(sum(size), 0) FROM responses").fetchone()
+        oldest = database.execute("SELECT id, size FROM responses WHERE ended ORDER BY used").fetchall()
+        for response_id, freed in oldest if count > limits.responses or size > limits.size else ():
+            if count <= limits.responses and size <= limits.size:
+                break
+            gone.append(response_id)
+            count, size = count - 1, size - freed
+        for response_id in gone:
+            database.execute("DELETE FROM responses WHERE id = ?", (response_id,))
+            database.execute("DELETE FROM response_events WHERE id = ?", (response_id,))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            database = self._open or private_database(self._path)
+            if self._open is None:
+                database.executescript(_SCHEMA)
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                if self._open is None:
+                    self._end_stopped(database)
+                    self._open = database
+                yield database
+            except BaseException:
+                database.execute("ROLLBACK")
+                raise
+            database.execute("COMMIT")
+
+    def _end_stopped(self, database: sqlite3.Connection) -> None:
+        """Ends the answers that nobody writes any more."""
+        for response_id, response in database.execute("SELECT id, response FROM responses WHERE NOT ended").fetchall():
+            events = self._read(database, response_id)
+            ended, last = broken_off(json.loads(response), events, "failed", error=_STOPPED)
+            self._write(database, response_id, [last], ended)
+
+    def _close(self) -> None:
+        with self._lock:
+            if self._open is not None:
+                self._open.close()
+                self._open = None

@@ -1,0 +1,140 @@
+"""A gateway that is killed, and started again: what it had of an answer is there, and says that it is not whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from anyio.abc import Process
+
+from gateways import RESPONSES
+from servers import STREAM, Connection, framed, serving
+from streamfold.adapters.chat import ChatEmitter
+from streamfold.gateway.kept import InMemoryResponses, KeptResponse, ResponseLimits, ResponseStore, SQLiteResponses
+from streamfold.gateway.kept.events import KeptEvent
+from streamfold.values import Text
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def running(file: Path) -> AsyncIterator[tuple[str, Process]]:
+    """`streamfold serve` in a process of its own, which is killed at the end."""
+    words = [sys.executable, "-c", "from streamfold.cli import main; main()", "serve", "-c", str(file), "--port", "0"]
+    process = await anyio.open_process(words, env={**os.environ}, stderr=-2)
+    said = b""
+    assert process.stdout is not None
+    try:
+        with anyio.fail_after(30):
+            while b"http://127.0.0.1:" not in said:
+                said += await process.stdout.receive()
+        yield f"http://127.0.0.1:{int(said.partition(b'http://127.0.0.1:')[2].split(b'/')[0].split()[0])}", process
+    finally:
+        with suppress(ProcessLookupError):  # it was killed before
+            process.kill()
+        await process.wait()
+        await process.aclose()
+
+
+async def never_ends(connection: Connection) -> None:
+    """Says five words, and then nothing more."""
+    await connection.request()
+    emitter = ChatEmitter(id="a", model="m", created=1)
+    pieces = [emitter.begin(), *(emitter.feed(Text(f"word {at} ")) for at in range(5))]
+    await connection.send(STREAM, *(framed(piece) for piece in pieces if piece))
+    await connection.gone()
+
+
+async def test_kill_9_in_mid_answer(tmp_path: Path) -> None:
+    """The events that a client has seen, and those that it has not, are there after a restart, and then a failure."""
+    async with serving(never_ends) as upstream:
+        file = tmp_path / "streamfold.toml"
+        file.write_text(
+            f'[providers.main]\nbase_url = "{upstream.base_url}"\nmodel = "m"\n'
+            f'[gateway]\nmemory = "sqlite:///{tmp_path}/kept.db"\n'
+        )
+        seen: list[dict[str, Any]] = []
+        async with running(file) as (address, process), httpx.AsyncClient(timeout=20) as client:
+            body = {"model": "main", "input": "Hi", "stream": True, "store": True}
+            with suppress(httpx.TransportError):
+                async with client.stream("POST", f"{address}{RESPONSES}", json=body) as response:
+                    async for line in response.aiter_lines():
+                        seen += [json.loads(line[6:])] if line.startswith("data: ") else []
+                        if "word 4" in line:
+                            process.kill()
+            assert "word 4" in str(seen[-1])
+        path, number = f"{RESPONSES}/{seen[0]['response']['id']}", seen[3]["sequence_number"]
+        async with running(file) as (address, _), httpx.AsyncClient(timeout=20) as client:
+            params = {"stream": "true", "starting_after": number}
+            lines = (await client.get(f"{address}{path}", params=params)).text.splitlines()
+            rest = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+            now = (await client.get(f"{address}{path}")).json()
+    numbers = [event["sequence_number"] for event in [*seen[:4], *rest]]
+    assert numbers == list(range(len(numbers)))
+    assert rest[: len(seen) - 4] == seen[4:]
+    assert rest[-1] == {"type": "response.failed", "sequence_number": numbers[-1], "response": now}
+    assert (now["status"], now["error"]["code"]) == ("failed", "server_error")
+    assert now["output"][0]["content"][0]["text"] == "word 0 word 1 word 2 word 3 word 4 "
+    assert now["output"][0]["status"] == "incomplete"
+
+
+# --- the stores by themselves -----------------------------------------------------------------------------------------
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_limits(kind: str, tmp_path: Path) -> None:
+    """By number, bytes and age; what was used last stays, and what is under way too."""
+    clock = Clock()
+
+    def made(**limits: Any) -> ResponseStore:
+        given = ResponseLimits(**limits)
+        if kind == "memory":
+            return InMemoryResponses(given, clock=clock)
+        (tmp_path / "r.db").unlink(missing_ok=True)
+        return SQLiteResponses(tmp_path / "r.db", given, clock=clock)
+
+    async def there(store: ResponseStore, names: str) -> str:
+        return "".join([name for name in names if await store.get(name, "me") is not None])
+
+    store = made(responses=3)
+    for name in "abcd":
+        await store.put(response(name, "in_progress" if name == "a" else "completed"))
+        clock.now += 1
+    assert await there(store, "abcd") == "acd"
+    await store.aclose()
+
+    store = made(age=60)
+    await store.put(response("a"))
+    clock.now += 50
+    await store.put(response("b"))
+    clock.now += 50
+    assert await there(store, "ab") == "b"
+    await store.aclose()
+
+    store = made(size=2000)
+    for name in "ab":
+        await store.put(response(name))
+        await store.append(name, [KeptEvent(0, b"x" * 1500, last=True)], None)
+        clock.now += 1
+    await store.put(response("c"))
+    assert await there(store, "abc") == "bc"
+    await store.aclose()
+
+
+def response(name: str, status: str = "completed") -> KeptResponse:
+    return KeptResponse(name, "me", [], None, {"id": name, "status": status, "output": []})
