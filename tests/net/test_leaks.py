@@ -222,34 +222,60 @@ async def test_k15_a_slow_reader_holds_the_server_back() -> None:
         await server.all_closed()
 
 
-@pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-def test_k8_a_second_event_loop_is_told() -> None:
-    """Connections can't change loops: the second one is told so, and may begin anew after `aclose`.
-
-    The connection that the first loop left in the pool went with it, and Python says so: nobody can close it any more.
-    """
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_k8_one_event_loop_after_the_other(backend: str) -> None:
+    """A provider works in each of them: its connections are closed when their loop ends, without a warning."""
     with (
         anyio.from_thread.start_blocking_portal() as portal,
         portal.wrap_async_context_manager(serving(trickling)) as server,
     ):
         provider = server.provider(transport="httpx")
 
-        async def first() -> str:
+        async def ask() -> str:
             return (await provider.chat("whole")).text
 
-        async def second() -> str:
-            with pytest.raises(StreamfoldError, match="on another event loop"):
-                await provider.chat("whole")
-            await provider.aclose()
-            try:
-                return (await provider.chat("whole")).text
-            finally:
-                await provider.aclose()
+        for _ in range(3):
+            assert anyio.run(ask, backend=backend) == "Hi"
+            gc.collect()
+        portal.call(server.all_closed)
 
-        assert asyncio.run(first()) == "Hi"
-        assert asyncio.run(second()) == "Hi"
+
+@pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+def test_k8_a_loop_that_was_closed_without_its_generators() -> None:
+    """Where a program runs a loop by hand, the connections go with it, Python says so, and the next loop works."""
+    with (
+        anyio.from_thread.start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(serving(trickling)) as server,
+    ):
+        provider = server.provider(transport="httpx")
+
+        async def ask() -> str:
+            return (await provider.chat("whole")).text
+
+        for _ in range(2):
+            loop = asyncio.new_event_loop()
+            assert loop.run_until_complete(ask()) == "Hi"
+            loop.close()
         gc.collect()
+
+
+def test_k8_two_event_loops_at_once() -> None:
+    """Connections can't change loops: the second one is told so, as long as the first one runs."""
+    with (
+        anyio.from_thread.start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(serving(trickling)) as server,
+    ):
+        provider = server.provider(transport="httpx")
+
+        async def ask() -> str:
+            return (await provider.chat("whole")).text
+
+        assert portal.call(ask) == "Hi"
+        with pytest.raises(StreamfoldError, match="on another event loop"):
+            asyncio.run(ask())
+        portal.call(provider.aclose)
+        assert asyncio.run(ask()) == "Hi"
 
 
 @pytest.mark.anyio

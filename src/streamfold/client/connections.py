@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+import anyio
 import httpx
 from anyio.lowlevel import current_token
 
@@ -11,9 +15,14 @@ from ..values import StreamfoldError
 
 __all__ = ["Connections"]
 
+_CLOSING = 5.0  # seconds that closing the connections may take when their event loop ends
+
 
 class Connections:
     """Gives out the client to send with.
+
+    A client that is made here is closed when its event loop ends, so that a provider may be used in one `asyncio.run`
+    after the other.
 
     Args:
         given: the caller's own client. It is used as it is and never closed.
@@ -24,35 +33,87 @@ class Connections:
 
     def __init__(self, profile: Profile, given: httpx.AsyncClient | None) -> None:
         self._profile = profile
-        self._client = given
+        self._given = given
         self.owned = given is None
-        self._loop: object = None  # the event loop that the connections belong to
+        self._bound: _Bound | None = None
 
     def client(self) -> httpx.AsyncClient:
         """Returns the client. Raises StreamfoldError if it can't be used here."""
-        if self._client is not None and not self.owned:
-            if self._client.is_closed:
+        if self._given is not None:
+            if self._given.is_closed:
                 raise StreamfoldError(f'provider "{self._profile.name}": the http_client that it was given is closed')
-            return self._client  # the caller decides on which event loops it is used
-        here = current_token()
-        if self._loop is not None and self._loop != here:
-            raise StreamfoldError(
-                f'provider "{self._profile.name}" was first used on another event loop, and its connections can\'t'
-                " change loops. Make one provider for each loop, or call aclose() before"
-            )
-        self._loop = here
-        if self._client is None:
-            self._client = make_client(self._profile.transport, http2=self._profile.http2)
-        return self._client
+            return self._given  # the caller decides on which event loops it is used
+        here, bound = current_token(), self._bound
+        if bound is not None and not bound.is_gone:
+            if bound.loop != here:
+                raise StreamfoldError(
+                    f'provider "{self._profile.name}" is in use on another event loop, and its connections can\'t'
+                    " change loops. Make one provider for each loop, or call aclose() before"
+                )
+            return bound.client
+        client = make_client(self._profile.transport, http2=self._profile.http2)
+        self._bound = _Bound(client, here)
+        self._bound.watch()
+        return client
 
     async def aclose(self) -> None:
         """Closes the client if it was made here."""
-        loop, self._loop = self._loop, None
-        if self.owned and self._client is not None:
-            client, self._client = self._client, None
-            try:
-                await client.aclose()
-            except RuntimeError:
-                if loop == current_token():
-                    raise
-                # The event loop of its connections is closed: nothing is left that could close them in order.
+        bound, self._bound = self._bound, None
+        if bound is None or bound.is_gone:
+            return
+        try:
+            await bound.aclose()
+        except RuntimeError:
+            if bound.loop == current_token():
+                raise
+            # The connections belong to an event loop of another thread, and only that one could close them in order.
+
+
+@dataclass(eq=False)
+class _Bound:
+    """A client and the event loop that its connections belong to.
+
+    Attributes:
+        closed: whether it was closed, with its loop or before.
+    """
+
+    client: httpx.AsyncClient
+    loop: object
+    closed: bool = False
+    _watch: AsyncGenerator[None] | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its event loop has ended."""
+        is_closed = getattr(getattr(self.loop, "native_token", None), "is_closed", None)  # asyncio's loops
+        return self.closed or (is_closed is not None and is_closed())
+
+    def watch(self) -> None:
+        """Sees to it that the client is closed when the running event loop ends.
+
+        asyncio and trio close the asynchronous generators that are still suspended then. This one is suspended from
+        here on, and does not refer to the provider.
+        """
+        self._watch = _closing(self)
+        try:
+            self._watch.__anext__().send(None)
+        except StopIteration:
+            return  # it is at its `yield`
+        raise RuntimeError("the generator that closes the connections did not begin")
+
+    async def aclose(self) -> None:
+        """Closes the client."""
+        self.closed = True
+        await self.client.aclose()
+        if self._watch is not None:
+            await self._watch.aclose()
+
+
+async def _closing(bound: _Bound) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        if not bound.closed:
+            bound.closed = True
+            with anyio.move_on_after(_CLOSING, shield=True):
+                await bound.client.aclose()
