@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64encode
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from conversing import conversation
-from scale import pick
+from scale import examples, pick
 from streamfold import AllowedTools, AudioPart, ConfigError, FilePart, ImagePart, NamedTool, TextPart
 from streamfold.adapters.gemini import GeminiAdapter, GeminiQuirks, parse_gemini_request
+from streamfold.config import GatewayOptions
+from streamfold.gateway.gemini import GeminiWire
 from streamfold.requests import Request, ResponseFormat
 from streamfold.requests.schema import from_openapi, openapi_subset
 
@@ -280,3 +285,42 @@ def test_schemas_of_openapi() -> None:
     older["properties"]["b"]["minItems"] = 2  # type: ignore[index]
     assert openapi_subset(schema) == (older, [])
     assert from_openapi(None) == {}
+
+
+# --- anything ---------------------------------------------------------------------------------------------------------
+
+PARTS = st.sampled_from([
+    "text", "thought", "thoughtSignature", "functionCall", "functionResponse", "name", "id", "args", "response",
+    "parts", "inlineData", "inline_data", "mimeType", "data", "fileData", "fileUri", "error", "output",
+])  # fmt: skip
+CONFIG = st.sampled_from([
+    "functionDeclarations", "name", "parameters", "parametersJsonSchema", "properties", "type", "nullable", "anyOf",
+    "enum", "functionCallingConfig", "mode", "allowedFunctionNames", "thinkingConfig", "thinkingLevel",
+    "responseSchema", "thinkingBudget", "responseMimeType", "temperature", "stopSequences", "seed", "candidateCount", "parts", "text",
+])  # fmt: skip
+MEMBERS = st.sampled_from(
+    ["systemInstruction", "tools", "toolConfig", "generationConfig", "contents", "safetySettings"]
+)
+WORDS = st.sampled_from(["user", "model", "f", "ANY", "STRING", "application/json", "image/png", "aGk=", "-1", ""])
+
+
+def anything(keys: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    return st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORDS,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+        max_leaves=12,
+    )
+
+
+@settings(deadline=None, max_examples=examples(1000))
+@given(
+    st.dictionaries(MEMBERS, anything(CONFIG), max_size=3),
+    st.lists(st.dictionaries(PARTS, anything(PARTS), max_size=3), max_size=3),
+)
+def test_any_json_is_a_request_or_a_config_error(body: dict[str, Any], parts: list[Any]) -> None:
+    """Whatever is sent is counted, and then read or refused with what is wrong; nothing else is raised."""
+    for role in ("user", "model"):
+        asked = {"contents": [said(*parts, role="user"), said(*parts, role=role)], **body}
+        GeminiWire(GatewayOptions()).size(asked)
+        with suppress(ConfigError):
+            assert isinstance(parse_gemini_request(asked, "m"), Request)

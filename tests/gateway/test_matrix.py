@@ -262,9 +262,9 @@ async def talk(model: ChatModel) -> tuple[Reply, Reply]:
 # To which providers a client gives their own reasoning back, or the signature of it, without the gateway's memory. Chat
 # Completions has no place for either, unless the provider is one of those that have added `reasoning_content`, as Kimi.
 REASONING_BACK: dict[str, Sequence[str]] = {
-    "chat": (),
+    "chat": ("gemini",),  # in Google's own member of a call
     "responses": ("responses", "kimi"),
-    "kimi": ("kimi",),
+    "kimi": ("kimi", "gemini"),
     "anthropic": ("anthropic", "gemini"),
     "gemini": ("gemini",),
 }

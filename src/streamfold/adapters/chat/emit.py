@@ -171,7 +171,13 @@ def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls:
 
 
 def _kept(extra: dict[str, Any] | None) -> dict[str, Any]:
-    return {"extra_content": extra["extra_content"]} if extra and "extra_content" in extra else {}
+    """The member in which Google's endpoint for this API has a signature; those of its own API are written so too."""
+    match extra:
+        case {"extra_content": kept}:
+            return {"extra_content": kept}
+        case {"thoughtSignature": str(signature)}:
+            return {"extra_content": {"google": {"thought_signature": signature}}}
+    return {}
 
 
 def _whole_entry(call: ToolCall) -> dict[str, Any]:

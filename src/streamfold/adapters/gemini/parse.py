@@ -12,6 +12,7 @@ from typing import Any
 from ...requests import Fields, Options, Request, ResponseFormat
 from ...requests.schema import from_openapi
 from ...values import AllowedTools, ConfigError, NamedTool, ReadToolChoice, Tool, system
+from ..requested import read_stop
 from .conversation import parts_of, read_conversation
 from .spelling import camel_case
 
@@ -41,7 +42,7 @@ def parse_gemini_request(body: Any, model: str) -> Request:
         temperature=config.number("temperature"),
         top_p=config.number("topP"),
         max_output_tokens=config.count("maxOutputTokens"),
-        stop=config.items("stopSequences") or None,
+        stop=read_stop(config.items("stopSequences")),
         seed=config.count("seed"),
         reasoning_effort=_effort(config.any("thinkingConfig")),  # type: ignore[arg-type]
         response_format=_format(config),
@@ -85,10 +86,10 @@ def _tool(declared: Any, where: str) -> Tool:
 
 def _choice(given: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
     where = "toolConfig.functionCallingConfig"
-    config = camel_case(given or {}).get("functionCallingConfig")
+    config = Fields(camel_case(given or {}), "toolConfig").any("functionCallingConfig")
     fields = Fields(camel_case(config or {}), where)
     mode, names = (fields.text("mode") or "AUTO").upper(), fields.items("allowedFunctionNames") or []
-    known = {tool.name for tool in tools}
+    known = [tool.name for tool in tools]
     for name in names:
         if name not in known:
             raise ConfigError(f"{where}.allowedFunctionNames: there is no function {name!r}")
