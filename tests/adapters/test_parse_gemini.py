@@ -296,7 +296,8 @@ PARTS = st.sampled_from([
 CONFIG = st.sampled_from([
     "functionDeclarations", "name", "parameters", "parametersJsonSchema", "properties", "type", "nullable", "anyOf",
     "enum", "functionCallingConfig", "mode", "allowedFunctionNames", "thinkingConfig", "thinkingLevel",
-    "responseSchema", "thinkingBudget", "responseMimeType", "temperature", "stopSequences", "seed", "candidateCount", "parts", "text",
+    "responseSchema", "thinkingBudget", "responseMimeType", "temperature", "stopSequences", "seed",
+    "candidateCount", "parts", "text",
 ])  # fmt: skip
 MEMBERS = st.sampled_from(
     ["systemInstruction", "tools", "toolConfig", "generationConfig", "contents", "safetySettings"]
