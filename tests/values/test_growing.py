@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import random
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scale
-from streamfold.values import GrowingJSON, Grown, path_pattern
+from streamfold.values import GrowingJSON, path_pattern
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 names = st.sampled_from(["a", "b", "files", "content", "a.b", ""]) | st.text(max_size=3)
@@ -22,10 +22,20 @@ values = st.recursive(
 PATTERNS = [path_pattern(path) for path in ("", "files[].content", "*", "*.*", "a[0]", "[][]", "['a.b']", "files")]
 
 
+class Grown(NamedTuple):
+    """A `Growth` with the number of its pattern."""
+
+    pattern: int
+    path: tuple[str | int, ...]
+    delta: str
+    done: bool
+    value: Any
+
+
 def read(text: str, cuts: list[int], patterns: list[Any] = PATTERNS) -> tuple[list[Grown], GrowingJSON]:
     reader = GrowingJSON(patterns)
     bounds = [0, *sorted(cuts), len(text)]
-    return [grown for a, b in pairwise(bounds) for grown in reader.feed(text[a:b])], reader
+    return [Grown(number, *one[:4]) for a, b in pairwise(bounds) for number, one in reader.feed(text[a:b])], reader
 
 
 def joined(events: list[Grown]) -> list[Grown]:

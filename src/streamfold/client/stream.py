@@ -8,7 +8,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from ..net import forget_locals
-from ..values import ProtocolWarning, Reply, StreamChunk, StreamfoldError, Writing, WritingChunk, join_surrogates
+from ..values import (
+    ProtocolWarning,
+    Reply,
+    SilentChunk,
+    StreamChunk,
+    StreamfoldError,
+    Writing,
+    WritingChunk,
+    join_surrogates,
+)
 from .misuse import AsyncIteration
 from .partial import Partial, PartialReader
 from .watching import Watcher, Watchers
@@ -140,7 +149,7 @@ class ChatStream(AsyncIteration):
 
     async def __anext__(self) -> StreamChunk:
         chunk = next(self._ready, None)
-        while chunk is None or (type(chunk) is WritingChunk and not self._takes(chunk)):
+        while chunk is None or (isinstance(chunk, SilentChunk) and not self._takes(chunk)):
             if chunk is None:
                 if self._closed:
                     raise StopAsyncIteration
@@ -149,7 +158,7 @@ class ChatStream(AsyncIteration):
         if chunk.finished:
             self._ended = True
         self._deltas.append(chunk.delta)
-        if self._watchers is not None and type(chunk) is not WritingChunk:
+        if self._watchers is not None:
             self._watchers.feed(chunk)
         return chunk
 
@@ -208,13 +217,15 @@ class ChatStream(AsyncIteration):
         state = "finished" if self._ended else "closed" if self._closed else "reading" if self._started else "not sent"
         return f"<ChatStream {state}>"
 
-    def _takes(self, chunk: WritingChunk) -> bool:
+    def _takes(self, chunk: SilentChunk) -> bool:
         """Notes how a call has grown. Returns whether the reader of the stream wants to know."""
-        _, text = self._writing.get(chunk.call) or ("", [])
-        text.append(chunk.text)
-        self._writing[chunk.call] = (chunk.tool or "", text)
-        if self._watchers is not None:
-            self._watchers.feed(chunk)
+        if isinstance(chunk, WritingChunk):
+            if self._watchers is not None:
+                self._watchers.feed_call(chunk)
+            if self.fragments:
+                _, text = self._writing.get(chunk.call) or ("", [])
+                text.append(chunk.text)
+                self._writing[chunk.call] = (chunk.tool or "", text)
         return self.fragments
 
     async def _read(self) -> None:

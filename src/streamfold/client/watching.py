@@ -36,15 +36,12 @@ class _Watch:
 class _Watched:
     """A text that is read: the arguments of a call, or the answer."""
 
-    tool: str | None
-    call: int | None
     watches: list[_Watch]
     reader: GrowingJSON
 
     def feed(self, text: str) -> None:
-        for grown in self.reader.feed(text) if self.watches else ():
-            watch = self.watches[grown.pattern]
-            watch.function(Growth(grown.path, grown.delta, grown.done, grown.value, self.tool, self.call))
+        for number, growth in self.reader.feed(text):
+            self.watches[number].function(growth)
 
 
 class Watchers:
@@ -68,14 +65,13 @@ class Watchers:
 
     def feed(self, chunk: StreamChunk) -> None:
         """Calls the functions for what a chunk brings."""
-        if isinstance(chunk, WritingChunk):
-            self._feed_call(chunk)
-        elif chunk.delta and not self._is_call:
+        if chunk.delta and not self._is_call:
             self._feed_answer(chunk.delta)
         if chunk.finished:
             self._end(chunk)
 
-    def _feed_call(self, chunk: WritingChunk) -> None:
+    def feed_call(self, chunk: WritingChunk) -> None:
+        """Calls the functions for the next piece of a call."""
         watched = self._calls.get(chunk.call)
         if watched is None:
             text = chunk.text
@@ -91,7 +87,9 @@ class Watchers:
 
     def _begin(self, tool: str | None, call: int | None) -> _Watched:
         watches = [watch for watch in self._watches if watch.tool in (None, tool)]
-        return _Watched(tool, None if tool is None else call, watches, GrowingJSON([w.pattern for w in watches]))
+        reader = GrowingJSON([watch.pattern for watch in watches], tool, None if tool is None else call)
+        reader.ended = not watches
+        return _Watched(watches, reader)
 
     def _feed_answer(self, text: str) -> None:
         if self._answer is None:

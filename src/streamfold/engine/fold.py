@@ -161,7 +161,7 @@ class Fold:
                 self._listener(placed)
             self._calls_begun = len(self._calls)
             self._late = self._late or self._calls_begun > 0
-            return self._writing_chunk(placed) if placed and self._fragments else None
+            return self._writing_chunk(placed, self._fragments) if placed and self._fragments else None
         return self._feed_rare(delta)
 
     def _feed_rare(self, delta: Delta) -> StreamChunk | None:
@@ -338,21 +338,22 @@ class Fold:
         reply.answer, reply.tool_calls, reply.finish_reason = answer, calls, reason
         self._reply, self.finished = reply, True
         last = (text, calls or None, True, reasoning, reason, self._usage)
-        ends = self._fragments.finish(zip(opened, calls, strict=True)) if self._fragments else ()
+        ends = self._fragments.ends(list(zip(opened, calls, strict=True))) if self._fragments else None
         return LateChunk(self._calls_begun, self._take_marks(), ends, *last) if self._late else StreamChunk(*last)
 
     def _late_chunk(self, *said: Any, **named: Any) -> StreamChunk:
-        return LateChunk(self._calls_begun, self._take_marks(), (), *said, **named)
+        return LateChunk(self._calls_begun, self._take_marks(), None, *said, **named)
 
-    def _writing_chunk(self, placed: Placement) -> StreamChunk | None:
+    def _writing_chunk(self, placed: Placement, fragments: Fragments) -> StreamChunk | None:
         """The step in which a call grew; None for a repetition of what has come."""
-        call, piece = placed.call, "" if placed.part.whole else placed.part.arguments
-        name = self._own_name(call) if call.name != self._names.answer or not call.name else None
-        shown = self._fragments.feed(placed) if self._fragments else ()
-        if placed.part.whole and not placed.opened and not shown:
+        call, part, names = placed.call, placed.part, self._names
+        if part.whole and not placed.opened:
             return None
-        marks = self._take_marks()
-        return WritingChunk(call.number, name, piece, shown, calls_before=self._calls_begun, marks=marks)
+        name: str | None = names.own.get(call.name, call.name) if names.own else call.name
+        if name and call.name == names.answer:
+            name = None
+        text = "" if part.whole else part.arguments
+        return WritingChunk(call.number, name, text, fragments.after(call, part), self._calls_begun, self._take_marks())
 
     def _own_name(self, call: OpenCall) -> str:
         return self._names.own.get(call.name, join_surrogates(call.name))

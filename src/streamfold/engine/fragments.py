@@ -15,14 +15,14 @@ at once:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from ..values import Call, ToolCall, join_surrogates, parse_object
 from .brackets import Brackets
 from .finish import WireNames
 from .opencall import OpenCall
-from .placement import Placement
 
 __all__ = ["Fragments"]
 
@@ -35,8 +35,9 @@ class _Shown:
         id, name: as they were shown; empty before that.
         held: the end of the text so far, which waits.
         shown: the pieces of the text that were shown.
-        first: the first piece.
-        pieces: how many pieces have come.
+        first: the first piece; `is_only` as long as no other has come.
+        taken: how many pieces have been looked at.
+        unread: the last of these, which can't close the object: they have no closing brace.
         stopped: nothing more is shown before the end.
     """
 
@@ -45,7 +46,9 @@ class _Shown:
     held: list[str] = field(default_factory=list)
     shown: list[str] = field(default_factory=list)
     first: str = ""
-    pieces: int = 0
+    is_only: bool = True
+    taken: int = 0
+    unread: list[str] = field(default_factory=list)
     stopped: bool = False
     brackets: Brackets = field(default_factory=Brackets)
 
@@ -64,28 +67,36 @@ class Fragments:
         self._calls: dict[int, _Shown] = {}
         self._ids: dict[str, int] = {}
 
-    def feed(self, placed: Placement) -> tuple[Call, ...]:
-        """Returns what may be shown after a fragment: nothing, or one piece. The first one has id and name."""
-        call, part = placed.call, placed.part
+    def after(self, call: OpenCall, part: Call) -> Callable[[], tuple[Call, ...]]:
+        """Returns a function that is called by those who want to write what may be shown after a fragment."""
+        return partial(self._feed, call, part.item, len(call.pieces))
+
+    def _feed(self, call: OpenCall, item: str | None, count: int) -> tuple[Call, ...]:
+        """Returns what may be shown of so many pieces: nothing, or what follows. The first time with id and name."""
         state = self._calls.get(call.number)
         if state is None:
             state = self._calls[call.number] = _Shown()
         if state.stopped:
             return ()
-        if part.arguments and not part.whole:
-            self._take(state, part.arguments)
-        if not state.id and not self._may_begin(call, state):
-            return ()
-        if not (text := _released(state)):
+        for piece in call.pieces[state.taken : count]:
+            self._take(state, piece)
+        state.taken = max(state.taken, count)
+        if not (state.id or self._may_begin(call, state)) or not (text := _released(state)):
             return ()
         state.shown.append(text)
         if state.id:
             return (Call(call.number, arguments=text),)
         state.id, state.name = call.id, self._names.own.get(call.name, call.name)
-        return (Call(call.number, state.id, state.name, text, extra=call.extra, item=placed.part.item),)
+        return (Call(call.number, state.id, state.name, text, extra=call.extra, item=item),)
 
-    def finish(self, handed_out: Iterable[tuple[OpenCall, ToolCall]]) -> tuple[Call, ...]:
-        """Returns the end of each call: whole if it is handed out as it was shown, else as broken off."""
+    def ends(self, handed_out: Sequence[tuple[OpenCall, ToolCall]]) -> Callable[[], tuple[Call, ...]]:
+        """Returns a function that is called by those who have written what the one before it returned.
+
+        It returns the end of each call: whole if it is handed out as it was shown, else as broken off.
+        """
+        return partial(self._ends, handed_out)
+
+    def _ends(self, handed_out: Sequence[tuple[OpenCall, ToolCall]]) -> tuple[Call, ...]:
         ends: list[Call] = []
         whole: set[int] = set()
         for call, made in handed_out:
@@ -96,14 +107,22 @@ class Fragments:
 
     def _take(self, state: _Shown, piece: str) -> None:
         """Takes the next piece of the text. Stops behind the end of the object, and where the pieces are damaged."""
-        state.pieces += 1
-        if state.pieces == 1:
+        if state.stopped or not piece:
+            return
+        if not state.first:
             state.first = piece
-        elif state.pieces == 2 and piece.startswith(state.first):  # snapshots in place of pieces
+        elif state.is_only and piece.startswith(state.first):  # snapshots in place of pieces
             state.stopped = True
             return
-        if (end := state.brackets.feed(piece)) >= 0:
-            state.stopped, piece = True, piece[:end]
+        else:
+            state.is_only = False
+        if "}" not in piece:
+            state.unread.append(piece)
+        else:
+            before = "".join(state.unread)
+            state.unread = []
+            if (end := state.brackets.feed(before + piece)) >= 0:
+                state.stopped, piece = True, piece[: max(0, end - len(before))]
         state.held.append(piece)
 
     def _may_begin(self, call: OpenCall, state: _Shown) -> bool:
@@ -140,9 +159,10 @@ class Fragments:
 
 def _released(state: _Shown) -> str:
     """Takes what may be shown of the text that is held."""
-    if not state.held or (len(state.held) > 1 and state.held[-1].isspace()):
+    held = state.held
+    if not held or (len(held) > 1 and held[-1].isspace()):
         return ""
-    text = "".join(state.held)
+    text = "".join(held)
     end = len(text.rstrip()) - 1
     if end > 0 and "\ud800" <= text[end - 1] <= "\udbff":  # half a character, whose other half may come
         end -= 1

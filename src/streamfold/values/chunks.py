@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from .deltas import Call, Extra
 from .replies import FinishReason, Usage
 from .toolcalls import ToolCall
 
-__all__ = ["ItemChunk", "LateChunk", "StreamChunk", "WritingChunk"]
+__all__ = ["ItemChunk", "LateChunk", "SilentChunk", "StreamChunk", "WritingChunk"]
 
 
 @dataclass(slots=True)
@@ -63,22 +64,27 @@ class StreamChunk:
 
 
 class LateChunk(StreamChunk):
-    """A chunk that came after the beginning of a call, or after a mark. Equal to one that says the same."""
+    """A chunk that came after the beginning of a call, or after a mark. Equal to one that says the same.
 
-    __slots__ = ("_calls_before", "_fragments", "_marks")
+    Args:
+        released: returns the fragments. It is called when somebody asks: most readers only show the text.
+    """
+
+    __slots__ = ("_calls_before", "_fragments", "_marks", "_released")
 
     def __init__(
         self,
         calls_before: int = 0,
         marks: tuple[Extra, ...] = (),
-        fragments: tuple[Call, ...] = (),
+        released: Callable[[], tuple[Call, ...]] | None = None,
         *said: Any,
         **named: Any,
     ) -> None:
         super().__init__(*said, **named)
         self._calls_before = calls_before
         self._marks = marks
-        self._fragments = fragments
+        self._released = released
+        self._fragments: tuple[Call, ...] | None = None
 
     @property
     def calls_before(self) -> int:
@@ -90,6 +96,8 @@ class LateChunk(StreamChunk):
 
     @property
     def fragments(self) -> tuple[Call, ...]:
+        if self._fragments is None:
+            self._fragments = self._released() if self._released else ()
         return self._fragments
 
     def __eq__(self, other: object) -> bool:
@@ -103,8 +111,14 @@ class LateChunk(StreamChunk):
         return super().__repr__().replace(type(self).__name__, "StreamChunk", 1)
 
 
-class ItemChunk(LateChunk):
-    """A step in which a part of another kind was complete, as its server wrote it. It has no text."""
+class SilentChunk(LateChunk):
+    """A step without text, for readers that asked for fragments."""
+
+    __slots__ = ()
+
+
+class ItemChunk(SilentChunk):
+    """A step in which a part of another kind was complete, as its server wrote it."""
 
     __slots__ = ("_item",)
 
@@ -117,8 +131,8 @@ class ItemChunk(LateChunk):
         return self._item
 
 
-class WritingChunk(LateChunk):
-    """A step in which a tool call grew, for readers that asked for such steps. It has no text.
+class WritingChunk(SilentChunk):
+    """A step in which a tool call grew.
 
     Attributes:
         call: 0, 1, 2 in the order in which calls began.
@@ -128,17 +142,27 @@ class WritingChunk(LateChunk):
 
     __slots__ = ("call", "text", "tool")
 
+    # What every such chunk has in common is not set for each: they are as many as there are pieces of calls.
+    delta = reasoning = ""
+    tool_calls = finish_reason = usage = None
+    finished = False
+
     def __init__(
         self,
         call: int,
         tool: str | None,
         text: str,
-        fragments: tuple[Call, ...] = (),
-        *,
+        released: Callable[[], tuple[Call, ...]],
         calls_before: int = 0,
         marks: tuple[Extra, ...] = (),
     ) -> None:
-        super().__init__(calls_before, marks, fragments)
         self.call = call
         self.tool = tool
         self.text = text
+        self._released = released
+        self._fragments = None
+        self._calls_before = calls_before
+        self._marks = marks
+
+    def __repr__(self) -> str:
+        return f"WritingChunk(call={self.call}, tool={self.tool!r}, text={self.text!r})"

@@ -10,11 +10,14 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+from pydantic_core import from_json
 
 from .jsontext import join_surrogates, parse_object
+from .writing import Growth
 
-__all__ = ["GrowingJSON", "Grown", "PathPattern", "path_pattern"]
+__all__ = ["GrowingJSON", "PathPattern", "path_pattern"]
 
 Step: TypeAlias = Callable[["GrowingJSON", str, int], int]
 PathPattern: TypeAlias = tuple[str | int | None, ...]  # None: any member or position
@@ -23,8 +26,9 @@ _STEP = re.compile(r"""\.?([^.\[\]*'"]+|\*)|\[(\d+|\*?)\]|\['([^']*)'\]|\["([^"]
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _BEGUN_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
-_RUN = re.compile(rf'(?:[^"\\\x00-\x1f]++|{_ESCAPE.pattern})*+')  # the inside of a string
+_RUN = re.compile(rf'[^"\\\x00-\x1f]*+(?:{_ESCAPE.pattern}[^"\\\x00-\x1f]*+)*+')  # the inside of a string
 _LITERAL = re.compile(r"[-+.0-9A-Za-z]*")
+_decode = json.JSONDecoder().raw_decode
 _DEEPEST = 200  # levels; what is nested more deeply is not followed
 
 
@@ -50,24 +54,6 @@ def path_pattern(path: str) -> PathPattern:
     if at < len(path) or path.startswith("."):
         raise ValueError(f"{path!r} is not a path such as 'files[].content'")
     return tuple(steps)
-
-
-class Grown(NamedTuple):
-    """How a watched value grew.
-
-    Attributes:
-        pattern: the number of the pattern that it fits.
-        path: its place.
-        delta: the next piece of it, if it is a string.
-        done: whether it is complete.
-        value: the value, when it is complete; None before.
-    """
-
-    pattern: int
-    path: tuple[str | int, ...]
-    delta: str
-    done: bool
-    value: Any
 
 
 @dataclass(slots=True, eq=False)
@@ -96,20 +82,23 @@ class GrowingJSON:
 
     Args:
         patterns: the places that are watched.
+        tool, call: what is written, see `Growth`.
 
     Attributes:
         ended: the value is complete; what follows is not read.
         broken: the text is not JSON; what follows is not read.
 
     >>> reader = GrowingJSON([path_pattern("files[].content")])
-    >>> reader.feed('{"files":[{"content":"a')
-    [Grown(pattern=0, path=('files', 0, 'content'), delta='a', done=False, value=None)]
-    >>> reader.feed('b"')
-    [Grown(pattern=0, path=('files', 0, 'content'), delta='b', done=True, value='ab')]
+    >>> [(grown.path, grown.delta) for _, grown in reader.feed('{"files":[{"content":"a')]
+    [(('files', 0, 'content'), 'a')]
+    >>> [(grown.delta, grown.done, grown.value) for _, grown in reader.feed('b"')]
+    [('b', True, 'ab')]
     """
 
-    def __init__(self, patterns: Sequence[PathPattern]) -> None:
+    def __init__(self, patterns: Sequence[PathPattern], tool: str | None = None, call: int | None = None) -> None:
         self._patterns = patterns
+        self._tool = tool
+        self._call = call
         self._levels: list[_Level] = []
         self._captured: list[_Level] = []  # those of them that are watched
         self._inside = [number for number, pattern in enumerate(patterns) if pattern]  # of the next value, see _Level
@@ -119,16 +108,16 @@ class GrowingJSON:
         self._text: list[str] = []  # of the string or literal that is open
         self._escape = ""  # an escape that is not complete
         self._half = ""  # half a character, whose other half may come
-        self._out: list[Grown] = []
+        self._out: list[tuple[int, Growth]] = []
         self.ended = False
         self.broken = False
 
-    def feed(self, text: str) -> list[Grown]:
-        """Returns how the watched values grew."""
+    def feed(self, text: str) -> list[tuple[int, Growth]]:
+        """Returns how the watched values grew, each time with the number of the pattern that it fits."""
         for level in self._captured:
             level.begun = 0
-        at = 0
-        while at < len(text) and not (self.ended or self.broken):
+        at, size = 0, len(text)
+        while at < size and not (self.ended or self.broken):
             at = self._state(self, text, at)
         for level in self._captured:
             level.text.append(text[level.begun :])
@@ -202,10 +191,13 @@ class GrowingJSON:
         return at
 
     def _string(self, text: str, at: int) -> int:
-        at, piece, done = self._piece(text, at, wanted=bool(self._watched))
-        if self._watched and (piece or done):
-            self._text.append(piece)
-            self._report(piece, done=done, value="".join(self._text) if done else None)
+        if not self._watched:
+            at, _, done = self._piece(text, at, wanted=False)
+        else:
+            at, piece, done = self._inside_string(text, at) or self._piece(text, at, wanted=True)
+            if piece or done:
+                self._text.append(piece)
+                self._report(piece, done=done, value="".join(self._text) if done else None)
         if done:
             self._after_value()
         return at
@@ -238,6 +230,15 @@ class GrowingJSON:
                 self.broken = True
         return end + done, self._decoded(raw, done=done) if wanted else "", done
 
+    def _inside_string(self, text: str, at: int) -> tuple[int, str, bool] | None:
+        """Reads a text as the inside of a string, which is what nearly every piece is; None if it is anything else."""
+        if self._escape or self._half:
+            return None
+        try:
+            return len(text), from_json(f'"{text[at:]}"'), False
+        except (ValueError, TypeError):
+            return None
+
     def _escaped(self, text: str, at: int) -> tuple[int, str, bool]:
         """Reads the rest of an escape that a piece cut off."""
         begun = self._escape + text[at : at + 6 - len(self._escape)]
@@ -252,7 +253,7 @@ class GrowingJSON:
     def _decoded(self, raw: str, *, done: bool) -> str:
         """The text of a piece of a string. Half a character waits for the other half."""
         if "\\" in raw:
-            raw = json.loads(f'"{raw}"')
+            raw = _decode(f'"{raw}"')[0]
         said, self._half = self._half + raw, ""
         if not done and said and "\ud800" <= said[-1] <= "\udbff":
             said, self._half = said[:-1], said[-1]
@@ -304,7 +305,9 @@ class GrowingJSON:
         return tuple([level.step for level in self._levels])
 
     def _report(self, delta: str, *, done: bool, value: Any) -> None:
-        self._out += [Grown(number, self._path, delta, done, value) for number in self._watched]
+        grown = Growth(self._path, delta, done, value, self._tool, self._call)
+        for number in self._watched:
+            self._out.append((number, grown))
 
 
 def _skip(text: str, at: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .jsontext import partial_value
 
@@ -34,8 +34,7 @@ class Writing:
         return partial_value(self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(NamedTuple):
     """How a value grew that the model is writing: see `ChatStream.watch`.
 
     Attributes:

@@ -12,11 +12,11 @@ from ...values import (
     Message,
     ProtocolWarning,
     Reply,
+    SilentChunk,
     StreamChunk,
     StreamfoldError,
     Usage,
     Writing,
-    WritingChunk,
 )
 from ..approvals import PendingCall
 from ..partial import Partial
@@ -155,7 +155,7 @@ class ChatStream(Chunks[AsyncChatStream]):
     def __next__(self) -> StreamChunk:
         try:
             chunk = super().__next__()
-            while self._hidden and isinstance(chunk, WritingChunk):
+            while self._hidden and isinstance(chunk, SilentChunk):
                 self._tell()
                 chunk = super().__next__()
         finally:
