@@ -18,7 +18,12 @@ PROJECT = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
 VERSIONS = [name.rsplit(" ", 1)[1] for name in PROJECT["classifiers"] if "Python :: 3." in name]
 
 AIMOCK = "@copilotkit/aimock@1.43.0"
-AGENTS = ["@anthropic-ai/claude-code@2.1.197", "@openai/codex@0.169.0", "@google/gemini-cli@0.61.0"]
+AGENTS = [
+    "@anthropic-ai/claude-code@2.1.197",
+    "@openai/codex@0.169.0",
+    "@google/gemini-cli@0.61.0",
+    "opencode-ai@1.18.33",
+]
 # What `clients` tries. Versions are pinned: a new one may behave differently, and should be noticed on its own.
 CLIENTS = {
     "openai": ["openai==3.52.0"],
