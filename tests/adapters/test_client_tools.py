@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from mirror import check_response_events, emit, openai_response, payloads
+from mirror import check_response_events, emit, emitter, openai_response, payloads
+from scale import examples
 from streamfold import ConfigError, NamedTool
 from streamfold.adapters.chat import ChatAdapter
 from streamfold.adapters.responses import ClientTool, FunctionRequest, parse_for_functions, parse_request
@@ -290,6 +294,32 @@ def test_a_custom_call_to_the_event() -> None:
     ]  # fmt: skip
 
 
+@settings(deadline=None, max_examples=examples(200))
+@given(st.text(max_size=40), st.lists(st.integers(0, 60)), st.booleans())
+def test_a_custom_call_that_comes_in_pieces(text: str, cuts: list[int], escaped: bool) -> None:
+    """The text is written as it grows, whatever the cuts and the escapes, and its pieces are the whole."""
+    text = text.encode("utf-8", "replace").decode()
+    arguments = json.dumps({"input": text}, ensure_ascii=escaped)
+    ends = sorted({min(cut, len(arguments)) for cut in cuts} | {0, len(arguments)})
+    pieces = [Call(0, arguments=arguments[at:end]) for at, end in pairwise(ends)]
+    deltas = [
+        Call(0, "c-1", "apply_patch"),
+        *pieces,
+        Call(0, arguments=arguments, whole=True),
+        Finish("tool_calls", ""),
+    ]
+    body = emit("responses", deltas, tools=parsed(CUSTOM).tools)
+    assert check_response_events(body)["output"][0]["input"] == text
+    assert "".join(event["delta"] for event in payloads(body) if event["type"].endswith(".delta")) == text
+
+
+def test_a_patch_shows_while_it_is_written() -> None:
+    """The first line is out before the last one has come."""
+    made = emitter("responses", tools=parsed(CUSTOM).tools)
+    begun = made.feed(Call(0, "c-1", "apply_patch", '{"input":"*** Begin Patch\\n*** Upd'))
+    assert payloads(begun)[-1]["delta"] == "*** Begin Patch\n*** Upd"
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -316,7 +346,7 @@ def test_a_built_in_tool_without_an_object(arguments: str) -> None:
 
 @pytest.mark.parametrize("tool", [CUSTOM, {"type": "local_shell"}])
 def test_a_call_that_was_cut(tool: Any) -> None:
-    """Nothing of it can be run."""
+    """Nothing of it can be run: of a text not even the half, and of an object nothing is written."""
     asked = parsed(tool)
     name = asked.request.tools[0].name
     deltas = [Text("Hi"), Call(0, "c-1", name, '{"input": "rm'), Finish("length", "length")]

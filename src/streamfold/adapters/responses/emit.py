@@ -172,8 +172,8 @@ class ResponsesEmitter(Emitter):
             self._call_events(written, events)
         else:
             written.cut(call.arguments)
-        if written.index is not None:
-            written.item["status"] = status
+        written.item["status"] = status
+        if written.index is not None and (status == "completed" or written.ends_when_cut):
             self._done(written.index, written.item)
 
     def _add_call(self, written: CallItem) -> None:

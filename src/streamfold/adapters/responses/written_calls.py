@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from ...requests import CALL_EXTRAS, CARRIED_CALL_EXTRAS
+from ...values import GrowingJSON
 from ..emitting.emitter import WrittenCall
 from .client_tools import BUILT_IN, ClientTool, ClientTools, custom_input
 
@@ -22,10 +23,12 @@ class CallItem:
         item: what is written.
         index: its position in the output; None before it is written.
         waits: it is written when the call is complete, and not before.
+        ends_when_cut: a call that is cut off is said to be done, as incomplete. Its arguments show that it is.
     """
 
     id_prefix = "fc"
     waits = False
+    ends_when_cut = True
 
     def __init__(self, call: WrittenCall, tool: ClientTool) -> None:
         self.index: int | None = None
@@ -59,21 +62,33 @@ class CallItem:
 
 
 class _CustomItem(CallItem):
-    """The item of a call of a custom tool: its text, without the JSON that a function needs round it."""
+    """The item of a call of a custom tool: its text, without the JSON that a function needs round it.
+
+    Half of a text may be a text that can be run, and Codex runs what is done, complete or not. So a call that is cut
+    off is never done, and leaves no text.
+    """
 
     id_prefix = "ctc"
+    ends_when_cut = False
 
     def __init__(self, call: WrittenCall, tool: ClientTool) -> None:
         super().__init__(call, tool)
         del self.item["arguments"]
         self.item |= {"type": "custom_tool_call", "input": ""}
+        self._reader = GrowingJSON([("input",)])
+        self._written: list[str] = []
 
     def piece(self, text: str) -> Events:
-        return []  # only the whole tells what of it is text
+        grown = "".join(one.delta for one in self._reader.feed(text))
+        self._written.append(grown)
+        return [("response.custom_tool_call_input.delta", {"delta": grown})] if grown else []
 
     def complete(self, arguments: str) -> Events:
         self.item["input"] = text = custom_input(arguments)
-        events: Events = [("response.custom_tool_call_input.delta", {"delta": text})] if text else []
+        written = "".join(self._written)
+        # Arguments that turned out not to be JSON are the model's own text, whatever was written of them.
+        rest = text.removeprefix(written) if text.startswith(written) else ""
+        events: Events = [("response.custom_tool_call_input.delta", {"delta": rest})] if rest else []
         return [*events, ("response.custom_tool_call_input.done", {"input": text})]
 
     def cut(self, arguments: str) -> None:
