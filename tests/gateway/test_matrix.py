@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import anthropic
@@ -292,6 +293,20 @@ async def test_histories(client: str, provider: str, memory: Any) -> None:
     if not came_back:  # the client itself left it out, or the gateway had to
         told = {warning.code for warning in reply.warnings} | _told(tap.bodies[1])
         assert told & {"reasoning_dropped", "lost_reasoning", "extras_dropped"}, told
+
+
+def test_the_guide_says_what_comes_back() -> None:
+    """Its table is this one."""
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "between-apis.md"
+    section = guide.read_text("utf-8").partition("## Reasoning that has to come back")[2]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+    clients = ("chat", "responses", "kimi", "anthropic", "gemini")
+    providers = ("chat", "responses", "kimi", "anthropic", "gemini")
+    for client, (_, *cells) in zip(clients, rows, strict=True):
+        for provider, cell in zip(providers, cells, strict=True):
+            lost = "lost" if client == "kimi" else "memory"
+            own = "yes" if provider in REASONING_BACK[client] else lost
+            assert cell == ("not wanted" if provider in TAKES_NONE else own), (client, provider)
 
 
 def _told(body: bytes) -> set[str]:
