@@ -194,12 +194,46 @@ def test_arguments_that_are_no_object() -> None:
 
 def test_the_history_has_to_fit() -> None:
     """It begins with the user and does not end with the assistant, unless the model continues a text."""
-    with pytest.raises(ConfigError, match="begins with a user message"):
+    with pytest.raises(ConfigError, match="begin with a user message"):
         sent([assistant("Hello.")])
-    with pytest.raises(ConfigError, match="the last message is the assistant's"):
+    with pytest.raises(ConfigError, match="is the last message and the assistant's"):
         sent([user("Hi"), assistant("Hel")])
     turns = sent([user("Hi"), assistant("Hel ")], quirks={"prefill": True})["messages"]
     assert turns[1]["content"] == [{"type": "text", "text": "Hel"}]
+
+
+def test_the_ends_of_a_history_are_repaired() -> None:
+    """With `repair=True` what stands before the first user message is left out, and a user message is added."""
+    made = preview([assistant("Hello."), user("Hi"), assistant("Hel")], repair=True)
+    assert [(turn["role"], turn["content"][0]["text"]) for turn in json.loads(made.body)["messages"]] == [
+        ("user", "Hi"), ("assistant", "Hel"), ("user", "Continue."),
+    ]  # fmt: skip
+    assert [warning.code for warning in made.warnings] == ["history_repaired", "history_repaired"]
+    assert len(sent([user("Hi"), assistant("Hel")], quirks={"prefill": True}, repair=True)["messages"]) == 2
+
+
+def strict_tool(name: str, optional: int = 0, unions: int = 0) -> Tool:
+    members: dict[str, Any] = {f"o{at}": {"type": "string"} for at in range(optional)}
+    members |= {f"u{at}": {"type": ["string", "null"]} for at in range(unions)}
+    needed = [member for member in members if member.startswith("u")]
+    return Tool(name, "", {"type": "object", "properties": members, "required": needed}, True)
+
+
+@pytest.mark.parametrize(
+    ("tools", "loose"),
+    [
+        ([strict_tool(f"t{at}") for at in range(22)], ["t20", "t21"]),
+        ([strict_tool("a", optional=20), strict_tool("b", optional=5), strict_tool("c", optional=4)], ["b"]),
+        ([strict_tool("a", unions=16), strict_tool("b", unions=1), strict_tool("c")], ["b"]),
+        ([strict_tool("a", optional=24, unions=16)], []),
+    ],
+)
+def test_an24_strict_tools(tools: list[Tool], loose: list[str]) -> None:
+    """Strict schemas are closed; tools beyond what the API takes of them are sent without, with one warning."""
+    body, warned = sent("Hi", tools), codes("Hi", tools)
+    assert [tool["name"] for tool in body["tools"] if "strict" not in tool] == loose
+    assert all(tool["input_schema"]["additionalProperties"] is False for tool in body["tools"] if "strict" in tool)
+    assert warned == (["option_dropped"] if loose else [])
 
 
 @pytest.mark.parametrize("options", [{"reasoning_effort": "high"}, {"response_format": {"type": "object"}}])

@@ -502,3 +502,20 @@ def test_na63_calls_that_are_written_as_text() -> None:
     """Text that only looks like a call stays text."""
     reply = read(start(), *said(0, "[Tool call: get_time]"), *end())
     assert (reply.text, reply.tool_calls) == ("[Tool call: get_time]", [])
+
+
+@pytest.mark.parametrize("name", ["anthropic", "bedrock", "anthropic-vertex", "anthropic-vertex-global"])
+def test_na44_signatures_of_one_maker(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Anthropic signed on one platform goes back on any other; what DeepSeek signed does not."""
+    for variable in ("AWS_REGION", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"):
+        monkeypatch.setenv(variable, "acme")
+    blocks = [
+        {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+        {"type": "text", "text": "Hello."},
+    ]
+    provider = Provider.from_config(name, model="claude-sonnet-4-5")
+    for origin, goes_back in {"anthropic": True, "anthropic https://api.deepseek.com/anthropic/v1": False}.items():
+        turn = Message("assistant", "Hello.", reasoning="Hm.", extras={"blocks": blocks}, origin=origin)
+        made = provider.preview([user("Hi"), turn, user("Go on.")])
+        assert (json.loads(made.body)["messages"][1]["content"] == blocks) is goes_back
+        assert ("reasoning_dropped" in {warning.code for warning in made.warnings}) is not goes_back

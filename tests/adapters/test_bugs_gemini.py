@@ -428,7 +428,7 @@ def test_gmf3_gmf4_results_stand_alone() -> None:
 
 def test_gmf6_a_history_that_begins_with_a_call() -> None:
     """It is refused before it is sent."""
-    with pytest.raises(ConfigError, match="begins with a user message"):
+    with pytest.raises(ConfigError, match="begin with a user message"):
         preview([assistant(tool_calls=[CALL]), tool_result(CALL, "noon")])
 
 

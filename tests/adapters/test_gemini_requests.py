@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -116,10 +117,34 @@ def test_images_in_results() -> None:
 
 def test_the_history_has_to_fit() -> None:
     """It begins with the user and does not end with the assistant."""
-    with pytest.raises(ConfigError, match="begins with a user message"):
+    with pytest.raises(ConfigError, match="begin with a user message"):
         sent([assistant("Hello."), user("Hi")])
-    with pytest.raises(ConfigError, match="the last message is the assistant's"):
+    with pytest.raises(ConfigError, match="is the last message and the assistant's"):
         sent([user("Hi"), assistant("Hel")])
+
+
+def test_the_ends_of_a_history_are_repaired() -> None:
+    """With `repair=True` what stands before the first user message is left out, and a user message is added."""
+    made = preview([assistant("Hello."), user("Hi"), assistant("Hel")], repair=True)
+    assert json.loads(made.body)["contents"] == [
+        {"role": "user", "parts": [{"text": "Hi"}]},
+        {"role": "model", "parts": [{"text": "Hel"}]},
+        {"role": "user", "parts": [{"text": "Continue."}]},
+    ]
+    assert [warning.code for warning in made.warnings] == ["history_repaired", "history_repaired"]
+    talk = [assistant(None, tool_calls=[A]), tool_result(A, "sunny"), user("Hi")]
+    assert [content["role"] for content in sent(talk, repair=True)["contents"]] == ["user"]
+
+
+def test_strict_tools() -> None:
+    """Where any of them is strict, Google holds arguments to the schemas; a forced call is held to them anyway."""
+    strict = [replace(WEATHER, strict=True), TIME]
+    assert sent("Hi", strict)["toolConfig"] == {"functionCallingConfig": {"mode": "VALIDATED"}}
+    assert sent("Hi", strict, tool_choice="required")["toolConfig"]["functionCallingConfig"]["mode"] == "ANY"
+    old = {"validated": False}
+    assert "toolConfig" not in sent("Hi", strict, quirks=old)
+    assert codes("Hi", strict, quirks=old) == ["option_dropped"]
+    assert codes("Hi", strict, quirks=old, tool_choice="required") == []
 
 
 @pytest.mark.parametrize(

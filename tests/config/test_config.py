@@ -319,7 +319,7 @@ URL = 'base_url = "http://x/v1"\n'
             PROVIDER + URL + 'modell = "x"',
             (
                 ":3: providers.a.modell: unknown key (did you mean 'model'?). Allowed: profile, adapter, "
-                "base_url, api_key, api_key_env, key_header, auth, model, dialect, quirks, headers, options, "
+                "base_url, api_key, api_key_env, key_header, auth, origin, model, dialect, quirks, headers, options, "
                 "extra_body, timeouts, max_retries, limits, transport, http2, fallback, memory, capabilities, prices, "
                 "models"
             ),

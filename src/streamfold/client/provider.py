@@ -87,8 +87,8 @@ class Provider(AsyncContext):
         A name is looked up in `streamfold.toml`, then in the catalogue. Without a name, `STREAMFOLD_PROVIDER` names the
         provider, else the file's `default`. A mapping is used as it is; no file is read for it.
 
-        Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, auth, model,
-        dialect, quirks, headers, options, extra_body, timeouts, max_retries, limits, transport, http2, fallback,
+        Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, auth, origin,
+        model, dialect, quirks, headers, options, extra_body, timeouts, max_retries, limits, transport, http2, fallback,
         capabilities, prices, models, memory; a mapping may start from the catalogue with the key `profile`. The
         providers that `fallback` names are asked when this one fails, as with `Fallback`; the overrides are not used
         for them.

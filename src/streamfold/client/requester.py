@@ -106,7 +106,7 @@ class Requester:
             raise ConfigError(
                 f'no model for "{self._profile.name}": write "{self._profile.name}:MODEL", or pass model='
             )
-        origin = f"{self._profile.adapter} {shown_url(self._profile.base_url)}"
+        origin = self._profile.origin or f"{self._profile.adapter} {shown_url(self._profile.base_url)}"
         capabilities = self._profile.capabilities_of(model)
         options = self._profile.with_default_options(arguments.request.options)
         return replace(arguments.request, model=model, options=options, origin=origin, capabilities=capabilities)

@@ -54,6 +54,8 @@ class Profile(Table):
         auth: how requests are authenticated where no key is set. "key": a key is required, if `api_key_env` names any;
             "sigv4": each request is signed with AWS credentials, found as the AWS tools find them (extra `bedrock`);
             "google": with an access token of Google's application default credentials (extra `vertex`).
+        origin: name of whoever makes the answers, where several endpoints share it: what only they can read (such as
+            signed thinking) may go to any of them. Default: the adapter and the base URL.
         model: model to use when a call names none.
         dialect: format of tool calls and reasoning inside the text, for servers that do not parse them.
         quirks: differences of the endpoint, as typed settings of the adapter.
@@ -93,6 +95,7 @@ class Profile(Table):
     api_key_env: Names = ()
     key_header: str = "Authorization"
     auth: Literal["key", "sigv4", "google"] = "key"
+    origin: str | None = None
     model: str | None = None
     dialect: str | None = None
     quirks: dict[str, Any] = Field(default={})

@@ -67,6 +67,7 @@ class ProviderConfig(TypedDict, total=False):
     api_key_env: str | Sequence[str] | None
     key_header: str | None
     auth: Literal["key", "sigv4", "google"] | None
+    origin: str | None
     model: str | None
     dialect: str | None
     quirks: Mapping[str, Any] | None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Literal
 
 from ..values import ConfigError, Message, ProtocolWarning, TextPart, ToolCall
@@ -17,7 +18,9 @@ from ..values import ConfigError, Message, ProtocolWarning, TextPart, ToolCall
 __all__ = ["HistoryRules", "check_history", "is_custom"]
 
 _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
+_SYSTEM = ("system", "developer")
 _NOT_ANSWERED = "this call was not answered"
+_GO_ON = "Continue."
 _MOST_ERRORS = 20
 
 
@@ -36,6 +39,8 @@ class HistoryRules:
         reads_items: items of the Responses API can be sent.
         wants_reasoning: a turn with calls is refused without its reasoning; the adapter sends an empty one instead.
         knows_more: the provider has stored earlier turns, so that results may answer calls that are not here.
+        begins_with_user: a conversation that begins with the assistant is refused.
+        ends_with_user: one that ends with the assistant is refused: its text can't be continued.
     """
 
     roles: frozenset[str] = _ALL_ROLES
@@ -46,6 +51,8 @@ class HistoryRules:
     reads_items: bool = False
     wants_reasoning: bool = False
     knows_more: bool = False
+    begins_with_user: bool = False
+    ends_with_user: bool = False
 
 
 def check_history(
@@ -119,10 +126,12 @@ class _Check:
         self._errors: list[str] = []
         self._repairable = True
         self._warnings: list[ProtocolWarning] = []
+        self._goes_on = False  # a user's message is added at the end
 
     def run(self) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
         self._check_roles()
         self._check_empty_turns()
+        self._check_ends()
         self._pair()
         self._check_ids()
         self._check_results()
@@ -185,6 +194,25 @@ class _Check:
                 elif rules.empty_turn == "null_refused":
                     self._doubtful(problem)
 
+    def _check_ends(self) -> None:
+        spoken = [turn for turn in self._turns if turn.message.role not in _SYSTEM and not self._is_left_out(turn)]
+        if self._rules.begins_with_user:
+            leading = list(takewhile(lambda turn: turn.message.role in ("assistant", "tool"), spoken))
+            if leading and leading[0].message.role == "assistant":
+                problem = f"{leading[0].name} is the assistant's, and the conversation must begin with a user message"
+                if self._wrong(problem, "everything before the first user message was left out"):
+                    for turn in leading:
+                        turn.dropped, turn.calls = True, []
+        last = spoken[-1] if spoken else None
+        if self._rules.ends_with_user and last and last.message.role == "assistant" and not last.calls:
+            problem = f"{last.name} is the last message and the assistant's, and this model continues no text"
+            if not last.dropped:
+                self._goes_on = self._wrong(f"{problem}: add a user message", f'"{_GO_ON}" was added')
+
+    def _is_left_out(self, turn: _Turn) -> bool:
+        empty = turn.message.role == "assistant" and not turn.calls and _is_empty(turn.message)
+        return turn.dropped or (empty and self._rules.empty_turn == "left_out")
+
     def _pair(self) -> None:
         """Pairs each result with the nearest call before it that has its id and no result yet."""
         waiting: dict[str, list[deque[_Call]]] = {}  # by id, the calls of each turn
@@ -228,6 +256,8 @@ class _Check:
 
     def _check_results(self) -> None:
         for turn in self._turns:
+            if turn.dropped:
+                continue
             if turn.message.role == "tool" and turn.answered is None and not self._rules.knows_more:
                 turn.dropped = self._wrong(_orphan(turn), "it was left out")
         others = self._others()
@@ -280,6 +310,8 @@ class _Check:
                 elif self._rules.results_follow:
                     call.result.moved = True
                     yield _answering(call.result.message, call)
+        if self._goes_on:
+            yield Message("user", _GO_ON)
 
 
 def _is_empty(message: Message) -> bool:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ...requests import HistoryRules, Request, Rules, read_response_format
-from ...requests.schema import rebuilt
 from ...values import ConfigError, Delta, Message, NamedTool, ProtocolWarning, Tool, UsageUpdate
 from ..blocks import find_dropped
 from ..chat.thinking import only_allowed_tools
@@ -25,6 +24,7 @@ from .content import content_blocks
 from .decode import EventReader, read_usage_with_cache
 from .eventstream import AWSEventStream
 from .quirks import AnthropicQuirks
+from .strict import closed_schema, fit_strict
 from .thinking import fit_thinking, thinking_members
 from .turns import as_it_came, changed_ids, inline_places, is_system, lacks_signature, read_turns, split_system
 
@@ -58,7 +58,13 @@ class AnthropicAdapter(EventReader, Adapter):
 
     def history_rules(self, request: Request) -> HistoryRules:
         """Returns what this API demands of a conversation."""
-        return HistoryRules(HistoryRules().roles - {"function"}, unique_ids="turn", empty_turn="left_out")
+        return HistoryRules(
+            HistoryRules().roles - {"function"},
+            unique_ids="turn",
+            empty_turn="left_out",
+            begins_with_user=True,
+            ends_with_user=not self.quirks.prefill,
+        )
 
     def rules(self, request: Request) -> Rules:
         """Returns what the API accepts in tool names and response formats."""
@@ -71,7 +77,8 @@ class AnthropicAdapter(EventReader, Adapter):
         request, only = only_allowed_tools(request)
         request, fitted = fit_thinking(request, self.quirks)
         request, marks = limit_marks(request)
-        warnings = [*dropped, *changes, *only, *fitted, *marks]
+        request, loose = fit_strict(request)
+        warnings = [*dropped, *changes, *only, *fitted, *marks, *loose]
         if ids := changed_ids(request.messages):
             detail = f"ids of calls were sent as the API accepts them: {', '.join(ids[:20])}"
             warnings.append(ProtocolWarning("ids_renumbered", detail))
@@ -222,7 +229,7 @@ class AnthropicAdapter(EventReader, Adapter):
             return None
         if read.schema is None:
             raise ConfigError('response_format="json": the Messages API needs a schema; pass one, or a pydantic model')
-        return {"type": "json_schema", "schema": _closed(read.schema)}
+        return {"type": "json_schema", "schema": closed_schema(read.schema)}
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -247,13 +254,3 @@ def _check_prefill(body: Mapping[str, Any]) -> None:
         raise ConfigError(
             "messages: the last message is the assistant's, which can't be continued with response_format"
         )
-
-
-def _closed(schema: Mapping[str, Any]) -> Any:
-    """The schema with every object closed, which the API demands of the format of an answer."""
-
-    def visit(node: dict[str, Any], path: str) -> dict[str, Any]:
-        is_object = node.get("type") == "object" or "properties" in node
-        return {**node, "additionalProperties": False} if is_object else node
-
-    return rebuilt(schema, "", visit)

@@ -91,9 +91,9 @@ def read_turns(
     for turn in turns:
         if turn["role"] == "user":
             turn["content"] = _results_first(turn["content"], order)
-    if not turns or turns[0]["role"] == "assistant":
+    if not turns:
         raise ConfigError("messages: the Messages API needs a conversation that begins with a user message")
-    _check_end(turns, quirks)
+    _trim_end(turns[-1])
     return turns
 
 
@@ -116,16 +116,10 @@ def _turn(
     return "user", content_blocks(message, where)
 
 
-def _check_end(turns: list[dict[str, Any]], quirks: AnthropicQuirks) -> None:
-    last = turns[-1]
-    if last["role"] != "assistant":
-        return
-    if not quirks.prefill:
-        raise ConfigError(
-            "messages: the last message is the assistant's, and this model continues no text: add a user message"
-        )
+def _trim_end(last: dict[str, Any]) -> None:
+    """Trims a text that is to be continued: "final assistant content cannot end with trailing whitespace"."""
     text = last["content"][-1]
-    if text.get("type") == "text":  # "final assistant content cannot end with trailing whitespace"
+    if last["role"] == "assistant" and text.get("type") == "text":
         text["text"] = text["text"].rstrip()
 
 

@@ -51,7 +51,9 @@ class GeminiAdapter(EventReader, Adapter):
 
     def history_rules(self, request: Request) -> HistoryRules:
         """Returns what this API demands of a conversation."""
-        return HistoryRules(HistoryRules().roles - {"function"}, empty_turn="left_out")
+        return HistoryRules(
+            HistoryRules().roles - {"function"}, empty_turn="left_out", begins_with_user=True, ends_with_user=True
+        )
 
     def rules(self, request: Request) -> Rules:
         """Returns what the endpoint accepts in tool names, schemas and response formats."""
@@ -81,6 +83,10 @@ class GeminiAdapter(EventReader, Adapter):
     def _doubts(self, request: Request) -> list[ProtocolWarning]:
         """What is sent otherwise than it was written: late system messages, and calls whose signature is lost."""
         found = []
+        strict = [tool.name for tool in request.tools if tool.strict]
+        if strict and not self.quirks.validated and request.tool_choice == "auto":  # a forced call is always held to it
+            detail = f"strict was not sent for {', '.join(strict)}: the endpoint has no such mode"
+            found.append(ProtocolWarning("option_dropped", detail))
         opening = next((at for at, message in enumerate(request.messages) if message.role not in _SYSTEM), 0)
         late = [f"messages[{at}]" for at, m in enumerate(request.messages) if m.role in _SYSTEM and at > opening]
         if late:
@@ -122,7 +128,7 @@ class GeminiAdapter(EventReader, Adapter):
             contents[0]["parts"] = [*system, *contents[0]["parts"]]
         if request.tools:
             body["tools"] = [{"functionDeclarations": [self._tool(tool) for tool in request.tools]}]
-            if config := _calling(request):
+            if config := _calling(request, self.quirks):
                 body["toolConfig"] = {"functionCallingConfig": config}
         if config := self._generation(request):
             body["generationConfig"] = config
@@ -187,7 +193,7 @@ def _place(model: str) -> str:
     return model if _PLACE.fullmatch(model) else f"models/{quote(model, safe='')}"
 
 
-def _calling(request: Request) -> dict[str, Any] | None:
+def _calling(request: Request, quirks: GeminiQuirks) -> dict[str, Any] | None:
     match request.tool_choice:
         case "none":
             return {"mode": "NONE"}
@@ -197,6 +203,8 @@ def _calling(request: Request) -> dict[str, Any] | None:
             return {"mode": "ANY", "allowedFunctionNames": [name]}
         case AllowedTools(names):
             return {"mode": "ANY", "allowedFunctionNames": list(names)}
+        case _ if quirks.validated and any(tool.strict for tool in request.tools):
+            return {"mode": "VALIDATED"}  # as AUTO, with the arguments held to their schemas
     return None
 
 

@@ -66,12 +66,8 @@ def read_contents(
         else:
             contents.append({"role": "model" if run == "model" else "user", "parts": parts})
         kind = run
-    if not contents or contents[0]["role"] == "model":
+    if not contents:
         raise ConfigError("messages: Gemini needs a conversation that begins with a user message")
-    if contents[-1]["role"] == "model":
-        raise ConfigError(
-            "messages: the last message is the assistant's, and Gemini continues no text: add a user message"
-        )
     return contents
 
 

@@ -26,6 +26,8 @@ class GeminiQuirks:
         json_with_tools: a JSON answer can be asked for beside tools (Gemini 3).
         system_instruction: there is a place for system messages; Gemma has none.
         call_ids: ids of calls are accepted; Vertex AI before Gemini 3 refuses them.
+        validated: the mode VALIDATED is known, which holds arguments to the schemas of strict tools (Vertex AI: only in
+            v1beta1). https://ai.google.dev/api/caching#Mode
         count_form: how a prompt is written whose tokens are counted: as a whole "request", or as some "members" of one
             (Vertex AI). https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/count-tokens
     """
@@ -40,4 +42,5 @@ class GeminiQuirks:
     json_with_tools: bool = True
     system_instruction: bool = True
     call_ids: bool = True
+    validated: bool = True
     count_form: Literal["request", "members"] = "request"
