@@ -189,6 +189,18 @@ class Adapter(ABC):
         """Returns the headers of the wire format. Configured headers and the key are added to them, and win."""
         return {"Accept": "text/event-stream", "Content-Type": "application/json"}
 
+    def resume_path(self, request: Request, answer_id: str, after: int) -> str | None:
+        """Returns the path below the base URL where a GET brings the rest of an answer that broke off.
+
+        Args:
+            answer_id: the id of the answer, as the server gave it.
+            after: the number of the last event that has arrived.
+
+        Returns:
+            None if the server does not keep this answer.
+        """
+        return None
+
     def serves(self, path: str) -> bool:
         """Returns whether requests of this wire format go to URLs with this path."""
         return bool(self.path) and path.endswith(self.path)

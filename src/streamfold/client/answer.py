@@ -10,10 +10,7 @@ from ..adapters import Adapter
 from ..engine import StreamDecoder
 from ..net import Exchange, HTTPRequest
 from ..values import (
-    APIConnectionError,
     APIError,
-    APITimeoutError,
-    IncompleteStreamError,
     ProtocolWarning,
     Reply,
     StreamChunk,
@@ -24,6 +21,7 @@ from .attempts import Attempts
 from .connections import Connections
 from .hooks import Notifier
 from .pricing import ProfilePricing
+from .reading import AnswerReader
 
 __all__ = ["ChunkSource", "NetworkAnswer", "Plan"]
 
@@ -65,6 +63,8 @@ class Plan:
     Attributes:
         adapter: the adapter that wrote it.
         decoder: makes a new decoder, given whether it is to return `WritingChunk`s; each attempt needs one.
+        resume: given the id of an answer and the number of its last event, returns the request for the rest of it; None
+            if the provider does not keep it.
         warnings: what had to be changed in the request.
         origin: the `origin` of the message that the answer becomes.
         pricing: finds out what the answer cost; None: nobody can.
@@ -73,6 +73,7 @@ class Plan:
     adapter: Adapter
     request: HTTPRequest
     decoder: Callable[[bool], StreamDecoder]
+    resume: Callable[[str, int], HTTPRequest | None]
     warnings: Sequence[ProtocolWarning] = ()
     origin: str | None = None
     pricing: ProfilePricing | None = None
@@ -126,18 +127,18 @@ class NetworkAnswer:
         if self._attempts.closed:
             return
         try:
-            exchange, decoder, batch = await self._attempts.run(self._attempt)
+            exchange, reader, batch = await self._attempts.run(self._attempt)
             first_chunk = self._attempts.elapsed()
             if batch:
                 self._notifier.notify("on_first_chunk", first_chunk)
             while batch and not batch[-1].finished:
                 yield batch
-                batch = await _next_batch(exchange, decoder)
+                batch = await reader.next_batch()
             if batch:
-                self.reply = self._reply(decoder, exchange, first_chunk)
+                self.reply = self._reply(reader.reply, exchange, first_chunk)
                 self._notifier.notify("on_finish", self.reply)
                 yield batch
-                await exchange.drain()
+                await reader.drain()
         except APIError as error:
             if not self._attempts.closed:  # after aclose() the broken connection is our own doing
                 self._notifier.notify("on_error", self._signed(error))
@@ -148,8 +149,7 @@ class NetworkAnswer:
             finally:
                 self._notifier.notify("on_close")
 
-    def _reply(self, decoder: StreamDecoder, exchange: Exchange, first_chunk: float) -> Reply:
-        reply = decoder.reply
+    def _reply(self, reply: Reply, exchange: Exchange, first_chunk: float) -> Reply:
         return replace(
             reply,
             request_id=exchange.request_id,
@@ -162,12 +162,14 @@ class NetworkAnswer:
             pricing=self._plan.pricing,
         )
 
-    def _attempt(self) -> Callable[[Exchange], Awaitable[tuple[Exchange, StreamDecoder, list[StreamChunk]]]]:
+    def _attempt(self) -> Callable[[Exchange], Awaitable[tuple[Exchange, AnswerReader, list[StreamChunk]]]]:
         """Returns the reader of a new attempt, which brings its first chunks."""
-        decoder = self._decoder = self._plan.decoder(self.fragments)
+        plan = self._plan
+        decoder = self._decoder = plan.decoder(self.fragments)
 
-        async def read(exchange: Exchange) -> tuple[Exchange, StreamDecoder, list[StreamChunk]]:
-            return exchange, decoder, await _next_batch(exchange, decoder)
+        async def read(exchange: Exchange) -> tuple[Exchange, AnswerReader, list[StreamChunk]]:
+            reader = AnswerReader(exchange, decoder, self._attempts, plan.resume)
+            return exchange, reader, await reader.next_batch()
 
         return read
 
@@ -184,32 +186,3 @@ class NetworkAnswer:
             return None
         self._plan = milder
         return milder.request
-
-
-async def _next_batch(exchange: Exchange, decoder: StreamDecoder) -> list[StreamChunk]:
-    """Reads until there are chunks. Returns none if the stream was closed on our side.
-
-    Raises:
-        APIError: the connection broke, a timeout ran out, or the answer went wrong.
-    """
-    while not decoder.done:
-        try:
-            data = await exchange.read(decoder.events)
-        except APIConnectionError as error:
-            return [] if exchange.closed else _broken_off(decoder, error)
-        if data is None:
-            return [] if exchange.closed else decoder.close()
-        if chunks := decoder.feed(data):
-            return chunks
-    return decoder.close()
-
-
-def _broken_off(decoder: StreamDecoder, error: APIConnectionError) -> list[StreamChunk]:
-    """Returns the finished chunk if the answer was finished when its connection broke; else raises the error."""
-    try:
-        return decoder.close(interrupted=error.message)
-    except IncompleteStreamError as incomplete:
-        if isinstance(error, APITimeoutError):
-            error.partial, error.writing = incomplete.partial, incomplete.writing
-            raise error from error.__cause__
-        raise incomplete from error

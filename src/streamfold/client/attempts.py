@@ -47,6 +47,7 @@ class Attempts:
         self._max_retries = max_retries
         self._without = without
         self._began = 0.0
+        self._clocks: Clocks | None = None
         self._retries = 0
         self.exchange: Exchange | None = None
         self.failed: list[Attempt] = []
@@ -66,7 +67,8 @@ class Attempts:
             ConfigError: the request can't be sent.
         """
         self._began = anyio.current_time()
-        clocks, pause = Clocks(self._request.timeouts, self._began), 0.0
+        clocks = self._clocks = Clocks(self._request.timeouts, self._began)
+        pause = 0.0
         while True:
             exchange = self.exchange = Exchange(self._connections.client(), self._request, clocks)
             read = attempt()
@@ -78,10 +80,42 @@ class Attempts:
                 self.headers_after = self.elapsed()
                 return await read(exchange)
             except APIError as error:
-                await exchange.aclose()
+                await self.exchange.aclose()
                 if self.closed or (wanted := self._next_pause(error, clocks)) is None:
                     raise
                 pause = wanted
+
+    async def resume(self, request: HTTPRequest, error: APIError, after: int, resumptions: int) -> Exchange | None:
+        """Continues an answer that broke off on another connection.
+
+        Args:
+            request: asks for the rest.
+            error: how it broke off.
+            after: the number of the last event.
+            resumptions: how often the rest has been asked for, without an event since.
+
+        Returns:
+            None if the rest can't be had; nothing more can be done then.
+        """
+        while resumptions < self._max_retries and self._clocks is not None:
+            pause = retry_delay(error, resumptions - 1) if resumptions else 0.0
+            if pause is None or anyio.current_time() + pause >= self._clocks.ends:
+                return None
+            resumptions += 1
+            self._failed(error, pause, after)
+            if self.exchange is not None:
+                await self.exchange.aclose()
+            exchange = self.exchange = Exchange(self._connections.client(), request, self._clocks)
+            if self.closed:
+                await exchange.aclose()
+            try:
+                await exchange.pause(pause)
+                await exchange.open()
+            except APIError as refused:
+                error = refused
+            else:
+                return exchange
+        return None
 
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
@@ -112,7 +146,11 @@ class Attempts:
             if wanted is None or anyio.current_time() + wanted >= clocks.ends:
                 return None
             self._retries, pause = self._retries + 1, wanted
-        failed = Attempt(self._notifier.info.provider, self.signed(error).message, type(error).__name__, pause)
+        self._failed(error, pause)
+        return pause
+
+    def _failed(self, error: APIError, pause: float, resumed_after: int | None = None) -> None:
+        name, problem = self._notifier.info.provider, self.signed(error).message
+        failed = Attempt(name, problem, type(error).__name__, pause, resumed_after)
         self._notifier.notify("on_retry", failed)
         self.failed.append(failed)
-        return pause

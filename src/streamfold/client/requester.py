@@ -121,6 +121,7 @@ class Requester:
             adapter=adapter,
             request=self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts),
             decoder=partial(self._decoder, adapter, ready.request),
+            resume=partial(self._resume, adapter, ready.request, arguments),
             warnings=(*ready.warnings, *changed),
             origin=ready.request.origin,
             pricing=ProfilePricing.of(self._profile, ready.request.model),
@@ -140,6 +141,17 @@ class Requester:
             return None
         self._adapters[self._quirks_of(request.model)] = milder
         return self._plan(milder, self._prepared(milder, request, arguments), arguments, changed)
+
+    def _resume(
+        self, adapter: Adapter, request: Request, arguments: Arguments, answer_id: str, after: int
+    ) -> HTTPRequest | None:
+        """Returns the request for the rest of an answer that the provider keeps; None if it does not."""
+        path = adapter.resume_path(request, answer_id, after)
+        if path is None:
+            return None
+        headers = {name: value for name, value in adapter.headers(request).items() if name.lower() != "content-type"}
+        ready = Prepared(request, "GET", path, headers, b"")
+        return self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts)
 
     def _decoder(self, adapter: Adapter, request: Request, fragments: bool) -> StreamDecoder:
         return StreamDecoder(

@@ -139,6 +139,19 @@ class StreamDecoder:
         return self._fold.meta
 
     @property
+    def broken_off_at(self) -> tuple[str, int] | None:
+        """The id of an answer whose rest is still to come, and the number of its last event, if both are known."""
+        if self.done or self._pipeline.has_finish_reason or self._pipeline.last_number is None:
+            return None
+        answer_id = self._fold.meta.id
+        return (answer_id, self._pipeline.last_number) if answer_id else None
+
+    def resume(self) -> None:
+        """Begins another body, with the events behind the last one. What was left of an event is forgotten."""
+        self._sse = self._plain = None
+        self._head = b""
+
+    @property
     def reply(self) -> Reply:
         """The whole answer. Raises StreamfoldError before the finished chunk."""
         return self._fold.reply

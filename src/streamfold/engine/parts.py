@@ -172,6 +172,11 @@ class Resumption:
         self._partial = False
         self.unreliable = False
 
+    @property
+    def last(self) -> int | None:
+        """The number of the last event; None if the numbers do not say where to go on."""
+        return None if self.unreliable or self._constant or self._partial else self._last
+
     def feed(self, sequence: Sequence, data: str) -> Warn | None:
         """Returns a warning `repeated_event` if the event is to be skipped, `missing_event` if some are missing."""
         number, last, fingerprint = sequence.number, self._last, hash(data)

@@ -65,6 +65,11 @@ class Pipeline:
         self._finished = False  # a finish reason has come that nothing should follow
         self.has_finish_reason = False
 
+    @property
+    def last_number(self) -> int | None:
+        """The number of the last event; None if events have none, or none that can be relied on."""
+        return self._numbers.last
+
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
         """Adds the chunks of one event to `chunks`. `data` is its payload, by which a repetition is known.
 

@@ -145,12 +145,14 @@ class Attempt:
         problem: what went wrong, or why it was not asked.
         error: the kind of error, by the name of its class; None if the provider was not asked.
         pause: seconds that were waited before the next try at the same provider; None if there was none.
+        resumed_after: the answer had begun, and was continued behind the event of this number; None for other attempts.
     """
 
     provider: str
     problem: str
     error: str | None = None
     pause: float | None = None
+    resumed_after: int | None = None
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ may be *sent* are `ResponsesQuirks`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import quote
 
 from ...requests import HistoryRules, Request, Rules
 from ...values import ProtocolWarning
@@ -49,6 +50,13 @@ class ResponsesAdapter(RequestWriter, EventReader, Adapter):
         dropped = dropped_by_responses(request, stored=self.stores(request)).warnings()
         request, changes = super().rewrite(request)
         return request, dropped + changes
+
+    def resume_path(self, request: Request, answer_id: str, after: int) -> str | None:
+        """Returns where the rest of a stored response is: `store` or `background` must have been asked for."""
+        body = request.options.extra_body
+        if not (body.get("store") or body.get("background") or self.quirks.store):
+            return None
+        return f"{self.path}/{quote(answer_id, safe='')}?stream=true&starting_after={after}"
 
     def rules(self, request: Request) -> Rules:
         """Returns what the endpoint accepts in tool names, schemas and response formats."""

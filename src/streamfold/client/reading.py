@@ -1,0 +1,97 @@
+"""The chunks of one attempt. Where the provider keeps the answer, a broken connection is replaced by another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..engine import StreamDecoder
+from ..net import Exchange, HTTPRequest
+from ..values import APIConnectionError, APITimeoutError, IncompleteStreamError, Reply, StreamChunk
+from .attempts import Attempts
+
+__all__ = ["AnswerReader"]
+
+
+class AnswerReader:
+    """Reads one answer. What comes after a broken connection goes on where it broke off: nobody notices.
+
+    Args:
+        resume: given the id of the answer and the number of its last event, returns the request for the rest; None if
+            the provider does not keep the answer.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        decoder: StreamDecoder,
+        attempts: Attempts,
+        resume: Callable[[str, int], HTTPRequest | None],
+    ) -> None:
+        self._attempts = attempts
+        self._resume = resume
+        self._resumed_after = -1
+        self._resumptions = 0  # since the last event
+        self._exchange = exchange
+        self._decoder = decoder
+
+    @property
+    def reply(self) -> Reply:
+        """The whole answer, once its finished chunk has been read."""
+        return self._decoder.reply
+
+    async def next_batch(self) -> list[StreamChunk]:
+        """Reads until there are chunks. Returns none if the stream was closed on our side.
+
+        Raises:
+            APIError: the connection broke, a timeout ran out, or the answer went wrong.
+        """
+        decoder = self._decoder
+        while not decoder.done:
+            exchange = self._exchange
+            try:
+                data = await exchange.read(decoder.events)
+            except APIConnectionError as error:
+                if exchange.closed:
+                    return []
+                if not await self._resumed(error):
+                    return self._broken_off(error)
+                continue
+            if data is None:
+                if exchange.closed:
+                    return []
+                ended = APIConnectionError("the stream ended before the answer was finished", retryable=True)
+                if not await self._resumed(ended):
+                    return decoder.close()
+            elif chunks := decoder.feed(data):
+                return chunks
+        return decoder.close()
+
+    async def drain(self) -> None:
+        """Reads the rest behind the end of the answer."""
+        await self._exchange.drain()
+
+    async def _resumed(self, error: APIConnectionError) -> bool:
+        """Continues on another connection, if that is possible."""
+        place = self._decoder.broken_off_at
+        request = place and self._resume(*place)
+        if place is None or request is None:
+            return False
+        after = place[1]
+        self._resumptions = 0 if after > self._resumed_after else self._resumptions + 1
+        self._resumed_after = after
+        exchange = await self._attempts.resume(request, error, after, self._resumptions)
+        if exchange is None:
+            return False
+        self._exchange = exchange
+        self._decoder.resume()
+        return True
+
+    def _broken_off(self, error: APIConnectionError) -> list[StreamChunk]:
+        """Returns the finished chunk if the answer was finished when its connection broke; else raises the error."""
+        try:
+            return self._decoder.close(interrupted=error.message)
+        except IncompleteStreamError as incomplete:
+            if isinstance(error, APITimeoutError):
+                error.partial, error.writing = incomplete.partial, incomplete.writing
+                raise error from error.__cause__
+            raise incomplete from error
