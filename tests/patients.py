@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 import httpx
@@ -302,3 +305,54 @@ class _Stream(httpx.AsyncByteStream):
         for event in self._left:
             return event
         raise StopAsyncIteration
+
+
+class PatientServer:
+    """A patient on loopback. `patient` may be replaced while it runs."""
+
+    def __init__(self) -> None:
+        self.patient = Patient()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self.answer("GET")
+
+            def do_POST(self) -> None:
+                self.answer("POST")
+
+            def answer(self, method: str) -> None:
+                content = self.rfile.read(int(self.headers.get("content-length", 0)))
+                request = httpx.Request(method, f"http://patient.test{self.path}", content=content)
+                response = outer.patient.respond(request)
+                body = b"".join(getattr(response.stream, "events", response.stream))
+                self.send_response(response.status_code)
+                self.send_header("content-type", response.headers["content-type"])
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.http.server_port}"
+
+
+@contextmanager
+def serving_patient() -> Iterator[PatientServer]:
+    """A patient on loopback, as long as the block runs."""
+    made = PatientServer()
+    thread = threading.Thread(target=made.http.serve_forever)
+    thread.start()
+    try:
+        yield made
+    finally:
+        made.http.shutdown()
+        thread.join()
+        made.http.server_close()

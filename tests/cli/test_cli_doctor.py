@@ -1,20 +1,20 @@
-"""`streamfold doctor`, run as a user runs it, before a server on loopback."""
+"""`streamfold doctor` and `streamfold conformance`, run as a user runs them, before a server on loopback."""
 
 from __future__ import annotations
 
 import json
 import os
-import threading
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from typer.testing import CliRunner
 
-from patients import Patient
+from patients import Patient, PatientServer, serving_patient
 from streamfold.adapters.chat import ChatQuirks
 from streamfold.cli.app import app
 from streamfold.config import config_problems, read_config
@@ -22,60 +22,18 @@ from streamfold.config import config_problems, read_config
 KEY = "sk-of-the-doctor-0123456789"
 
 
-class Server:
-    """A patient on loopback. `patient` may be replaced while it runs."""
-
-    def __init__(self) -> None:
-        self.patient = Patient()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                self.answer("GET")
-
-            def do_POST(self) -> None:
-                self.answer("POST")
-
-            def answer(self, method: str) -> None:
-                content = self.rfile.read(int(self.headers.get("content-length", 0)))
-                request = httpx.Request(method, f"http://patient.test{self.path}", content=content)
-                response = outer.patient.respond(request)
-                body = b"".join(getattr(response.stream, "events", response.stream))
-                self.send_response(response.status_code)
-                self.send_header("content-type", response.headers["content-type"])
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.http.server_port}"
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    thread = threading.Thread(target=made.http.serve_forever)
-    thread.start()
-    yield made
-    made.http.shutdown()
-    thread.join()
-    made.http.server_close()
+def server() -> Iterator[PatientServer]:
+    with serving_patient() as made:
+        yield made
 
 
-def run(*words: str, cwd: Path) -> Any:
+def run(*words: str, cwd: Path, command: str = "doctor") -> Any:
     """Runs the command. Nothing that it prints or writes may have the key."""
     before = Path.cwd()
     os.chdir(cwd)
     try:
-        done = CliRunner().invoke(app, ["doctor", *words], env={"DOCTOR_KEY": KEY, "COLUMNS": "200"})
+        done = CliRunner().invoke(app, [command, *words], env={"DOCTOR_KEY": KEY, "COLUMNS": "200"})
     finally:
         os.chdir(before)
     assert KEY not in done.output
@@ -83,7 +41,7 @@ def run(*words: str, cwd: Path) -> Any:
     return done
 
 
-def test_everything_at_once(server: Server, tmp_path: Path) -> None:
+def test_everything_at_once(server: PatientServer, tmp_path: Path) -> None:
     """One run prints a table, and writes the profile, the report card and the recordings."""
     server.patient = Patient(quirks=ChatQuirks(seed_field="random_seed"))
     options = [
@@ -107,7 +65,7 @@ def test_everything_at_once(server: Server, tmp_path: Path) -> None:
     assert len(list((tmp_path / "answers" / "chat").glob("*.sse"))) > 40
 
 
-def test_a_faulty_server_has_an_exit_code_of_its_own(server: Server, tmp_path: Path) -> None:
+def test_a_faulty_server_has_an_exit_code_of_its_own(server: PatientServer, tmp_path: Path) -> None:
     """3: it was examined, and something is at fault."""
     server.patient = Patient(ends_early=True)
     done = run(server.url, "--json", cwd=tmp_path)
@@ -116,7 +74,7 @@ def test_a_faulty_server_has_an_exit_code_of_its_own(server: Server, tmp_path: P
     assert "fault" in [finding["verdict"] for finding in card["findings"]]
 
 
-def test_two_versions_are_compared(server: Server, tmp_path: Path) -> None:
+def test_two_versions_are_compared(server: PatientServer, tmp_path: Path) -> None:
     """0: nothing has changed; 1: something has."""
     for name, patient in (("old", Patient()), ("same", Patient()), ("new", Patient(dialect="hermes"))):
         server.patient = patient
@@ -128,7 +86,7 @@ def test_two_versions_are_compared(server: Server, tmp_path: Path) -> None:
     assert run("--compare", "old.json", "nothing.json", cwd=tmp_path).exit_code == 2
 
 
-def test_a_dry_run_sends_nothing(server: Server, tmp_path: Path) -> None:
+def test_a_dry_run_sends_nothing(server: PatientServer, tmp_path: Path) -> None:
     """It prints the requests."""
     done = run(server.url, "--dry-run", "--model", "patient-1", cwd=tmp_path)
     assert done.exit_code == 0
@@ -144,7 +102,7 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     assert run(cwd=tmp_path).exit_code == 2
 
 
-def test_a_table_that_is_there_is_updated(server: Server, tmp_path: Path) -> None:
+def test_a_table_that_is_there_is_updated(server: PatientServer, tmp_path: Path) -> None:
     """Comments and settings of one's own stay; only what was found is changed."""
     file = tmp_path / "streamfold.toml"
     file.write_text(
@@ -165,3 +123,27 @@ def test_a_table_that_is_there_is_updated(server: Server, tmp_path: Path) -> Non
     assert read_config(file).profile("other").adapter == "kimi"
     again = run("main", "-c", "streamfold.toml", "--write", "streamfold.toml", cwd=tmp_path)
     assert (again.exit_code, file.read_text("utf-8").splitlines()) == (0, lines)
+
+
+def test_conformance(server: PatientServer, tmp_path: Path) -> None:
+    """0: all rules are kept; 3: one is broken, and the answer that breaks it is named."""
+    done = run(server.url, cwd=tmp_path, command="conformance")
+    assert done.exit_code == 0, done.output
+    assert "20 of 20 rules are kept" in done.output
+    server.patient = Patient(ends_early=True)
+    done = run(server.url, cwd=tmp_path, command="conformance")
+    assert done.exit_code == 3
+    assert "chat/call-arguments" in done.output
+    assert "(cut_call/note)" in done.output
+
+
+def test_the_conformance_suite_for_pytest(server: PatientServer, tmp_path: Path) -> None:
+    """Each rule is a test of the server; rules of wires that it does not speak are skipped."""
+    server.patient = Patient(ends_early=True)
+    suite = "streamfold.testing.conformance.suite"
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--pyargs", suite]
+    done = subprocess.run(
+        [sys.executable, *words, "--streamfold-server", server.url], cwd=tmp_path, capture_output=True, encoding="utf-8"
+    )
+    assert re.search(r"1 failed, 19 passed, \d+ skipped", done.stdout), done.stdout + done.stderr
+    assert "chat/call-arguments" in done.stdout

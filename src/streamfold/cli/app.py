@@ -10,6 +10,7 @@ from ..values import __version__
 from . import batch as batch_commands
 from . import config as config_commands
 from .ask import chat, demo, record
+from .conformance import conformance
 from .doctor import doctor
 from .errors import reported_errors
 from .inspect import diff, inspect
@@ -58,7 +59,21 @@ def serve(
         run(file, host=host, port=port, providers=provider or None)
 
 
-for _command in (demo, chat, providers, record, replay, serve_replay, inspect, diff, doctor, swap_check, serve):
+_COMMANDS = (
+    demo,
+    chat,
+    providers,
+    record,
+    replay,
+    serve_replay,
+    inspect,
+    diff,
+    doctor,
+    conformance,
+    swap_check,
+    serve,
+)
+for _command in _COMMANDS:
     app.command()(_command)
 app.add_typer(batch_commands.app, name="batch")
 app.add_typer(config_commands.app, name="config")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ...config import Profile
@@ -57,7 +57,7 @@ class Examination:
         outcomes: list[Outcome] = []
         asked: list[Seen] = []
         while len(outcomes) < (ROUNDS if probe.whim else 1):
-            answers = await self._round(probe)
+            answers = await self._round(probe, again=bool(outcomes))
             asked = [*reversed(answers.values()), *asked]
             outcomes.append(self._judged(probe, answers))
             if outcomes[-1].verdict != "unclear" or self._left() <= 0:
@@ -67,11 +67,13 @@ class Examination:
         tally = f"{clear} of {len(outcomes)}" if len(outcomes) > 1 else ""
         return _finding(probe, outcomes[-1], asked, tally)
 
-    async def _round(self, probe: Probe) -> dict[str, Seen]:
+    async def _round(self, probe: Probe, *, again: bool) -> dict[str, Seen]:
+        """Asks a probe. The second time without a temperature: at 0 a model would say the same again."""
         answers: dict[str, Seen] = {}
         for ask in probe.asks:
             if self._left() > 0 and not self.hopeless and (ask.when is None or ask.when(answers)):
-                answers[ask.name] = await self._patiently(probe, ask)
+                options = {name: value for name, value in ask.options.items() if not (again and name == "temperature")}
+                answers[ask.name] = await self._patiently(probe, replace(ask, options=options))
         return answers
 
     async def _patiently(self, probe: Probe, ask: Ask) -> Seen:

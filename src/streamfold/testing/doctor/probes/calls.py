@@ -80,7 +80,7 @@ def _required(answers: Answers) -> Outcome:
 
 
 def _guided(seen: Seen, dialect: str) -> Outcome | None:
-    if dialect_of(seen, "get_weather" if dialect == "required" else "get_time") not in ("required", "named"):
+    if dialect_of(seen, "get_time") not in ("required", "named"):
         return None
     why = f"the forced call is in the text, as {shown(seen.text)}"
     return Outcome("set", why, f'read by the dialect "{dialect}"', (Setting(("dialect",), dialect, why),))
@@ -219,11 +219,11 @@ CALLS = (
         'Does tool_choice "required" bring a call?',
         _required,
         (
-            Ask("required", HELLO, (WEATHER,), "required", capped(), 'tool_choice: "required"', force_a_call),
+            Ask("required", HELLO, (TIME,), "required", capped(), 'tool_choice: "required"', force_a_call),
             Ask(
                 "without_thinking",
                 HELLO,
-                (WEATHER,),
+                (TIME,),
                 "required",
                 capped(reasoning_effort="none"),
                 "required, and thinking off",

@@ -1,0 +1,234 @@
+"""The rules of Chat Completions, streamed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .rules import Rule, Stream, error_with_message, rule_maker, wrong_sum
+
+__all__ = ["CHAT"]
+
+CHAT: list[Rule] = []
+rule = rule_maker("chat", "https://platform.openai.com/docs/api-reference/chat-streaming", CHAT)
+
+_REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
+_DONE = "[DONE]"
+
+
+def _choices(stream: Stream) -> list[Mapping[str, Any]]:
+    return [choice for chunk in stream.objects for choice in chunk.get("choices") or () if isinstance(choice, Mapping)]
+
+
+def _deltas(stream: Stream) -> list[Mapping[str, Any]]:
+    return [choice["delta"] for choice in _choices(stream) if isinstance(choice.get("delta"), Mapping)]
+
+
+def _entries(stream: Stream) -> list[Mapping[str, Any]]:
+    return [entry for delta in _deltas(stream) for entry in delta.get("tool_calls") or () if isinstance(entry, Mapping)]
+
+
+def _reasons(stream: Stream) -> list[Any]:
+    return [choice["finish_reason"] for choice in _choices(stream) if choice.get("finish_reason")]
+
+
+@rule("content-type", "A stream has the content type text/event-stream.")
+def _content_type(stream: Stream) -> Iterator[str]:
+    kind = stream.seen.headers.get("content-type", "none")
+    if not kind.startswith("text/event-stream"):
+        yield f"the content type is {kind}"
+
+
+@rule("json", "Every event is a JSON object, but for the last one.")
+def _json(stream: Stream) -> Iterator[str]:
+    for number, event in enumerate(stream.events, 1):
+        if not isinstance(event.payload, Mapping) and event.payload != _DONE:
+            yield f"event {number} is {str(event.payload)[:60]!r}"
+
+
+@rule("done", "The stream ends with data: [DONE], and nothing follows it.")
+def _done(stream: Stream) -> Iterator[str]:
+    marks = [number for number, event in enumerate(stream.events, 1) if event.payload == _DONE]
+    if marks != [len(stream.events)]:
+        yield f"{len(stream.events)} events, and [DONE] is " + (f"event {marks[0]}" if marks else "not among them")
+
+
+@rule("no-names", "Events have no event: line.")
+def _no_names(stream: Stream) -> Iterator[str]:
+    if names := sorted({event.name for event in stream.events if event.name}):
+        yield f"events are called {', '.join(names)}"
+
+
+@rule("members", "Every chunk has id, object, created, model and choices.")
+def _members(stream: Stream) -> Iterator[str]:
+    kinds: dict[str, type] = {"id": str, "object": str, "created": int, "model": str, "choices": list}
+    for number, chunk in enumerate(stream.objects, 1):
+        wrong = [name for name, kind in kinds.items() if not isinstance(chunk.get(name), kind)]
+        if wrong and "error" not in chunk:
+            yield f"chunk {number}: {', '.join(wrong)}"
+            return
+
+
+@rule("object", 'The object of every chunk is "chat.completion.chunk".')
+def _object(stream: Stream) -> Iterator[str]:
+    if others := {str(chunk.get("object")) for chunk in stream.objects} - {"chat.completion.chunk"}:
+        yield f"the object is {', '.join(sorted(others))}"
+
+
+@rule("one-id", "All chunks of one answer have the same id and the same time.")
+def _one_id(stream: Stream) -> Iterator[str]:
+    for name in ("id", "created"):
+        values = {str(chunk.get(name)) for chunk in stream.objects if name in chunk}
+        if len(values) > 1:
+            yield f"{len(values)} values of {name}"
+
+
+@rule("choice", "Every choice has index, delta and finish_reason, which is null until the last one.")
+def _choice(stream: Stream) -> Iterator[str]:
+    for choice in _choices(stream):
+        missing = [name for name in ("index", "delta", "finish_reason") if name not in choice]
+        if missing:
+            yield f"a choice has no {', '.join(missing)}"
+            return
+
+
+@rule("role-first", "The first delta has the role, and no other one has it.")
+def _role_first(stream: Stream) -> Iterator[str]:
+    with_role = [number for number, delta in enumerate(_deltas(stream), 1) if delta.get("role")]
+    if with_role != [1]:
+        yield f"the role is in {'no delta' if not with_role else f'the deltas {with_role[:5]}'}"
+
+
+@rule("one-finish", "Exactly one choice has a finish reason, and it is one of the documented words.")
+def _one_finish(stream: Stream) -> Iterator[str]:
+    reasons = _reasons(stream)
+    if len(reasons) != 1:
+        yield f"{len(reasons)} finish reasons"
+    elif reasons[0] not in _REASONS:
+        yield f"the finish reason is {reasons[0]!r}"
+
+
+@rule("nothing-after-finish", "Nothing of the answer follows its finish reason.")
+def _nothing_after_finish(stream: Stream) -> Iterator[str]:
+    finished = False
+    for choice in _choices(stream):
+        delta = choice.get("delta") or {}
+        if finished and any(delta.get(name) for name in ("content", "tool_calls", "refusal")):
+            yield "a delta with content follows the finish reason"
+            return
+        finished = finished or bool(choice.get("finish_reason"))
+
+
+@rule("call-opening", "The first entry of a call has index, id, type and the name of the function.")
+def _call_opening(stream: Stream) -> Iterator[str] | None:
+    return _openings(stream) if _entries(stream) else None
+
+
+def _openings(stream: Stream) -> Iterator[str]:
+    seen: set[Any] = set()
+    for entry in _entries(stream):
+        function = entry.get("function") or {}
+        if "index" not in entry:
+            yield "an entry has no index"
+            return
+        if entry["index"] in seen:
+            continue
+        seen.add(entry["index"])
+        missing = [name for name in ("id", "type") if not entry.get(name)]
+        missing += [] if function.get("name") else ["function.name"]
+        if missing:
+            yield f"call {entry['index']}: no {', '.join(missing)}"
+
+
+@rule("call-rest", "Later entries of a call have neither its id nor its name again.")
+def _call_rest(stream: Stream) -> Iterator[str] | None:
+    return _repetitions(stream) if _entries(stream) else None
+
+
+def _repetitions(stream: Stream) -> Iterator[str]:
+    seen: set[Any] = set()
+    for entry in _entries(stream):
+        again = [name for name in ("id",) if entry.get(name)]
+        again += ["name"] if (entry.get("function") or {}).get("name") else []
+        if entry.get("index") in seen and again:
+            yield f"call {entry.get('index')}: {', '.join(again)} again"
+            return
+        seen.add(entry.get("index"))
+
+
+@rule("call-numbers", "Calls are numbered 0, 1, 2 in the order in which they begin.")
+def _call_numbers(stream: Stream) -> Iterator[str] | None:
+    numbers = list(dict.fromkeys(entry.get("index") for entry in _entries(stream)))
+    return _different(numbers, list(range(len(numbers)))) if numbers else None
+
+
+def _different(found: Any, wanted: Any) -> Iterator[str]:
+    if found != wanted:
+        yield f"{found}, not {wanted}"
+
+
+@rule("call-arguments", "The arguments of a call are JSON once they are put together.")
+def _call_arguments(stream: Stream) -> Iterator[str] | None:
+    entries = _entries(stream)
+    return _broken_arguments(stream) if entries and "length" not in _reasons(stream) else None
+
+
+def _broken_arguments(stream: Stream) -> Iterator[str]:
+    texts: dict[Any, str] = {}
+    for entry in _entries(stream):
+        piece = (entry.get("function") or {}).get("arguments")
+        texts[entry.get("index")] = texts.get(entry.get("index"), "") + (piece if isinstance(piece, str) else "")
+    for index, text in texts.items():
+        try:
+            json.loads(text)
+        except ValueError:
+            yield f"call {index}: {text[:60]!r}"
+
+
+@rule("call-finish", 'An answer with calls that the model chose has the finish reason "tool_calls".')
+def _call_finish(stream: Stream) -> Iterator[str] | None:
+    chosen = stream.seen.sent.get("tool_choice", "auto") in ("auto", "required")
+    if not (_entries(stream) and chosen) or "length" in _reasons(stream):
+        return None
+    return _different(_reasons(stream), ["tool_calls"])
+
+
+def _asked_for_usage(stream: Stream) -> bool:
+    return bool((stream.seen.sent.get("stream_options") or {}).get("include_usage"))
+
+
+@rule("usage-last", "With include_usage, the last chunk has the usage and no choices.")
+def _usage_last(stream: Stream) -> Iterator[str] | None:
+    return _last_usage(stream) if _asked_for_usage(stream) else None
+
+
+def _last_usage(stream: Stream) -> Iterator[str]:
+    last = stream.objects[-1] if stream.objects else {}
+    if not last.get("usage"):
+        yield "the last chunk has no usage"
+    elif last.get("choices"):
+        yield "the chunk with the usage has choices"
+
+
+@rule("usage-null", "With include_usage, every other chunk has usage: null.")
+def _usage_null(stream: Stream) -> Iterator[str] | None:
+    return _other_usages(stream) if _asked_for_usage(stream) else None
+
+
+def _other_usages(stream: Stream) -> Iterator[str]:
+    odd = [number for number, chunk in enumerate(stream.objects[:-1], 1) if chunk.get("usage", "none") is not None]
+    if odd:
+        yield f"{len(odd)} of {len(stream.objects) - 1} chunks have no usage: null"
+
+
+@rule("usage-sum", "The usage has prompt, completion and total tokens, and the total is their sum.")
+def _usage_sum(stream: Stream) -> Iterator[str] | None:
+    usages = [chunk["usage"] for chunk in stream.objects if isinstance(chunk.get("usage"), Mapping)]
+    names = ("prompt_tokens", "completion_tokens", "total_tokens")
+    return wrong_sum([usages[-1].get(name) for name in names]) if usages else None
+
+
+@rule("error-object", "A refused request has a 4xx status and an error object with message and type.", errors=True)
+def _error_object(stream: Stream) -> Iterator[str]:
+    return error_with_message(stream)

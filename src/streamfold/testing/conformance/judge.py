@@ -1,0 +1,110 @@
+"""Judges the answers of an examination by the rules of their wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..doctor import Card, Seen
+from .chat import CHAT
+from .messages import MESSAGES
+from .responses import RESPONSES
+from .rules import Rule, Stream, Violation, read_stream
+
+__all__ = ["RULES", "Judged", "Ruling", "judge", "rulings_to_dict"]
+
+RULES: Mapping[str, Sequence[Rule]] = {
+    "chat": CHAT,
+    "kimi": CHAT,
+    "responses": RESPONSES,
+    "anthropic": MESSAGES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One rule, and the answers that it was applied to.
+
+    Attributes:
+        answers: how many it applies to. 0: it could not be judged.
+    """
+
+    rule: Rule
+    answers: int
+    violations: tuple[Violation, ...] = ()
+
+    @property
+    def kept(self) -> bool:
+        """Whether no answer breaks the rule."""
+        return not self.violations
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """All rules of one wire, applied to one server."""
+
+    card: Card
+    judged: tuple[Judged, ...]
+
+    @property
+    def applied(self) -> int:
+        """How many rules could be judged."""
+        return sum(each.answers > 0 for each in self.judged)
+
+    @property
+    def kept(self) -> int:
+        """How many of them no answer breaks."""
+        return sum(each.answers > 0 and each.kept for each in self.judged)
+
+
+def judge(card: Card) -> Ruling:
+    """Judges all answers of a card. A wire without rules has an empty ruling."""
+    streams = [stream for stream in map(read_stream, card.answers) if stream is not None]
+    return Ruling(card, tuple(_judged(rule, streams) for rule in RULES.get(card.adapter, ())))
+
+
+def _judged(rule: Rule, streams: Iterable[Stream]) -> Judged:
+    violations: list[Violation] = []
+    answers = 0
+    for stream in streams:
+        if (stream.status >= 400) != rule.errors or not _is_about(rule, stream.seen):
+            continue
+        found = rule.check(stream)
+        if found is not None:
+            answers += 1
+            asked = f"{stream.seen.probe}/{stream.seen.ask}"
+            violations += [Violation(rule.name, stream.seen.number, asked, what) for what in found]
+    return Judged(rule, answers, tuple(violations))
+
+
+def _is_about(rule: Rule, seen: Seen) -> bool:
+    """Whether a rule is about an answer: streams that end in an error are for no rule."""
+    return rule.errors or seen.fine
+
+
+def rulings_to_dict(rulings: Iterable[Ruling]) -> dict[str, Any]:
+    """Returns rulings as data for `json.dumps`."""
+    return {"format": "streamfold.conformance/1", "wires": [_ruling(ruling) for ruling in rulings]}
+
+
+def _ruling(ruling: Ruling) -> dict[str, Any]:
+    card = ruling.card
+    return {
+        "adapter": card.adapter,
+        "base_url": card.base_url,
+        "model": card.model,
+        "server": card.server,
+        "kept": ruling.kept,
+        "applied": ruling.applied,
+        "rules": [
+            {
+                "rule": each.rule.name,
+                "text": each.rule.text,
+                "link": each.rule.link,
+                "answers": each.answers,
+                "violations": [{"answer": v.answer, "asked": v.asked, "what": v.what} for v in each.violations],
+            }
+            for each in ruling.judged
+        ],
+    }

@@ -1,0 +1,164 @@
+"""The rules of the Messages API, streamed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .rules import Rule, Stream, error_with_message, rule_maker
+
+__all__ = ["MESSAGES"]
+
+MESSAGES: list[Rule] = []
+rule = rule_maker("messages", "https://docs.anthropic.com/en/docs/build-with-claude/streaming", MESSAGES)
+
+_DELTAS = {
+    "text": ("text_delta", "citations_delta"),
+    "thinking": ("thinking_delta", "signature_delta"),
+    "tool_use": ("input_json_delta",),
+}
+_REASONS = ("end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal")
+
+
+def _blocks(stream: Stream) -> dict[Any, Mapping[str, Any]]:
+    return {start.get("index"): start.get("content_block") or {} for start in stream.of("content_block_start")}
+
+
+def _stop_reason(stream: Stream) -> Any:
+    ends = stream.of("message_delta")
+    return (ends[-1].get("delta") or {}).get("stop_reason") if ends else None
+
+
+@rule("content-type", "A stream has the content type text/event-stream.")
+def _content_type(stream: Stream) -> Iterator[str]:
+    kind = stream.seen.headers.get("content-type", "none")
+    if not kind.startswith("text/event-stream"):
+        yield f"the content type is {kind}"
+
+
+@rule("names", "Every event has an event: line, which is its type.")
+def _names(stream: Stream) -> Iterator[str]:
+    for event in stream.events:
+        kind = event.payload.get("type") if isinstance(event.payload, Mapping) else None
+        if event.name != kind:
+            yield f"an event called {event.name!r} has the type {kind!r}"
+            return
+
+
+@rule("start", "The first event is message_start, with an empty message of the assistant and its usage.")
+def _start(stream: Stream) -> Iterator[str]:
+    first = stream.objects[0] if stream.objects else {}
+    message = first.get("message")
+    if first.get("type") != "message_start" or not isinstance(message, Mapping):
+        yield f"the first event is {first.get('type')!r}"
+        return
+    names = ("id", "type", "role", "content", "model", "usage")
+    if missing := [name for name in names if message.get(name) is None]:
+        yield f"the message has no {', '.join(missing)}"
+    elif message["content"] != [] or message["role"] != "assistant":
+        yield "the message is not an empty one of the assistant"
+
+
+@rule("order", "Blocks come one after the other: start, deltas, stop, numbered 0, 1, 2.")
+def _order(stream: Stream) -> Iterator[str]:
+    open_block: Any = None
+    count = 0
+    for payload in stream.of("content_block_start", "content_block_delta", "content_block_stop"):
+        index, kind = payload.get("index"), payload["type"]
+        if kind == "content_block_start":
+            if open_block is not None or index != count:
+                yield f"block {index} begins as number {count}" + (f", inside {open_block}" if open_block else "")
+                return
+            open_block, count = index, count + 1
+        elif index != open_block:
+            yield f"{kind} of block {index} while {open_block} is open"
+            return
+        elif kind == "content_block_stop":
+            open_block = None
+    if open_block is not None:
+        yield f"block {open_block} is never stopped"
+
+
+@rule("delta-types", "The deltas of a block are of its kind.")
+def _delta_types(stream: Stream) -> Iterator[str]:
+    blocks = _blocks(stream)
+    for payload in stream.of("content_block_delta"):
+        block, delta = blocks.get(payload.get("index"), {}), payload.get("delta") or {}
+        allowed = _DELTAS.get(str(block.get("type")))
+        if allowed and delta.get("type") not in allowed:
+            yield f"{delta.get('type')} in a block of the type {block.get('type')}"
+            return
+
+
+@rule("tool-use", "A tool_use block begins with id, name and an empty input.")
+def _tool_use(stream: Stream) -> Iterator[str] | None:
+    calls = [block for block in _blocks(stream).values() if block.get("type") == "tool_use"]
+    return _openings(calls) if calls else None
+
+
+def _openings(calls: list[Mapping[str, Any]]) -> Iterator[str]:
+    for call in calls:
+        missing = [name for name in ("id", "name") if not call.get(name)]
+        if missing or call.get("input") != {}:
+            yield f"no {', '.join(missing)}" if missing else f"the input is {call.get('input')!r}"
+
+
+@rule("input", "The pieces of an input are JSON once they are put together.")
+def _input(stream: Stream) -> Iterator[str] | None:
+    calls = [index for index, block in _blocks(stream).items() if block.get("type") == "tool_use"]
+    return _broken_inputs(stream, calls) if calls and _stop_reason(stream) != "max_tokens" else None
+
+
+def _broken_inputs(stream: Stream, calls: list[Any]) -> Iterator[str]:
+    texts = dict.fromkeys(calls, "")
+    for payload in stream.of("content_block_delta"):
+        if payload.get("index") in texts:
+            texts[payload["index"]] += str((payload.get("delta") or {}).get("partial_json", ""))
+    for index, text in texts.items():
+        try:
+            json.loads(text or "{}")
+        except ValueError:
+            yield f"block {index}: {text[:60]!r}"
+
+
+@rule("stop-reason", "One message_delta has the stop reason, which is one of the documented words.")
+def _one_reason(stream: Stream) -> Iterator[str]:
+    reasons = [(payload.get("delta") or {}).get("stop_reason") for payload in stream.of("message_delta")]
+    if len([reason for reason in reasons if reason]) != 1:
+        yield f"the stop reasons are {reasons}"
+    elif _stop_reason(stream) not in _REASONS:
+        yield f"the stop reason is {_stop_reason(stream)!r}"
+
+
+@rule("stop-tool-use", 'An answer with calls has the stop reason "tool_use".')
+def _stop_tool_use(stream: Stream) -> Iterator[str] | None:
+    calls = [block for block in _blocks(stream).values() if block.get("type") == "tool_use"]
+    reason = _stop_reason(stream)
+    return iter([f"the stop reason is {reason!r}"] * (reason not in ("tool_use", "max_tokens"))) if calls else None
+
+
+@rule("usage", "message_delta has the usage, with output_tokens.")
+def _usage(stream: Stream) -> Iterator[str]:
+    for payload in stream.of("message_delta"):
+        if not isinstance((payload.get("usage") or {}).get("output_tokens"), int):
+            yield "message_delta has no output_tokens"
+            return
+
+
+@rule("stop", "The last event is message_stop.")
+def _stop(stream: Stream) -> Iterator[str]:
+    last = stream.events[-1].payload if stream.events else None
+    kind = last.get("type") if isinstance(last, Mapping) else last
+    if kind != "message_stop":
+        yield f"the last event is {kind!r}"
+
+
+@rule(
+    "error-object", 'A refused request has a 4xx status and {"type": "error", "error": {type, message}}.', errors=True
+)
+def _error_object(stream: Stream) -> Iterator[str]:
+    if isinstance(stream.error, Mapping) and stream.error.get("type") != "error":
+        yield f"the type is {stream.error.get('type')!r}"
+    else:
+        yield from error_with_message(stream)
