@@ -115,14 +115,15 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def transports(session: nox.Session) -> None:
-    """The network tests, all of them over aiohttp; other sessions run one case of each test over it."""
+    """The network tests, all of them over aiohttp and over httpx2; other sessions run a case of each over aiohttp."""
     session.install("-e", ".[dev]")
     names = (
         "client/test_provider",
         "client/test_fallback",
         *(f"net/test_{name}" for name in ("retries", "cuts", "leaks", "load", "proxies", "secrets")),
     )
-    session.run("pytest", "--transport", "aiohttp", *(f"tests/{name}.py" for name in names), *session.posargs)
+    for transport in ("aiohttp", "httpx2"):
+        session.run("pytest", "--transport", transport, *(f"tests/{name}.py" for name in names), *session.posargs)
 
 
 @nox.session(python=VERSIONS[0])

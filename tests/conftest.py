@@ -16,7 +16,7 @@ import servers
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--transport",
-        choices=["httpx", "aiohttp"],
+        choices=["httpx", "aiohttp", "httpx2"],
         help="run the tests that are marked `anyio` over this transport alone (aiohttp: on asyncio alone)",
     )
     parser.addoption(
@@ -93,7 +93,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "anyio_backend" not in metafunc.fixturenames or hasattr(metafunc.module, "anyio_backend"):
         return  # a module that has a fixture of its own says itself where its tests run
     wanted = metafunc.config.getoption("--transport")
-    runs = ["aiohttp"] if wanted == "aiohttp" else ["asyncio", "trio"]
+    runs = {"aiohttp": ["aiohttp"], "httpx2": ["httpx2", "httpx2-trio"]}.get(wanted, ["asyncio", "trio"])
     if wanted is None and metafunc.definition.get_closest_marker("transports"):
         runs.append("aiohttp")
     metafunc.parametrize("anyio_backend", runs, indirect=True)
@@ -101,8 +101,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The event loop of a test; "aiohttp" is asyncio with that transport."""
-    if request.param != "aiohttp":
-        return str(request.param)
-    monkeypatch.setattr(servers, "transport", "aiohttp")
-    return "asyncio"
+    """The event loop of a test; the name of a transport is asyncio with that one."""
+    transport, _, loop = str(request.param).partition("-")
+    if transport in ("asyncio", "trio"):
+        return transport
+    monkeypatch.setattr(servers, "transport", transport)
+    return loop or "asyncio"

@@ -41,7 +41,10 @@ def test_mapping_on_top_of_the_catalogue() -> None:
         ({"base_url": "http://x/v1", "timeouts": {"raed": 1}}, "timeouts.raed: unknown key .did you mean 'read'"),
         ({"base_url": "http://x/v1", "limits": {"events": 1}}, "limits.events: unknown key"),
         ({"base_url": "http://x/v1", "max_retries": -1}, "max_retries: "),
-        ({"base_url": "http://x/v1", "transport": "curl"}, "transport: can't be 'curl'. Allowed: httpx, aiohttp"),
+        (
+            {"base_url": "http://x/v1", "transport": "curl"},
+            "transport: can't be 'curl'. Allowed: httpx, aiohttp, httpx2",
+        ),
         ({"base_url": "http://x/v1", "adapter": "chatt"}, "unknown adapter 'chatt' .did you mean 'chat'"),
         (
             {"base_url": "http://x/v1", "quirks": {"max_token_field": "x"}},

@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 
 # httpx leaves its generators to the garbage collector when a stream is closed before its end; trio says so each time.
 # To end them, one more read of a closed connection would be needed, for each stream, only to be told that it is closed.
-TRIO_SAYS = "Async generator '(httpx|httpcore)\\b:ResourceWarning"
+TRIO_SAYS = "Async generator '(httpx|httpcore)2?\\b:ResourceWarning"
 # Of a bare `async for` that is left early.
 ABANDONED = "Async generator 'streamfold.client.answer.NetworkAnswer.batches':ResourceWarning"
 

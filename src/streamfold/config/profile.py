@@ -65,8 +65,8 @@ class Profile(Table):
         timeouts: seconds to wait: connect, first_event, read, stall, total; `inf` for no limit.
         max_retries: how often a request that failed before its first chunk is sent again; 0: never.
         limits: how much of an answer is accepted before it is an error.
-        transport: HTTP transport: that of httpx, or aiohttp, which needs a third of the CPU time for each chunk
-            (asyncio only; extra `aiohttp`).
+        transport: HTTP transport: that of httpx, aiohttp, which needs a third of the CPU time for each chunk
+            (asyncio only; extra `aiohttp`), or httpx2 (extra `httpx2`).
         http2: use HTTP/2 where the server offers it (extra `http2`; not with aiohttp). With httpx, a server does not
             notice that an answer was cancelled: it may continue to generate, and charge for it.
         fallback: providers to ask when this one fails; see `Fallback`.
@@ -105,7 +105,7 @@ class Profile(Table):
     timeouts: Annotated[Timeouts, PlainValidator(read_timeouts)] = Timeouts()
     max_retries: Count = 2
     limits: Annotated[Limits, as_table(Limits, POSITIVE)] = Limits()
-    transport: Literal["httpx", "aiohttp"] = "httpx"
+    transport: Literal["httpx", "aiohttp", "httpx2"] = "httpx"
     http2: Flag = False
     fallback: Names = ()
     memory: StoreName | None = None

@@ -1,4 +1,4 @@
-"""The HTTP clients that providers make for themselves: httpx over its own transport, or over aiohttp."""
+"""The HTTP clients that providers make for themselves: httpx over its own transport, over httpx2, or over aiohttp."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import anyio
 import httpx
 
 from ..values import ConfigError
+from .over_httpx2 import httpx2_transport
 
 __all__ = ["LoggedURL", "make_client"]
 
@@ -38,8 +39,8 @@ def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.Async
     """Makes a client with as many connections as there are streams: a full pool would look like a slow server.
 
     Args:
-        transport: "httpx" or "aiohttp".
-        http2: offer HTTP/2 (httpx only).
+        transport: "httpx", "httpx2" or "aiohttp".
+        http2: offer HTTP/2 (not with aiohttp).
 
     Raises:
         ConfigError: an extra is not installed, or a configured proxy is not supported.
@@ -49,12 +50,15 @@ def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.Async
     if http2 and find_spec("h2") is None:
         raise ConfigError("http2 = true needs the extra: pip install 'streamfold[http2]'")
     verify = httpx.create_ssl_context()
+    make: Callable[..., httpx.AsyncBaseTransport] = (
+        httpx2_transport if transport == "httpx2" else httpx.AsyncHTTPTransport
+    )
 
     def route(proxy: str | None) -> httpx.AsyncBaseTransport:
         if http2:  # few connections, each for many streams: httpcore's pool is fine
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-            return httpx.AsyncHTTPTransport(verify=verify, http2=True, limits=limits, proxy=proxy)
-        return _Connections(lambda: httpx.AsyncHTTPTransport(verify=verify, limits=_ONE, proxy=proxy))
+            return make(verify=verify, http2=True, limits=limits, proxy=proxy)
+        return _Connections(lambda: make(verify=verify, limits=_ONE, proxy=proxy))
 
     try:
         return httpx.AsyncClient(transport=_Tidy(_Proxied(route)), timeout=None)

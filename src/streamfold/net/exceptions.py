@@ -21,6 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _PACKAGES = {
     "streamfold", "httpx", "httpcore", "httpx_aiohttp", "aiohttp", "anyio", "h11", "h2", "hpack", "hyperframe",
     "asyncio", "contextlib", "json", "trio", "ssl", "yarl", "socksio", "pydantic", "botocore", "google",
+    "httpx2", "httpcore2",
 }  # fmt: skip
 
 

@@ -1,0 +1,98 @@
+"""httpx2 below httpx: the transport of httpx's successor, for the clients that providers make for themselves.
+
+Everything else speaks httpx, so this is the only module that knows both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from ..values import ConfigError
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["httpx2_transport"]
+
+
+def httpx2_transport(*, limits: httpx.Limits, **options: Any) -> httpx.AsyncBaseTransport:
+    """Returns a transport that sends with httpx2. Takes the arguments of `httpx.AsyncHTTPTransport`.
+
+    Raises:
+        ConfigError: httpx2 is not installed.
+        ImportError: a package for a SOCKS proxy is not installed.
+    """
+    try:
+        import httpx2
+    except ImportError:
+        raise ConfigError("transport \"httpx2\" needs the extra: pip install 'streamfold[httpx2]'") from None
+    bounds = httpx2.Limits(
+        max_connections=limits.max_connections,
+        max_keepalive_connections=limits.max_keepalive_connections,
+        keepalive_expiry=limits.keepalive_expiry,
+    )
+    return _Transport(httpx2.AsyncHTTPTransport(limits=bounds, **options), httpx2.Request)
+
+
+class _Transport(httpx.AsyncBaseTransport):
+    def __init__(self, transport: httpx2.AsyncHTTPTransport, request: type[httpx2.Request]) -> None:
+        self._transport = transport
+        self._request = request
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        # Without its text: the URL of a request may show another one (`LoggedURL`).
+        url = str(httpx.URL(request.url))
+        extensions = {name: value for name, value in request.extensions.items() if name != "trace"}
+        sent = self._request(
+            request.method, url, headers=request.headers.raw, content=await request.aread(), extensions=extensions
+        )
+        with _mapped():
+            response = await self._transport.handle_async_request(sent)
+        return httpx.Response(
+            response.status_code,
+            headers=response.headers.raw,
+            stream=_Body(response),
+            extensions=dict(response.extensions),
+        )
+
+    async def aclose(self) -> None:
+        with _mapped():
+            await self._transport.aclose()
+
+
+class _Body(httpx.AsyncByteStream):
+    """The body of a response. Not a generator: one more that a reader may leave unfinished would be one too many."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._stream: Any = response.stream  # an asynchronous one
+        self._pieces: AsyncIterator[bytes] = self._stream.__aiter__()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        with _mapped():
+            return await self._pieces.__anext__()
+
+    async def aclose(self) -> None:
+        with _mapped():
+            await self._stream.aclose()
+
+
+@contextmanager
+def _mapped() -> Iterator[None]:
+    """Raises httpx's exception for each of httpx2's: they have the same names."""
+    try:
+        yield
+    except Exception as exc:
+        if type(exc).__module__.partition(".")[0] != "httpx2":
+            raise
+        names = (kind.__name__ for kind in type(exc).__mro__)
+        kind = next(
+            (found for name in names if (found := getattr(httpx, name, None)) is not None), httpx.TransportError
+        )
+        raise kind(str(exc)) from exc
