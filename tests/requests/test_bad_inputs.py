@@ -198,7 +198,7 @@ TOOLS: list[Row] = [
     ),
     (
         lambda: run_tools(configured(), "Hi", [Tool("look_up")]),
-        "the tool 'look_up' has no function to run: pass function=",
+        "the tool 'look_up' has no function to run: pass function=, or list it in external= if somebody else runs it",
     ),
     (lambda: run_tools(configured(), "Hi", [], max_turns=0), "max_turns must be at least 1, not 0"),
     (lambda: ask(tools=[TOOL], tool_choice="any"), f"{CHOICES} 'any' (did you mean 'required'?)"),
@@ -247,7 +247,7 @@ OPTIONS: list[Row] = [
         (
             "unknown option 'shape': allowed: temperature, top_p, max_output_tokens, stop, seed,"
             " parallel_tool_calls, reasoning_effort, response_format, force_by_disabling_thinking, extra_body,"
-            " model, extra_headers, timeouts, repair. Anything else goes into extra_body={'shape': ...}"
+            " model, extra_headers, timeouts, repair, fragments. Anything else goes into extra_body={'shape': ...}"
         ),
     ),
     (lambda: ask(n=2), "n must be 1: one stream carries one answer. Send several requests instead"),

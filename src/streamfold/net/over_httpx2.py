@@ -68,8 +68,9 @@ class _Body(httpx.AsyncByteStream):
     """The body of a response. Not a generator: one more that a reader may leave unfinished would be one too many."""
 
     def __init__(self, response: httpx2.Response) -> None:
-        self._stream: Any = response.stream  # an asynchronous one
-        self._pieces: AsyncIterator[bytes] = self._stream.__aiter__()
+        stream: Any = response.stream  # an asynchronous one
+        self._stream = stream
+        self._pieces: AsyncIterator[bytes] = stream.__aiter__()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
