@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..config import Config, GatewaySettings
 from ..values import __version__
 from . import batch as batch_commands
 from . import config as config_commands
@@ -17,6 +18,9 @@ from .inspect import diff, inspect
 from .providers import providers
 from .replays import replay, serve_replay
 from .swap import swap_check
+
+if TYPE_CHECKING:
+    from .live import LivePage
 
 app = typer.Typer(
     help="An async client for LLM APIs: streamed text, whole tool calls, one interface for every provider.",
@@ -48,6 +52,9 @@ def serve(
     provider: Annotated[
         list[str] | None, typer.Option("-p", "--provider", help="A provider to serve; by default all of the file.")
     ] = None,
+    ui: Annotated[
+        bool | None, typer.Option("--ui", help="Serve a page at /ui that shows the last answers as they stream.")
+    ] = None,
 ) -> None:
     """Serve providers over HTTP.
 
@@ -55,8 +62,14 @@ def serve(
     """
     from ..gateway import run
 
+    def page(config: Config, settings: GatewaySettings) -> LivePage:
+        from .live import LivePage
+
+        keys = [config.secret(variable) for variable in settings.ui_key_env]
+        return LivePage(answers=settings.ui_answers, keys=keys, fixtures=settings.ui_fixtures)
+
     with reported_errors():
-        run(file, host=host, port=port, providers=provider or None)
+        run(file, page, host=host, port=port, providers=provider or None, ui=ui)
 
 
 _COMMANDS = (

@@ -168,7 +168,8 @@ class NetworkAnswer:
         decoder = self._decoder = plan.decoder(self.fragments)
 
         async def read(exchange: Exchange) -> tuple[Exchange, AnswerReader, list[StreamChunk]]:
-            reader = AnswerReader(exchange, decoder, self._attempts, plan.resume)
+            self._notifier.info.redactor = exchange.redactor
+            reader = AnswerReader(exchange, decoder, self._attempts, plan.resume, self._notifier.tap)
             return exchange, reader, await reader.next_batch()
 
         return read

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from ..net import Redactor
 from ..values import ConfigError
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class RequestInfo:
         adapter: name of the wire format.
         url: where the request goes, with values from the environment as `${NAME}`.
         request: model, messages, tools and options as the application gave them.
+        dialect: how the model writes calls inside its text, if the server does not parse them.
+        redactor: takes the secrets of the request out of texts.
         notes: free for the hooks, to keep something from one call to the next.
     """
 
@@ -40,6 +43,8 @@ class RequestInfo:
     adapter: str
     url: str
     request: Request = field(repr=False)
+    dialect: str | None = None
+    redactor: Redactor = field(default_factory=Redactor, repr=False)
     notes: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -58,6 +63,8 @@ class Hooks:
 
     Attributes:
         on_request: a request is about to be sent, for the first time or again.
+        on_bytes: a piece of the body has arrived and is about to be read; with the bytes. Called for every read of the
+            network, so it must be quick. The bytes may contain secrets that the server echoes.
         on_first_chunk: the answer begins; with the seconds since it was requested.
         on_retry: an attempt failed and there will be another; with the `Attempt`.
         on_finish: the answer is complete; with the `Reply`.
@@ -74,6 +81,7 @@ class Hooks:
     on_finish: Callable[[RequestInfo, Reply], object] | None = None
     on_error: Callable[[RequestInfo, APIError], object] | None = None
     on_close: Callable[[RequestInfo], object] | None = None
+    on_bytes: Callable[[RequestInfo, bytes], object] | None = None
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -109,6 +117,21 @@ class Notifier:
     def __init__(self, info: RequestInfo, hooks: Iterable[Hooks]) -> None:
         self.info = info
         self._hooks = (_LOG, *hooks)
+
+    @property
+    def tap(self) -> Callable[[bytes], None] | None:
+        """What is called with each piece of the body; None if no hook wants them."""
+        wanted = [hooks.on_bytes for hooks in self._hooks if hooks.on_bytes is not None]
+        info = self.info
+
+        def tap(data: bytes) -> None:
+            for hook in wanted:
+                try:
+                    hook(info, data)
+                except Exception:
+                    _logger.exception("%s: the hook on_bytes failed", info.provider)
+
+        return tap if wanted else None
 
     def notify(self, name: str, *details: object) -> None:
         """Calls the hook `name` of all hooks. What one raises is logged."""

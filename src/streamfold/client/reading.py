@@ -18,6 +18,7 @@ class AnswerReader:
     Args:
         resume: given the id of the answer and the number of its last event, returns the request for the rest; None if
             the provider does not keep the answer.
+        tap: called with each piece of the body; None: nobody wants them.
     """
 
     def __init__(
@@ -26,7 +27,9 @@ class AnswerReader:
         decoder: StreamDecoder,
         attempts: Attempts,
         resume: Callable[[str, int], HTTPRequest | None],
+        tap: Callable[[bytes], None] | None = None,
     ) -> None:
+        self._tap = tap
         self._attempts = attempts
         self._resume = resume
         self._resumed_after = -1
@@ -62,7 +65,10 @@ class AnswerReader:
                 ended = APIConnectionError("the stream ended before the answer was finished", retryable=True)
                 if not await self._resumed(ended):
                     return decoder.close()
-            elif chunks := decoder.feed(data):
+                continue
+            if self._tap is not None:
+                self._tap(data)
+            if chunks := decoder.feed(data):
                 return chunks
         return decoder.close()
 

@@ -87,7 +87,8 @@ class Requester:
 
     def _notifier(self, ready: Prepared, request: Request, hooks: tuple[Hooks, ...]) -> Notifier:
         profile = self._profile
-        return Notifier(RequestInfo(profile.name, profile.adapter, profile.url_of(ready.path), request), hooks)
+        url = profile.url_of(ready.path)
+        return Notifier(RequestInfo(profile.name, profile.adapter, url, request, profile.dialect), hooks)
 
     def _adapter(self, model: str | None) -> Adapter:
         """Returns the adapter for a model. Models with the same quirks share one, and what it learned to leave out."""

@@ -93,6 +93,11 @@ class GatewaySettings(GatewayOptions):
             is closed. Lowered at start if the process may not open that many files.
         head_timeout: seconds in which the head of a request must arrive on a connection.
         shutdown: seconds that running answers get when the server is told to stop.
+        ui: serve a page at `/ui` that shows the last answers while they stream.
+        ui_key_env: environment variables that hold keys for that page. It shows the answers of all clients: without a
+            key it is for the machine that the server runs on, and for nobody behind a proxy.
+        ui_answers: how many answers the page shows.
+        ui_fixtures: folder in which the page saves answers as fixtures.
     """
 
     host: str = "127.0.0.1"
@@ -103,6 +108,10 @@ class GatewaySettings(GatewayOptions):
     max_connections: PositiveCount = 512
     head_timeout: PositiveNumber = 10.0
     shutdown: Seconds = 30.0
+    ui: Flag = False
+    ui_key_env: Names = ()
+    ui_answers: PositiveCount = 50
+    ui_fixtures: str = "fixtures/gateway"
 
     def options(self) -> dict[str, Any]:
         """Returns the options of the app alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from time import time
 from types import TracebackType
@@ -20,7 +20,7 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ..client import Memory, MemoryStore, Provider, StoreLimits, read_memory
+from ..client import Hooks, Memory, MemoryStore, Provider, StoreLimits, read_memory
 from ..config import GatewayOptions, read_settings, store_url
 from ..values import ConfigError, parse_object
 from .access import Access
@@ -46,6 +46,7 @@ def gateway(
     config: str | os.PathLike[str] | None = None,
     keys: Collection[str] = (),
     memory: Memory | MemoryStore | str | bool = True,
+    hooks: Hooks | Iterable[Hooks] = (),
     **options: Any,
 ) -> Gateway:
     """Returns an ASGI app that answers at the paths of Chat Completions, Responses, Messages and Gemini.
@@ -62,6 +63,7 @@ def gateway(
             Without any, every client that reaches the server may use it, except web pages of other hosts.
         memory: where turns are kept, to give back what clients leave out of them: see `GatewayOptions`. A memory or a
             store is closed with the app.
+        hooks: of the providers that are made here, to observe their answers; see `Hooks`.
         options: see `GatewayOptions`.
 
     Returns:
@@ -80,7 +82,7 @@ def gateway(
         read.memory if read.responses is None else read.responses,
         ResponseLimits(read.responses_number, read.responses_bytes, read.responses_age),
     )
-    return Gateway(Models(providers, read, config), Access(keys, read.hosts), read, kept, responses)
+    return Gateway(Models(providers, read, config, hooks), Access(keys, read.hosts), read, kept, responses)
 
 
 class Gateway:

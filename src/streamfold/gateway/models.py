@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
 from ..adapters import find_adapter
-from ..client import Arguments, ChatModel, ChatStream, Fallback, Memory, Provider
+from ..client import Arguments, ChatModel, ChatStream, Fallback, Hooks, Memory, Provider, read_hooks
 from ..config import GatewayOptions, Profile, read_config
 from ..requests import Request, TimeoutOptions
 from ..values import ConfigError
@@ -76,6 +76,7 @@ class Models:
         providers: by name; a string or a mapping is given to `Provider.from_config`. None: all of `streamfold.toml`.
         options: the aliases, and the other models that clients may ask for.
         config: the file to read; None: the one that is found.
+        hooks: of the providers that are made here.
 
     Raises:
         ConfigError: there are no providers, one of them can't be made, or an alias leads nowhere.
@@ -86,7 +87,9 @@ class Models:
         providers: Mapping[str, Any] | None,
         options: GatewayOptions,
         config: str | os.PathLike[str] | None = None,
+        hooks: Hooks | Iterable[Hooks] = (),
     ) -> None:
+        self._hooks = read_hooks(hooks)
         self._made: list[ChatModel] = []
         self._providers: dict[str, ChatModel] = {}
         self._aliases = options.aliases
@@ -157,7 +160,10 @@ class Models:
             return made
         if not isinstance(given, str | Mapping):
             raise ConfigError(f"a provider must be a Provider, a name or a mapping, not {type(given).__name__}")
-        made = Provider.from_config(given) if isinstance(given, Mapping) else Provider.from_config(given, config=config)
+        if isinstance(given, Mapping):
+            made = Provider.from_config(given, hooks=self._hooks)
+        else:
+            made = Provider.from_config(given, config=config, hooks=self._hooks)
         self._made.append(made)
         return made
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from typing import Any, Protocol
 
+from ..client import Hooks
 from ..config import Config, GatewaySettings, read_config
 from ..values import ConfigError
 from .access import is_loopback
@@ -35,11 +37,29 @@ def settings(config: Config, **overrides: Any) -> GatewaySettings:
     return made
 
 
-def run(path: str | os.PathLike[str] | None = None, **overrides: Any) -> None:
+class Page(Protocol):
+    """A page beside the gateway."""
+
+    @property
+    def hooks(self) -> Hooks:
+        """What it wants to know of the providers' answers."""
+        ...
+
+    def around(self, app: Any) -> Any:
+        """Returns an ASGI app that serves the page, and everything else by `app`."""
+        ...
+
+
+def run(
+    path: str | os.PathLike[str] | None = None,
+    page: Callable[[Config, GatewaySettings], Page] | None = None,
+    **overrides: Any,
+) -> None:
     """Serves until the process is told to stop; running answers then get `shutdown` seconds.
 
     Args:
         path: the configuration file; None: the one that is found.
+        page: makes the page that is served if the settings say so (`ui`).
         overrides: see `GatewaySettings`; those that are not None replace what the file says.
 
     Raises:
@@ -54,10 +74,12 @@ def run(path: str | os.PathLike[str] | None = None, **overrides: Any) -> None:
 
     config = read_config(path)
     chosen = settings(config, **overrides)
+    beside = page(config, chosen) if page is not None and chosen.ui else None
     app = gateway(
         {name: name for name in chosen.providers} or None,
         config=path,
         keys=[config.secret(variable) for variable in chosen.api_key_env],
+        hooks=beside.hooks if beside else (),
         **chosen.options(),
     )
     connections = connections_for(chosen.max_connections, chosen.max_requests)
@@ -66,7 +88,7 @@ def run(path: str | os.PathLike[str] | None = None, **overrides: Any) -> None:
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             for listener in self.servers:
-                _say_what_is_served(app.models, listener.sockets[0].getsockname())
+                _say_what_is_served(app.models, listener.sockets[0].getsockname(), ui=beside is not None)
             if connections < chosen.max_connections:
                 log.warning(
                     "max_connections is %d instead of %d: the process may not open more files (see ulimit -n)",
@@ -75,7 +97,7 @@ def run(path: str | os.PathLike[str] | None = None, **overrides: Any) -> None:
 
     server = Server(
         uvicorn.Config(
-            app,
+            beside.around(app) if beside else app,
             host=chosen.host,
             port=chosen.port,
             http=bounded_protocol(head_timeout=chosen.head_timeout, max_connections=connections),
@@ -94,13 +116,15 @@ def run(path: str | os.PathLike[str] | None = None, **overrides: Any) -> None:
         raise SystemExit(3)  # the log says why, as when the port is taken
 
 
-def _say_what_is_served(models: Models, address: Any) -> None:
+def _say_what_is_served(models: Models, address: Any, *, ui: bool) -> None:
     host, port = address[:2]
     host = f"[{host}]" if ":" in host else host
     paths = [wire.path.removeprefix("/v1") for wire in WIRES if wire.path.startswith("/v1/") and wire.asks_model]
     here = f"http://{host}:{port}"
     log.info("Base URL for clients: %s/v1 (%s, /models); health check: /healthz", here, ", ".join(paths))
     log.info("Base URL for clients of Google's and Anthropic's own: %s", here)
+    if ui:
+        log.info("The last answers as they stream: %s/ui", here)
     log.info("Models: %s", one_line(", ".join(models.describe())))
     for problem in models.missing():
         log.warning("%s. Its requests get HTTP 500 until the server is started with it", one_line(problem))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from .cleaning import cleaned_body
 from .fault_transport import FaultTransport
 from .files import Cut, Recording, Sent, Speed, find_recording, open_recording, paced, pieces
 from .outcome import expected
@@ -27,6 +28,7 @@ __all__ = [
     "Sent",
     "Speed",
     "answer_headers",
+    "cleaned_body",
     "expected",
     "failure_in",
     "find_recording",

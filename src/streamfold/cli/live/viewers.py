@@ -1,0 +1,74 @@
+"""Who may see the answers of everybody: this machine, or whoever has the key for it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection
+from hmac import compare_digest
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+
+__all__ = ["Viewers"]
+
+_PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+
+
+class Viewers:
+    """Decides whether a request may see the page.
+
+    With keys, one of them is needed: as a bearer token, or as the password that a browser asks for. Without any, the
+    page is for programs and browsers on this machine, and for nobody behind a proxy.
+
+    Args:
+        keys: the keys for the page.
+    """
+
+    def __init__(self, keys: Collection[str] = ()) -> None:
+        self._keys = [key.strip().encode() for key in keys]
+
+    def check(self, scope: Any) -> None:
+        """Raises HTTPException if the request is not allowed."""
+        headers = Headers(scope=scope)
+        if self._keys:
+            given = _key(headers.get("authorization", ""))
+            if not sum(compare_digest(given, key) for key in self._keys):  # all are compared, whichever fits
+                raise HTTPException(401, "this page needs its key", {"www-authenticate": 'Basic realm="streamfold"'})
+        else:
+            client, host = scope.get("client"), urlsplit(f"//{headers.get('host', '')}").hostname or ""
+            direct = not any(name in headers for name in _PROXIES)
+            if not (client and _is_loopback(str(client[0])) and _is_loopback(host) and direct):
+                raise HTTPException(
+                    403, "this page is for the machine that the gateway runs on; set ui_key_env for others"
+                )
+        if scope["method"] not in ("GET", "HEAD"):
+            self._check_origin(headers)
+
+    @staticmethod
+    def _check_origin(headers: Headers) -> None:
+        """Only the page itself may change something: a form of another site can't set this header."""
+        site = headers.get("sec-fetch-site", "same-origin")
+        if "x-streamfold" not in headers or site != "same-origin":
+            raise HTTPException(403, "only the page itself may do that")
+
+
+def _key(header: str) -> bytes:
+    kind, _, value = header.partition(" ")
+    if kind.lower() == "bearer":
+        return value.strip().encode("latin-1")
+    if kind.lower() != "basic":
+        return b""
+    try:
+        return base64.b64decode(value, validate=True).partition(b":")[2]
+    except ValueError:
+        return b""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
