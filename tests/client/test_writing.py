@@ -234,12 +234,40 @@ async def test_every_wire(wire: str) -> None:
     check(seen)
 
 
-async def test_calls_in_markup() -> None:
-    """They are read when the dialect has read them."""
-    markup = f'<tool_call>{{"name": "write_files", "arguments": {TEXT}}}</tool_call>'
-    events = [*map(text, ["I write. ", *pieces_of(markup)]), fin("stop"), DONE]
+MARKUP = {
+    "hermes": '<tool_call>\n{"name": "write_files", "arguments": %s}\n</tool_call>',
+    "kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.write_files:0<|tool_call_argument_begin|>%s"
+    "<|tool_call_end|><|tool_calls_section_end|>",
+    "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>write_files<｜tool▁sep｜>%s"
+    "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "mistral": '[TOOL_CALLS][{"name": "write_files", "arguments": %s}]',
+}
+
+
+@pytest.mark.parametrize("dialect", MARKUP)
+async def test_calls_in_markup(dialect: str) -> None:
+    """They are read as far as the dialect knows them: as they come, or when they are complete."""
+    events = [*map(text, ["I write. ", *pieces_of(MARKUP[dialect] % TEXT)]), fin("stop"), DONE]
+    texts: list[str] = []
     async with client(events) as http_client:
-        check(await watched(provider(http_client, dialect="hermes").chat_stream("Hello", [write_files])))
+        model = provider(http_client, dialect=dialect)
+        seen = await watched(model.chat_stream("Hello", [write_files]))
+        async with model.chat_stream("Hello", [write_files], fragments=True) as stream:
+            async for _ in stream:
+                texts += [writing.text for writing in stream.writing]
+    check(seen)
+    assert len(seen) > 40 or dialect == "mistral"
+    assert texts[-1].strip() == TEXT
+    assert [(one.name, one.arguments) for one in stream.reply.tool_calls] == [("write_files", ARGUMENTS)]
+
+
+async def test_an_answer_that_breaks_off_in_markup() -> None:
+    """The error has what was being written there, too."""
+    markup = MARKUP["kimi"].partition("%s")[0] + TEXT[:30]
+    async with client([text(markup)]) as http_client:
+        with pytest.raises(IncompleteStreamError) as caught:
+            await provider(http_client, dialect="kimi", max_retries=0).chat("Hello", [write_files])
+    assert caught.value.writing == (Writing("write_files", TEXT[:30]),)
 
 
 @pytest.mark.parametrize("fence", ["", "```json\n", "  \n"])

@@ -4,6 +4,7 @@ from .body import *
 from .brackets import *
 from .calls import *
 from .decoder import *
+from .drafts import *
 from .finish import *
 from .fold import *
 from .fragments import *

@@ -35,6 +35,7 @@ from ..values import (
 )
 from .body import HEAD, PlainBody, not_a_stream, shown
 from .dialects import Dialect, DialectContext, find_dialect
+from .drafts import Drafts
 from .finish import WireNames
 from .fold import Fold, Listener
 from .pipeline import Pipeline
@@ -91,9 +92,11 @@ class StreamDecoder:
         self._limits = limits or Limits()
         read_tools = as_tools(tools)
         choice = read_tool_choice(tool_choice, read_tools)
+        names = names or WireNames()
+        self._drafts = Drafts(names.own, chunks=fragments)
         read: set[str] = set()
         if isinstance(dialect, str):
-            context = DialectContext(read_tools, choice, start_in_reasoning)
+            context = DialectContext(read_tools, choice, start_in_reasoning, self._drafts.feed)
             read = {"think", *dialect.split("+")} if context.calls_allowed else {"think"}
             dialect = find_dialect(dialect, context)
         self._fold = Fold(
@@ -104,7 +107,7 @@ class StreamDecoder:
             listener=listener,
             fragments=fragments,
         )
-        self._pipeline = Pipeline(self._fold, dialect, read=read, limits=self._limits)
+        self._pipeline = Pipeline(self._fold, dialect, read=read, limits=self._limits, drafts=self._drafts)
         self._sse: SSEDecoder | Framing | None = None
         self._plain: PlainBody | None = None
         self._head = b""  # the first bytes, kept to say what the body was
@@ -131,7 +134,9 @@ class StreamDecoder:
     @property
     def writing(self) -> tuple[Writing, ...]:
         """The tool calls that the model is writing; none when the answer is finished."""
-        return self._fold.writing
+        if self._fold.finished:
+            return ()
+        return self._fold.writing or self._drafts.writing
 
     @property
     def meta(self) -> Meta:
@@ -300,7 +305,7 @@ class StreamDecoder:
         if self._error is not None:
             self._error.partial = self._error.partial or self._fold.partial()
             self._error.transcript = tuple(self._transcript)
-            self._error.writing = self._fold.writing
+            self._error.writing = self.writing
             raise self._error
 
 

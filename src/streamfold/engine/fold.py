@@ -240,6 +240,11 @@ class Fold:
         )
 
     @property
+    def has_calls(self) -> bool:
+        """Whether a call has begun."""
+        return self._calls_begun > 0
+
+    @property
     def writing(self) -> tuple[Writing, ...]:
         """The calls that the model is writing; none when the answer is finished."""
         if self.finished or self._tool_choice == "none":

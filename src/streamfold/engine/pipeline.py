@@ -28,6 +28,7 @@ from ..values import (
     UsageUpdate,
 )
 from .dialects import Dialect, describe_leak
+from .drafts import Drafts
 from .fold import Fold
 from .lanes import Lane
 from .parts import Parts, Resumption
@@ -46,13 +47,21 @@ class Pipeline:
         dialect: reads calls and reasoning in the text.
         read: the names of the dialects that read calls in this answer. Markup of any other that shows in the text is
             worth a warning.
+        drafts: what the dialect shows of calls while it reads them.
     """
 
     def __init__(
-        self, fold: Fold, dialect: Dialect | None = None, *, read: Collection[str] = (), limits: Limits | None = None
+        self,
+        fold: Fold,
+        dialect: Dialect | None = None,
+        *,
+        read: Collection[str] = (),
+        limits: Limits | None = None,
+        drafts: Drafts | None = None,
     ) -> None:
         self._fold = fold
         self._dialect = dialect
+        self._drafts = drafts
         self._read = read
         self._limits = limits or Limits()
         self._raw: dict[type[Delta], Lane] = {}  # what a dialect was fed
@@ -169,6 +178,8 @@ class Pipeline:
             if isinstance(delta, (Text, Reasoning, Refusal)):
                 self._raw_lane(type(delta)).add(delta.text)
             self._fold_all(self._dialect.feed(delta), chunks)
+            if self._drafts and (drawn := self._drafts.take()) and not self._fold.has_calls:
+                chunks += drawn  # where the server sends calls of its own, those in the text do not count
         else:
             self._fold_all((delta,), chunks)
 

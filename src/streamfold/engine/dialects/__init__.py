@@ -16,7 +16,7 @@ joined by `+`. Other packages add theirs by an entry point in the group `streamf
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -53,11 +53,14 @@ class DialectContext:
         tools: the tools that were declared. Without any, no calls are read.
         tool_choice: after "none" no calls are read: their markers are ordinary text. Reasoning is read all the same.
         start_in_reasoning: the output begins inside reasoning, because the prompt has opened it.
+        draft: takes the next piece of a call that is being read, for showing it: the number of the call among those of
+            the dialect, the name of the tool, and the piece of its arguments. A dialect need not call it.
     """
 
     tools: tuple[Tool, ...] = ()
     tool_choice: ReadToolChoice = "auto"
     start_in_reasoning: bool = False
+    draft: Callable[[int, str, str], None] | None = None
 
     @property
     def calls_allowed(self) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
+from ..brackets import Brackets
 from .reader import Reader, Verdict
 from .scanner import Reading
 
-__all__ = ["Entry", "read_entries", "read_entry"]
+__all__ = ["Entry", "EntryDraft", "read_entries", "read_entry"]
 
 
 class Entry(NamedTuple):
@@ -41,6 +42,36 @@ def read_entry(text: str, keys: tuple[str, ...] = ("arguments", "parameters")) -
     given = value.get(key)
     found = None if key is None else given if isinstance(given, str) else _member(text.strip(), key)
     return Entry(name, call_id if isinstance(call_id, str) else None, found)
+
+
+class EntryDraft:
+    """Shows the arguments of a call while it is written, where its name comes first.
+
+    Args:
+        show: takes the name and the next piece of the arguments.
+    """
+
+    def __init__(self, show: Callable[[str, str], None]) -> None:
+        self._show = show
+        self._head = ""
+        self._name = ""
+        self._brackets = Brackets()
+        self._ended = False
+
+    def feed(self, piece: str) -> None:
+        """Takes the next piece of the object."""
+        if self._ended:
+            return
+        if not self._name:
+            self._head += piece
+            found = _HEAD.match(self._head)
+            if found is None:
+                self._ended = len(self._head) > _LONGEST_HEAD
+                return
+            self._name, piece = found[1], self._head[found.end() :]
+        if (end := self._brackets.feed(piece)) >= 0:
+            self._ended, piece = True, piece[:end]
+        self._show(self._name, piece)
 
 
 def read_entries(text: Reader, keys: tuple[str, ...], begun: str = "") -> Reading[Verdict]:
@@ -112,5 +143,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
+_LONGEST_HEAD = 1000  # characters
+_HEAD = re.compile(r'\{\s*"name"\s*:\s*"([^"\\]+)"\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)')
 _SEPARATORS = re.compile(r"[ \t\r\n,:]*")
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_int=float)  # int() refuses numbers of 5000 digits

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .entries import read_entry
+from .entries import EntryDraft, read_entry
 from .reader import Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
 
@@ -32,7 +32,7 @@ class Hermes(Family):
             return text.unfinished("a tool call")
         if first != "{":
             return Verdict.DECLINED
-        body, end = yield from text.body(markers(END, BEGIN))
+        body, end = yield from text.body(markers(END, BEGIN), EntryDraft(text.draft).feed)
         if end == BEGIN:
             text.unread(end)
         try:

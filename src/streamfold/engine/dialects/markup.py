@@ -20,10 +20,11 @@ class Markup:
     def __init__(self, families: Sequence[Family], context: DialectContext) -> None:
         on, inside = context.calls_allowed, context.start_in_reasoning
         reasoning = inside or any(family.thinks for family in families)
-        self._text = Reader(families, calls=on, reasoning=reasoning, inside=inside)
+        self._draft = context.draft
+        self._text = Reader(families, calls=on, reasoning=reasoning, inside=inside, draft=self._draft_in_text)
         # Older servers leave a call that Kimi makes while it thinks in `reasoning_content`. The rest is reasoning.
         aloud = [family for family in families if family.interrupts]
-        self._thoughts = Reader(aloud, Reasoning, calls=True) if on and aloud else None
+        self._thoughts = Reader(aloud, Reasoning, calls=True, draft=context.draft) if on and aloud else None
         self._structured = False
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
@@ -36,6 +37,11 @@ class Markup:
         if any(call.id or call.name or call.arguments for call in calls):
             self._structured = True
         return (delta,)
+
+    def _draft_in_text(self, number: int, name: str, piece: str) -> None:
+        """Shows a piece of a call in the text, which is counted after those in the reasoning."""
+        if self._draft and not self._structured:
+            self._draft(number + (len(self._thoughts.calls) if self._thoughts else 0), name, piece)
 
     def finish(self) -> Iterable[Delta]:
         """Returns the text that was held back, warnings, and the calls."""

@@ -21,7 +21,7 @@ ended it), or directly behind a structure; any other is text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
@@ -84,6 +84,7 @@ class Reader(Scanner):
         calls: whether calls are read.
         reasoning: whether reasoning markup is read.
         inside: whether the lane begins inside reasoning.
+        draft: see `DialectContext`.
 
     Attributes:
         calls: the calls so far.
@@ -98,8 +99,11 @@ class Reader(Scanner):
         calls: bool,
         reasoning: bool = False,
         inside: bool = False,
+        draft: Callable[[int, str, str], None] | None = None,
     ) -> None:
         super().__init__()
+        self._on_draft = draft
+        self._drafted = 0  # calls of which a piece has been shown
         self._kind = kind
         self._families = families if calls else ()
         self._strays = _all(family.strays for family in self._families)
@@ -138,11 +142,19 @@ class Reader(Scanner):
 
     def call(self, name: str, arguments: str, call_id: str | None = None) -> Verdict:
         """Takes a call that has been read."""
+        if self._drafted <= len(self.calls):
+            self.draft(name, arguments)
         made_id = join_surrogates(call_id) if call_id else None
         self.calls.append(Call(len(self.calls), made_id, join_surrogates(name), arguments.strip(), whole=True))
         self._head = False
         self.event()
         return Verdict.TAKEN
+
+    def draft(self, name: str, piece: str) -> None:
+        """Shows the next piece of the arguments of a call that is being read. It may still turn out to be none."""
+        self._drafted = len(self.calls) + 1
+        if self._on_draft:
+            self._on_draft(len(self.calls), join_surrogates(name), piece)
 
     def event(self) -> None:
         """A structure has been read, or has certainly begun: what was read of it is no text any more."""

@@ -162,8 +162,10 @@ class Scanner:
                 return "".join(pieces), end >= 0
             yield
 
-    def body(self, ends: Markers) -> Reading[tuple[str, str]]:
+    def body(self, ends: Markers, show: Sink | None = None) -> Reading[tuple[str, str]]:
         """The text of arguments and the marker that ends them, or "" at the end of the input.
+
+        `show` is given the pieces as they are read. It may be given more than the arguments, see below.
 
         A marker ends them if it stands outside of any JSON string. Inside a string it is data, unless the string turns
         out never to end: if what then comes in front of the first marker outside is no JSON, the first marker that was
@@ -183,6 +185,8 @@ class Scanner:
             pieces.append(piece)
             if brackets:
                 brackets.skip(piece)
+            if show:
+                show(piece)
 
         passed: tuple[int, str] | None = None
         while (marker := (yield from self.until(ends, take))) and brackets and brackets.quote:
@@ -190,11 +194,11 @@ class Scanner:
             ahead = self._settled.get(ends, 0) - self._position
             if ahead > 0 and not self._may_be_json("".join(pieces) + marker, ahead):
                 break
-            pieces.append(marker)
-            brackets.go_on(quote=brackets.quote)
-            if ahead > 0:
-                pieces.append(self._take(self._at + ahead))
-                brackets.go_on(quote="")
+            passed_over = marker + (self._take(self._at + ahead) if ahead > 0 else "")
+            pieces += [marker, passed_over[len(marker) :]]
+            brackets.go_on(quote="" if ahead > 0 else brackets.quote)
+            if show:
+                show(passed_over)
         text = "".join(pieces)
         if not passed or (marker and is_json(text)):
             return text.strip(), marker

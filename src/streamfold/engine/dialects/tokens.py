@@ -10,6 +10,7 @@ The tokens that end something are removed where they stand in text. The section 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import ClassVar
 
 from ...values import parse_object
@@ -59,7 +60,9 @@ class _Tokens(Family):
         whole = marker == self.call_end
         if marker == self.arguments_begin:
             fence = (yield from _fenced_name(text)) if header == self.fenced_header else ""
-            arguments, marker = yield from text.body(markers(*ends, "```") if fence else markers(*ends))
+            tool = fence or self.name(header)[0]
+            show = partial(text.draft, tool) if tool else None
+            arguments, marker = yield from text.body(markers(*ends, "```") if fence else markers(*ends), show)
             # The end of the input is as good as a token if nothing can be missing. The next call is not.
             whole = _is_object(arguments) if not marker else marker != self.call_begin or is_json(arguments)
         if not marker and not whole:

@@ -1,0 +1,41 @@
+"""Calls that a model is writing into its text, as far as its dialect knows them before the end: for showing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..values import StreamChunk, Writing, WritingChunk, join_surrogates
+
+__all__ = ["Drafts"]
+
+
+class Drafts:
+    """Keeps the pieces that a dialect shows of such calls (`DialectContext.draft`).
+
+    Args:
+        own: the tools' own names by those on the wire.
+        chunks: whether each piece makes a chunk.
+    """
+
+    def __init__(self, own: Mapping[str, str], *, chunks: bool) -> None:
+        self._own = own
+        self._makes_chunks = chunks
+        self._calls: dict[int, tuple[str, list[str]]] = {}  # name and text
+        self._chunks: list[StreamChunk] = []
+
+    def feed(self, number: int, name: str, text: str) -> None:
+        """Takes the next piece of the arguments of a call."""
+        name = self._own.get(name, name)
+        self._calls.setdefault(number, (name, []))[1].append(text)
+        if self._makes_chunks:
+            self._chunks.append(WritingChunk(number, name, text, tuple))
+
+    def take(self) -> list[StreamChunk]:
+        """Returns the chunks for what has come since the last time."""
+        chunks, self._chunks = self._chunks, []
+        return chunks
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The calls so far."""
+        return tuple(Writing(name, join_surrogates("".join(text))) for name, text in self._calls.values())
