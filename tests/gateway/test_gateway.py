@@ -661,9 +661,9 @@ async def test_providers_of_its_own_are_closed() -> None:
         for provider in app.models._providers.values():
             provider._connections.client()
         own = app.models._providers["own"]
-        assert own._connections._client is not None
-    assert own._connections._client is None
-    assert given._connections._client is not None
+        assert own._connections._bound is not None
+    assert own._connections._bound is None
+    assert given._connections._bound is not None
     await given.aclose()
 
 
