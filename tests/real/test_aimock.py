@@ -1,4 +1,4 @@
-"""aimock: exact answers on two wires, and failures on demand."""
+"""aimock: exact answers on four wires, and failures on demand."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ pytestmark = [
 TIME = Tool("get_time", "The time.", {"type": "object", "properties": {"zone": {"type": "string"}}})
 
 
-@pytest.fixture(params=["chat", "responses"])
+@pytest.fixture(params=["chat", "responses", "anthropic", "gemini"])
 def config(request: pytest.FixtureRequest, aimock: str) -> dict[str, Any]:
-    """The server as a provider, on either wire."""
-    return {"adapter": request.param, "base_url": aimock, "model": "o3-mini", "max_retries": 0, "api_key": "unused"}
+    """The server as a provider, on each wire."""
+    base_url = f"{aimock}beta" if request.param == "gemini" else aimock
+    return {"adapter": request.param, "base_url": base_url, "model": "o3-mini", "max_retries": 0, "api_key": "unused"}
 
 
 async def test_characters_that_are_cut(config: dict[str, Any]) -> None:
@@ -52,11 +53,16 @@ async def test_reasoning_text_and_call(config: dict[str, Any]) -> None:
     async with Provider.from_config(config) as provider:
         reply = await provider.chat("think and call", [TIME])
     assert (reply.reasoning, reply.text) == ("The time is asked for.", "One moment.")
-    assert [(call.name, call.arguments) for call in reply.tool_calls] == [("get_time", {})]
+    if config["adapter"] == "gemini":  # it ends with a word that Google does not have, so empty arguments are doubted
+        assert [warning.code for warning in reply.warnings] == ["calls_dropped"]
+    else:
+        assert [(call.name, call.arguments) for call in reply.tool_calls] == [("get_time", {})]
 
 
 async def test_no_money(config: dict[str, Any]) -> None:
     """An empty account is no matter of trying again, whatever its status."""
+    if config["adapter"] == "gemini":
+        pytest.skip("on this wire it says so in no word of Google's")
     async with Provider.from_config(config, max_retries=5) as provider:
         with pytest.raises(QuotaExceededError, match="pay first") as caught:
             await provider.chat("no money")
@@ -85,6 +91,8 @@ async def test_statuses(
 
 async def test_cut_off(config: dict[str, Any]) -> None:
     """A call that is cut off is never a call."""
+    if config["adapter"] == "gemini":
+        pytest.skip("a call comes in one event here")
     async with Provider.from_config(config) as provider:
         with pytest.raises(IncompleteStreamError) as caught:
             await provider.chat("cut off", [TIME])

@@ -28,9 +28,9 @@ TIME = Tool(
 DATE = Tool("get_date", "Today.", {"type": "object", "properties": {}, "additionalProperties": False})
 
 
-@pytest.fixture(params=["chat", "responses"])
+@pytest.fixture(params=["chat", "responses", "anthropic"])
 def config(request: pytest.FixtureRequest, llamacpp: str) -> dict[str, Any]:
-    """The server as a provider, on either wire."""
+    """The server as a provider, on each wire."""
     return {"adapter": request.param, "base_url": llamacpp, "model": "tiny"}
 
 
