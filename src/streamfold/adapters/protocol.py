@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from ..requests import HistoryRules, Rules, apply_rules, check_history, describe_missing, emulated, missing
 from ..values import APIError, ConfigError, ErrorInfo, error_info, nearest
@@ -188,6 +188,15 @@ class Adapter(ABC):
     def headers(self, request: Request) -> Mapping[str, str]:
         """Returns the headers of the wire format. Configured headers and the key are added to them, and win."""
         return {"Accept": "text/event-stream", "Content-Type": "application/json"}
+
+    def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
+        """Returns whether the server goes on with a text that the last message, a partial one, has begun.
+
+        Returns:
+            "exactly": the answer is what comes after it; "with_echo": the answer may begin with the text once more;
+            None: it can't.
+        """
+        return None
 
     def resume_path(self, request: Request, answer_id: str, after: int) -> str | None:
         """Returns the path below the base URL where a GET brings the rest of an answer that broke off.

@@ -87,6 +87,7 @@ class NetworkAnswer:
         max_retries: how often a request that failed before its first chunk is sent again.
         retry_without: given the adapter and the error of an attempt, returns a plan without the optional part of the
             request that the server rejected, or None.
+        continuation: given the error of an answer that has begun, returns the rest of it: `error.resume()`.
     """
 
     def __init__(
@@ -97,11 +98,13 @@ class NetworkAnswer:
         *,
         max_retries: int,
         retry_without: Callable[[Adapter, APIError], Plan | None],
+        continuation: Callable[[APIError], object] | None = None,
     ) -> None:
         self.fragments = False
         self._plan = plan
         self._notifier = notifier
         self._retry_without = retry_without
+        self._continuation = continuation
         self._attempts = Attempts(plan.request, notifier, connections, max_retries=max_retries, without=self._without)
         self._decoder: StreamDecoder | None = None
         self.reply: Reply | None = None
@@ -176,6 +179,7 @@ class NetworkAnswer:
 
     def _signed(self, error: APIError) -> APIError:
         error.warnings = self.warnings
+        error.continuation = self._continuation
         if error.partial is not None and self._plan.pricing is not None:
             error.partial = replace(error.partial, pricing=replace(self._plan.pricing, partial=True))
         return self._attempts.signed(error)

@@ -12,14 +12,16 @@ from ..config import Profile, timeouts_over
 from ..engine import StreamDecoder, WireNames
 from ..net import HTTPRequest, Redactor, Signer
 from ..requests import CachedPrefixes, Request, read_headers
-from ..values import APIError, ConfigError, ProtocolWarning, Timeouts, shown_url
+from ..values import APIError, ConfigError, ProtocolWarning, StreamfoldError, Timeouts, shown_url
 from .answer import NetworkAnswer, Plan
 from .arguments import Arguments
 from .connections import Connections
+from .continuing import ContinuedAnswer, continued_arguments
 from .count import TokenCount
 from .hooks import Hooks, Notifier, RequestInfo
 from .preview import HIDDEN, Preview
 from .pricing import ProfilePricing
+from .stream import ChatStream
 
 if TYPE_CHECKING:
     from ..requests import TimeoutOptions
@@ -58,7 +60,22 @@ class Requester:
             self._connections,
             max_retries=self._profile.max_retries,
             retry_without=partial(self._retry_without, request, arguments, changed),
+            continuation=partial(self.continued, arguments),
         )
+
+    def continued(self, arguments: Arguments, error: APIError) -> ChatStream:
+        """Returns the rest of an answer that broke off. Raises StreamfoldError if it can't be had."""
+        ready = continued_arguments(arguments, error)
+        request = self._chosen(ready)
+        how = self._adapter(request.model).continues(request)
+        if how is None or error.partial is None:
+            raise StreamfoldError(
+                f'resume(): provider "{self._profile.name}" can\'t continue a text (see ChatQuirks.continues): send the'
+                " request again"
+            )
+        again = partial(self.continued, arguments)
+        source = self.answer(ready)
+        return ChatStream(ContinuedAnswer(source, error.partial, echo=how == "with_echo", again=again))
 
     def count(self, arguments: Arguments) -> TokenCount:
         """Returns the count of the prompt's tokens, before anything is sent. Raises ConfigError."""

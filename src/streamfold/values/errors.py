@@ -22,7 +22,7 @@ StreamfoldError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from .configerrors import StreamfoldError
@@ -77,6 +77,7 @@ class APIError(StreamfoldError):
     """
 
     attempts: Sequence[Attempt] = ()
+    continuation: Callable[[APIError], Any] | None = None  # made by the client; see `resume`
     warnings: Sequence[ProtocolWarning] = ()
     writing: tuple[Writing, ...] = ()
     url: str | None = None
@@ -101,6 +102,26 @@ class APIError(StreamfoldError):
         self.body = body
         self.info = info
         self.partial = partial
+
+    def resume(self) -> Any:
+        """Continues the answer where it broke off, with the providers that continue a text: see `ChatQuirks.continues`.
+
+            except StreamError as error:
+                async with error.resume() as stream: ...
+
+        Nothing is sent before the first chunk is asked for. The chunks go on behind those that were read; the reply at
+        the end is the whole answer, with the usage of its last part. If this fails too, its error can be resumed.
+
+        Returns:
+            A `ChatStream`.
+
+        Raises:
+            StreamfoldError: the answer can't be continued: no text had arrived, a tool call had begun, or the provider
+                continues none. The message says which.
+        """
+        if self.continuation is None or self.partial is None:
+            raise StreamfoldError("resume(): nothing of the answer had arrived: send the request again")
+        return self.continuation(self)
 
     def __str__(self) -> str:
         text = f"{self.provider}: {self.message}" if self.provider else self.message

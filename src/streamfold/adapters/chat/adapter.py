@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from typing import Self
+from typing import Literal, Self
 
 from ...requests import HistoryRules, Request, Rules, schema_passes
 from ...values import APIError, BadRequestError, ProtocolWarning
@@ -35,6 +35,12 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
 
     def __init__(self, quirks: ChatQuirks | None = None) -> None:
         self.quirks = quirks or ChatQuirks()
+
+    def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
+        """Returns whether the server goes on with a text. Behind a `prefix`, some servers repeat it."""
+        if not self.takes_partial:
+            return None
+        return "with_echo" if self.quirks.continues == "prefix" else "exactly"
 
     def rules(self, request: Request) -> Rules:
         """Returns what the endpoint accepts in tool names, schemas and response formats."""

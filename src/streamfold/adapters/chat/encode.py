@@ -33,7 +33,11 @@ class RequestWriter:
     """Writes requests: one half of the adapter."""
 
     quirks: ChatQuirks
-    takes_partial = False
+
+    @property
+    def takes_partial(self) -> bool:
+        """Whether the last message may be a text that is to be continued."""
+        return self.quirks.continues is not None
 
     def encode(self, request: Request) -> dict[str, Any]:
         """Returns the JSON body for a streamed answer. Raises ConfigError for what this wire format can't carry."""
@@ -59,6 +63,8 @@ class RequestWriter:
             "response_format": self._response_format(options.response_format),
         }
         body.update({name: value for name, value in said.items() if value is not None})
+        if self.quirks.continues == "continue_final_message" and request.messages[-1].partial:
+            body |= {"continue_final_message": True, "add_generation_prompt": False}
         body.update(options.extra_body)
         return body
 
@@ -71,6 +77,8 @@ class RequestWriter:
         only_users_hold_media(message, where)
         out: dict[str, Any] = {"role": message.role, "content": self._content(result_content(message), where)}
         out.update(sent_extras(message))
+        if message.partial and self.quirks.continues == "prefix":
+            out["prefix"] = True
         if message.role == "assistant":
             out.update(self._sent_reasoning(message, request))
         if message.name and (name := self._sent_name(message.role, message.name, where)):

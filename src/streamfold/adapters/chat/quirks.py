@@ -53,6 +53,9 @@ class ChatQuirks:
         seed_field: the name of the seed.
         call_ids: which ids of calls are accepted. Mistral accepts nine letters and digits only; other ids are replaced,
             equal ids by equal ones.
+        continues: how the server is told to go on with the text of the last message, which is marked as partial: by the
+            member `prefix` of the message (Mistral, DeepSeek's beta), or by the member `continue_final_message` of the
+            request (vLLM, SGLang). None: it can't.
         call_signatures: the first call of each answer of the current turn is refused without the thought signature that
             came with it (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures#openai
     """
@@ -78,3 +81,4 @@ class ChatQuirks:
     seed_field: Literal["seed", "random_seed"] = "seed"
     call_ids: Literal["any", "nine_alphanumeric"] = "any"
     call_signatures: bool = False
+    continues: Literal["prefix", "continue_final_message"] | None = None

@@ -56,7 +56,11 @@ class KimiAdapter(ChatAdapter):
 
     name = "kimi"
     Quirks = KimiQuirks
-    takes_partial = True
+
+    @property
+    def takes_partial(self) -> bool:
+        """Whether the last message may be a text that is to be continued."""
+        return True
 
     quirks: KimiQuirks
 

@@ -1,0 +1,123 @@
+"""An answer that goes on where another one broke off: with the text so far as the beginning of the model's message."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+
+from ..values import APIError, Message, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Writing
+from .answer import ChunkSource
+from .arguments import Arguments
+
+__all__ = ["ContinuedAnswer", "continued_arguments"]
+
+
+def continued_arguments(arguments: Arguments, error: APIError) -> Arguments:
+    """Returns the request that continues an answer.
+
+    Raises:
+        StreamfoldError: it has nothing that could be continued.
+    """
+    partial = error.partial or Reply()
+    writing = getattr(error, "writing", ())
+    if writing:
+        names = ", ".join(call.name for call in writing)
+        raise StreamfoldError(
+            f"resume(): a tool call had begun ({names}), which can't be continued: send the request again"
+        )
+    if partial.refusal or not partial.text:
+        what = "the model refused" if partial.refusal else "no text had arrived"
+        raise StreamfoldError(f"resume(): {what}: send the request again")
+    reasoning = partial.reasoning if partial.reasoned else None
+    begun = Message("assistant", partial.text, reasoning=reasoning, partial=True)
+    earlier = arguments.request.messages
+    if earlier[-1].partial:  # it was a continuation itself
+        begun = replace(begun, content=f"{earlier[-1].content or ''}{partial.text}")
+        earlier = earlier[:-1]
+    return replace(arguments, request=replace(arguments.request, messages=(*earlier, begun)))
+
+
+class ContinuedAnswer:
+    """The rest of an answer. Its reply is the whole.
+
+    Args:
+        source: brings the rest.
+        partial: what had arrived before.
+        echo: whether the rest may begin with the text that was there.
+        again: continues this answer, if it breaks off too.
+    """
+
+    def __init__(self, source: ChunkSource, partial: Reply, *, echo: bool, again: Callable[[APIError], object]) -> None:
+        self.fragments = False
+        self._source = source
+        self._partial = partial
+        self._again = again
+        self._expected = partial.text if echo else ""  # what an echo has still to say
+        self._held: list[StreamChunk] = []  # what may be an echo
+        self._echoed = ""
+        self.reply: Reply | None = None
+
+    @property
+    def warnings(self) -> tuple[ProtocolWarning, ...]:
+        """The warnings so far."""
+        return self._source.warnings
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The tool calls that the model is writing."""
+        return self._source.writing
+
+    async def aclose(self) -> None:
+        """Closes the connection and wakes the task that waits for it."""
+        await self._source.aclose()
+
+    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+        """Yields the chunks of the rest."""
+        self._source.fragments = self._source.fragments or self.fragments
+        try:
+            async with aclosing(self._source.batches()) as batches:
+                async for batch in batches:
+                    shown = [chunk for each in batch for chunk in self._without_echo(each)]
+                    if (reply := self._source.reply) is not None:
+                        self.reply = self._whole(reply)
+                    if shown:
+                        yield shown
+        except APIError as error:
+            if error.partial is not None:
+                error.partial = self._whole(error.partial)
+            error.continuation = self._again
+            raise
+
+    def _without_echo(self, chunk: StreamChunk) -> list[StreamChunk]:
+        if not self._expected:
+            return [chunk]
+        if self._expected.startswith(chunk.delta) and not chunk.finished:
+            self._expected = self._expected[len(chunk.delta) :]
+            self._echoed += chunk.delta
+            self._held.append(chunk)
+            if not self._expected:
+                self._held = []
+            return []
+        if chunk.delta.startswith(self._expected):
+            chunk = _with_text(chunk, chunk.delta[len(self._expected) :])
+            self._echoed += self._expected
+            self._expected, self._held = "", []
+            return [chunk]
+        held, self._held = self._held, []  # it was none
+        self._expected = self._echoed = ""
+        return [*held, chunk]
+
+    def _whole(self, rest: Reply) -> Reply:
+        before = self._partial
+        return replace(
+            rest,
+            text=before.text + rest.text.removeprefix(self._echoed),
+            reasoning=before.reasoning + rest.reasoning,
+            reasoned=before.reasoned or rest.reasoned,
+        )
+
+
+def _with_text(chunk: StreamChunk, text: str) -> StreamChunk:
+    chunk.delta = text
+    return chunk
