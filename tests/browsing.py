@@ -1,4 +1,4 @@
-"""A real browser for tests: Chromium with its driver, and applications that it visits on loopback.
+"""A real browser for tests: Chromium with its driver.
 
 STREAMFOLD_BROWSER=1 makes a missing browser a failure; `nox -s browser` sets it.
 """
@@ -8,19 +8,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from selenium import webdriver
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 
-__all__ = ["CHROMIUM", "DRIVER", "REQUIRED", "Browser", "serving_app"]
+__all__ = ["CHROMIUM", "DRIVER", "REQUIRED", "Browser"]
 
 REQUIRED = bool(os.environ.get("STREAMFOLD_BROWSER"))
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -115,19 +111,3 @@ class Browser:
         messages = [json.loads(line["message"])["message"] for line in self.driver.get_log("performance")]
         sent = [one["params"] for one in messages if one["method"] == "Network.requestWillBeSent"]
         return {params["request"]["url"].partition(":")[0] for params in sent}
-
-
-@contextmanager
-def serving_app(app: Any) -> Iterator[str]:
-    """The address of an application that uvicorn serves on loopback, in a thread."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, ws="none"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join(10)

@@ -7,8 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,22 @@ async def served(app: Any, **settings: Any) -> AsyncIterator[tuple[httpx.AsyncCl
                 server.should_exit = True
 
 
+@contextmanager
+def serving_app(app: Any) -> Iterator[str]:
+    """The address of an application that uvicorn serves on loopback, in a thread."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, ws="none"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
 @asynccontextmanager
 async def served_before(script: Script, **rest: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Server, Gateway]]:
     """A client of a gateway under uvicorn, and the server behind it that runs this script."""
@@ -140,4 +158,5 @@ __all__ = [
     "serve_command",
     "served",
     "served_before",
+    "serving_app",
 ]

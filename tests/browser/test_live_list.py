@@ -18,8 +18,9 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from browsing import Browser, serving_app
+from browsing import Browser
 from folding import DONE, call, chunk, entry, fin, text
+from gateways import serving_app
 from streamfold.cli.live import LivePage
 from streamfold.gateway import gateway
 from streamfold.recording import Recording

@@ -11,13 +11,18 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PROGRAM = Path(__file__).parent / "programs" / "reading.mjs"
+from gateways import serving_app
+
+PROGRAMS = Path(__file__).parent / "programs"
+PROGRAM = PROGRAMS / "reading.mjs"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "web_chat"
 READERS = ["ai5", "ai6", "ai7", "agui"]
 
 
@@ -54,3 +59,35 @@ def reader(request: pytest.FixtureRequest) -> Iterator[Reader]:
     made = Reader(request.param, Path(folder))
     yield made
     made.close()
+
+
+@pytest.fixture
+def node() -> Callable[..., dict[str, Any]]:
+    """Runs a program in Node, and returns the JSON that it prints."""
+    folder = os.environ.get("STREAMFOLD_INTERFACES")
+    if not folder:
+        pytest.skip("STREAMFOLD_INTERFACES names no folder: nox -s interfaces")
+
+    def run(program: str, *words: str) -> dict[str, Any]:
+        shutil.copy(PROGRAMS / program, Path(folder) / program)
+        command = ["node", str(Path(folder) / program), *words]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    return run
+
+
+@pytest.fixture
+def web_chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, dict[str, str]]]:
+    """The address of `examples/web_chat`, and its notes."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    from app import make_app
+    from script import make_model
+
+    app = make_app(make_model(0))
+    with serving_app(app) as address:
+        yield address, app.state.notes
+    for name in ("app", "script"):
+        sys.modules.pop(name, None)

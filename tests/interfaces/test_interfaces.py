@@ -141,3 +141,18 @@ def read_object(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return {} if found is None else found if isinstance(found, dict) else None
+
+
+@pytest.mark.parametrize("answer", ["allow", "deny"])
+@pytest.mark.parametrize("client", ["ai6", "ai7", "agui"])
+def test_an_approval_by_the_client_itself(client: str, answer: str, node: Any, web_chat: Any) -> None:
+    """The AI SDK's chat and AG-UI's agent ask the person, send the answer, and get the rest of the run."""
+    address, notes = web_chat
+    heard = node("approving.mjs", client, address, answer)
+    assert heard["error"] is None
+    assert ("Shopping list" in notes) == (answer == "deny")
+    if answer == "allow":
+        assert (heard["result"], heard["text"].strip()) == ("deleted", "Done: here is what I found.")
+    else:
+        assert heard["result"] in ("output-denied", "Error: not run: the call was denied: not today")
+        assert heard["text"].strip() == "Then I leave it."
