@@ -190,7 +190,8 @@ class Blocks:
         return replace(block.begun.call, index=block.number, arguments="") if block.begun.call else Call(block.number)
 
     def _piece(self, piece: BlockPiece) -> list[Delta]:
-        block, out = self._find(piece.index), list[Delta]()
+        out: list[Delta] = []
+        block = self._find(piece.index)
         if piece.opens is not None and (block is None or (piece.index is None and not _goes_on(block, piece))):
             out = self._open(piece.opens)
             block = self._blocks[-1]
@@ -200,7 +201,7 @@ class Blocks:
                 out.append(Warn("calls_dropped", "a piece of a call came where no call was open"))
             return out
         value, member = piece.value, piece.member
-        if isinstance(value, PathValue):
+        if type(value) is PathValue:
             if block.values is None:
                 start = parse_object(block.begun.call.arguments or "{}") if block.begun.call else {}
                 block.values = PathValues(start if isinstance(start, dict) else {})
@@ -212,7 +213,9 @@ class Blocks:
             block.pieces.setdefault(member, []).append(value)
             if block.begun.call is not None:
                 return [*out, Call(block.number, arguments=value)] if value else out
-            return [*out, *self._show(block, value)] if value and member == block.begun.member else out
+            if not value or member != block.begun.member:
+                return out
+            return [*out, *self._show(block, value)] if out else self._show(block, value)
         if piece.how == "add":
             before = block.value.get(member)
             value = [*(before if isinstance(before, list) else ()), value]

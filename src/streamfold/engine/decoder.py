@@ -225,8 +225,10 @@ class StreamDecoder:
                 except ValueError as exc:
                     self._unreadable(event, exc)
                     continue
-                if deltas and (_is_progress(deltas[-1]) or any(map(_is_progress, deltas))):
-                    self.events += 1
+                for delta in reversed(deltas):
+                    if type(delta) not in _NO_PROGRESS and _is_progress(delta):
+                        self.events += 1
+                        break
                 take(deltas, event.data, chunks)
                 if fold.finished:
                     return
@@ -311,14 +313,14 @@ class StreamDecoder:
 
 def _is_progress(delta: Delta) -> bool:
     """Whether a delta is a part of the answer, however small."""
-    kind = type(delta)
     if isinstance(delta, (Text, Reasoning, Refusal)):
         return bool(delta.text)
     if isinstance(delta, Call):
         return bool(delta.arguments or delta.id or delta.name or delta.extra or delta.whole)
     if isinstance(delta, BlockPiece):
         return bool(delta.value != "")
-    return kind not in _NO_PROGRESS
+    return True
 
 
+# Types of deltas that are never a part of the answer.
 _NO_PROGRESS = {MessageStart, Meta, Sequence, Usage, UsageUpdate, Warn}

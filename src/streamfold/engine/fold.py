@@ -15,7 +15,7 @@ does not become whole again. `finish.py` decides which calls are handed out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from ..values import (
@@ -102,6 +102,7 @@ class Fold:
         self._refusal = Lane(limits.other_chars, "other_chars")
         self._reasoned = False
         self._usage: Usage | None = None
+        self._usage_members: tuple[Callable[[dict[str, Any]], Usage], Mapping[str, Any]] | None = None  # not read yet
         self._finish: Finish | None = None
         self.meta = Meta()
         self._begun = False
@@ -168,7 +169,7 @@ class Fold:
         """Takes a delta of a kind that comes a few times in an answer."""
         match delta:
             case Usage():
-                self._usage = delta
+                self._usage, self._usage_members = delta, None
             case Finish():
                 if self._finish is None or not self._finish.cut:
                     self._finish = delta
@@ -202,6 +203,16 @@ class Fold:
         meta.created = meta.created or said.created
         self.identified = bool(meta.id and meta.model and meta.created)
 
+    def count_usage(self, read: Callable[[dict[str, Any]], Usage], members: Mapping[str, Any]) -> None:
+        """Takes a usage object, which some servers send with every event. It is read when somebody wants to know."""
+        self._begun, self._usage_members = True, (read, members)
+
+    def _read_usage(self) -> Usage | None:
+        if self._usage_members is not None:
+            read, members = self._usage_members
+            self._usage, self._usage_members = read(dict(members)), None
+        return self._usage
+
     def finish(self, interrupted: str | None = None) -> StreamChunk | None:
         """Ends the input. Returns the finished chunk, or None if it was handed out already.
 
@@ -231,7 +242,7 @@ class Fold:
             reasoning=self._reasoning.text,
             refusal=self._refusal.text or None,
             raw_finish_reason=self._finish.raw if self._finish else None,
-            usage=self._usage,
+            usage=self._read_usage(),
             warnings=self._all_warnings(),
             id=meta.id,
             model=meta.model,
@@ -342,7 +353,7 @@ class Fold:
             reply.extras["blocks"] = self.blocks.content(made)
         reply.answer, reply.tool_calls, reply.finish_reason = answer, calls, reason
         self._reply, self.finished = reply, True
-        last = (text, calls or None, True, reasoning, reason, self._usage)
+        last = (text, calls or None, True, reasoning, reason, reply.usage)
         ends = self._fragments.ends(list(zip(opened, calls, strict=True))) if self._fragments else None
         return LateChunk(self._calls_begun, self._take_marks(), ends, *last) if self._late else StreamChunk(*last)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from ..values import (
@@ -37,7 +37,7 @@ __all__ = ["Pipeline"]
 
 _RARE = frozenset({Done, Extra, Failure, Finish})
 _COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose texts have limits of their own
-_OF_BLOCKS = frozenset({Answered, Block, BlockPiece, BlockEnd, MessageStart, UsageUpdate})
+_OF_BLOCKS = frozenset({Answered, Block, BlockPiece, BlockEnd, MessageStart})
 
 
 class Pipeline:
@@ -68,7 +68,8 @@ class Pipeline:
         self._parts = Parts(fold.lane if dialect is None else self._raw_lane)
         self._blocks = fold.blocks
         self._message: str | None = None
-        self._usage: dict[str, Any] = {}
+        self._usage: Mapping[str, Any] = {}
+        self._meta: Delta | None = None
         self._numbers = Resumption()
         self._finishes: list[Finish] = []  # kept until the dialect has given what came before them
         self._finished = False  # a finish reason has come that nothing should follow
@@ -89,10 +90,18 @@ class Pipeline:
         for delta in deltas:
             kind = type(delta)
             if kind is BlockPiece and delta.kind in _COUNTED and delta.how != "set":  # type: ignore[union-attr]
-                self.feed(self._blocks.feed(delta), data, chunks)  # type: ignore[arg-type]
+                made = self._blocks.feed(delta)  # type: ignore[arg-type]
+                if len(made) == 1 and type(made[0]) is Text and self._dialect is None and not self._finished:
+                    if (chunk := fold.feed(made[0])) is not None:  # nearly every event
+                        chunks.append(chunk)
+                elif made:
+                    self.feed(made, data, chunks)
             elif kind is Meta:
-                if not fold.identified:  # it comes with every event of some wires
+                if not fold.identified and delta is not self._meta:  # it comes with every event of some wires
+                    self._meta = delta
                     fold.feed(delta)
+            elif kind is UsageUpdate:
+                self._update_usage(delta)  # type: ignore[arg-type]
             elif isinstance(delta, Sequence):
                 if (warning := self._numbers.feed(delta, data)) is not None:
                     fold.warn(warning.code, warning.detail)
@@ -129,11 +138,6 @@ class Pipeline:
                 if not first:
                     self._fold.warn("repeated_event", "the message began again; the second beginning is ignored")
                 return not first
-            case UsageUpdate(members, read):
-                self._usage |= {
-                    name: value for name, value in members.items() if value is not None or name not in self._usage
-                }
-                self._fold.feed(read(dict(self._usage)))
             case Block() | BlockPiece() | BlockEnd() | Answered():
                 if not isinstance(delta, BlockEnd):
                     self._fold.keep(len(data))
@@ -141,6 +145,16 @@ class Pipeline:
                 for mark in self._blocks.marks(delta):
                     self._fold.mark(mark)
         return False
+
+    def _update_usage(self, update: UsageUpdate) -> None:
+        members = update.members
+        if update.whole:
+            self._usage = members
+        else:
+            known = self._usage
+            new = {name: value for name, value in members.items() if value is not None or name not in known}
+            self._usage = {**known, **new}
+        self._fold.count_usage(update.read, self._usage)
 
     def end(self, chunks: list[StreamChunk]) -> None:
         """The text has ended: folds what the dialect held back, and warns of markup that no dialect has read."""

@@ -73,7 +73,9 @@ class SSEDecoder:
             data = data.removeprefix(b"\n")
         if b"\r" in data:  # CRLF and CR end a line as LF does
             self._after_cr = data.endswith(b"\r")
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            data = data.replace(b"\r\n", b"\n")
+            if b"\r" in data:
+                data = data.replace(b"\r", b"\n")
         lines = data.split(b"\n")
         rest = lines.pop()
         if lines and self._tail:

@@ -214,11 +214,13 @@ class UsageUpdate:
 
     Attributes:
         members: as sent. Null replaces nothing.
-        read: makes a `Usage` of all members that have come.
+        read: makes a `Usage` of all members that have come. It is called only when somebody wants to know.
+        whole: these are all members, and replace all that was sent before.
     """
 
     members: Mapping[str, Any]
     read: Callable[[dict[str, Any]], Usage]
+    whole: bool = False
 
 
 @dataclass(slots=True)

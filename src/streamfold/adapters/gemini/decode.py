@@ -8,6 +8,7 @@ stands alone, because its signature has to go back on that part and no other
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...values import (
@@ -29,6 +30,7 @@ from ...values import (
     Refusal,
     ToolCall,
     Usage,
+    UsageUpdate,
     Warn,
     count,
     error_info,
@@ -89,20 +91,24 @@ class EventReader:
 
 
 def _chunk(chunk: Any, out: list[Delta]) -> None:
-    if not isinstance(chunk, dict):
+    if type(chunk) is not dict:
         raise ValueError(f"a chunk must be an object, not {type(chunk).__name__}")
-    if isinstance(inner := chunk.get("response"), dict):  # Code Assist
+    if "response" in chunk and isinstance(inner := chunk["response"], dict):  # Code Assist
         chunk = inner
+    get = chunk.get
     if "error" in chunk:
         out.append(Failure(read_google_error(chunk), chunk))
         return
     if _MEMBERS.isdisjoint(chunk):
         out.append(Failure(error_info(chunk), chunk))
         return
-    out.append(Meta(chunk.get("responseId"), chunk.get("modelVersion"), chunk.get("createTime")))
+    try:
+        out.append(_meta(get("responseId"), get("modelVersion"), get("createTime")))
+    except TypeError:  # a list or an object is no name of anything
+        out.append(Meta())
     ends: list[Delta] = []
-    candidates = chunk.get("candidates") or []
-    if not isinstance(candidates, list):
+    candidates = get("candidates") or ()
+    if not isinstance(candidates, list | tuple):
         raise ValueError(f"candidates must be a list, not {type(candidates).__name__}")
     for candidate in candidates:
         if not isinstance(candidate, dict):
@@ -111,15 +117,20 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
             out.append(Warn("extra_choice", f"candidate {candidate['index']} was sent and is ignored"))
         else:
             _candidate(candidate, out, ends)
-    if isinstance(usage := chunk.get("usageMetadata"), dict):
-        out.append(read_usage(usage))
-    feedback = chunk.get("promptFeedback")
+    if isinstance(usage := get("usageMetadata"), dict):
+        out.append(UsageUpdate(usage, read_usage, whole=True))
+    feedback = get("promptFeedback")
     if isinstance(feedback, dict) and (blocked := word(feedback.get("blockReason"))):
         out.append(Extra("promptFeedback", [keep(feedback)], whole=True))
         if text := word(feedback.get("blockReasonMessage")):  # Vertex
             out.append(Refusal(text))
         ends.append(Finish("content_filter", blocked, more=True))
     out += ends
+
+
+@lru_cache(64)
+def _meta(response_id: Any, model: Any, created: Any) -> Meta:
+    return Meta(word(response_id), word(model), word(created))  # the same in every chunk of an answer
 
 
 def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -> None:
