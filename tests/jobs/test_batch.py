@@ -352,6 +352,17 @@ async def test_answers_are_checked() -> None:
     assert (answers[1].error["message"], answers[1].error["reply"]["text"]) == ("not even", "p1!")
 
 
+async def test_a_check_that_raises_stops_the_job() -> None:
+    """What it raised is the cause, and is not taken for an answer's fault."""
+
+    def check(reply: Reply) -> str | None:
+        return {"p0!": None, "p1!": None}[reply.text]
+
+    with pytest.raises(JobPausedError, match="stopped at row 3: KeyError") as caught:
+        await finished(batch(Server().provider(), rows(10), check=check, concurrency=1))
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
 async def test_an_error_in_the_block_is_raised_as_it_is() -> None:
     """The job stops, and what was raised is no group."""
 

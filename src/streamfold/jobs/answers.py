@@ -40,6 +40,11 @@ class Answer:
         return str(self.reply["text"]) if self.reply else ""
 
     @property
+    def usage(self) -> Usage:
+        """The token counts; all None for an error, or where the server sent none."""
+        return Usage(**((self.reply and self.reply["usage"]) or {}))
+
+    @property
     def cost(self) -> Cost | None:
         """What the answer cost, or None if that is not known."""
         said = self.reply and self.reply["cost"]
@@ -60,7 +65,7 @@ class JobSummary:
 
     Attributes:
         rows: how many rows there are for this job, or this shard of it.
-        usage: the token counts of all answers.
+        usage: the input and output tokens of all answers.
         costs: of the answers whose cost is known, by currency; `unpriced` is how many others there are.
         recorded: answers of earlier runs.
     """
@@ -69,7 +74,7 @@ class JobSummary:
     done: int = 0
     errors: int = 0
     recorded: int = 0
-    usage: Usage = field(default_factory=lambda: Usage(0, 0, 0))
+    usage: Usage = field(default_factory=lambda: Usage(0, 0))
     costs: dict[str, Cost] = field(default_factory=dict)
     unpriced: int = 0
 
@@ -79,13 +84,16 @@ class JobSummary:
             self.errors += 1
             return
         self.done += 1
-        usage = (answer.reply or {}).get("usage") or {}
-        self.usage = self.usage + Usage(**usage)
+        self.usage += Usage(answer.usage.input_tokens, answer.usage.output_tokens)
         if (cost := answer.cost) is None:
             self.unpriced += 1
         else:
-            before = self.costs.get(cost.currency)
-            self.costs[cost.currency] = cost if before is None else before + cost
+            self.add_cost(cost)
+
+    def add_cost(self, cost: Cost) -> None:
+        """Adds what answers cost to the sum of their currency."""
+        before = self.costs.get(cost.currency)
+        self.costs[cost.currency] = cost if before is None else before + cost
 
 
 def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:

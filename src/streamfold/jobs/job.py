@@ -161,13 +161,10 @@ class BatchJob:
         count = self._rows.check() if count is None else count
         self._ledger.begin({**rows, "count": str(count), **settings})
         self._states = self._ledger.states(count)
-        self.summary.rows = len(range(first, count, step))
-        for answer in self._ledger.answers():
-            if answer.error and self._settings.retry_errors:
-                self._states[answer.number] = 0
-            else:
-                self.summary.add(answer)
-                self.summary.recorded += 1
+        self.summary = self._ledger.summary(len(range(first, count, step)))
+        if self._settings.retry_errors:
+            self._states = self._states.replace(bytes([ERROR]), bytes([0]))
+            self.summary.recorded, self.summary.errors = self.summary.done, 0
 
     async def _work(self) -> None:
         """Asks for all rows that have no answer. What is written to the ledger is committed while this runs."""
@@ -196,6 +193,8 @@ class BatchJob:
             self._running += 1
             try:
                 await self._row(number, raw)
+            except Exception as error:  # of the caller's check or tools: what was asked is not lost
+                self._stop(f"the job has stopped at {self._rows.place(number)}: {type(error).__name__}: {error}", error)
             finally:
                 self._running -= 1
 

@@ -13,6 +13,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,8 +21,8 @@ from typing import Any, Self
 import anyio
 import anyio.to_thread
 
-from ..values import ConfigError
-from .answers import Answer, encoded
+from ..values import ConfigError, Cost, Usage
+from .answers import Answer, JobSummary, encoded
 
 __all__ = ["DONE", "ERROR", "SENT", "Ledger"]
 
@@ -32,14 +33,22 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS row (
     n INTEGER PRIMARY KEY, id TEXT NOT NULL, state INTEGER NOT NULL, tries INTEGER NOT NULL,
-    answer TEXT, error TEXT, seconds REAL, at REAL
+    answer TEXT, error TEXT, seconds REAL, at REAL,
+    input_tokens INTEGER, output_tokens INTEGER, cost TEXT, currency TEXT, estimated INTEGER
 );
 """
 _SENT = (
     "INSERT INTO row (n, id, state, tries, at) VALUES (?, ?, 1, 1, unixepoch('subsec'))"
     " ON CONFLICT (n) DO UPDATE SET state = 1, tries = tries + 1, at = excluded.at"
 )
-_ENDED = "UPDATE row SET state = ?, answer = ?, error = ?, seconds = ?, at = unixepoch('subsec') WHERE n = ?"
+_ENDED = (
+    "UPDATE row SET state = ?, answer = ?, error = ?, seconds = ?, at = unixepoch('subsec'), input_tokens = ?,"
+    " output_tokens = ?, cost = ?, currency = ?, estimated = ? WHERE n = ?"
+)
+_TOTALS = (
+    "SELECT count(*), sum(input_tokens), sum(output_tokens), cost, currency, max(estimated) FROM row WHERE state = 2"
+    " GROUP BY cost, currency"
+)
 _NOT_SENT = "UPDATE row SET state = ?, tries = tries - 1 WHERE n = ?"
 
 
@@ -120,6 +129,21 @@ class Ledger:
             found = dict(self._db.execute("SELECT state, count(*) FROM row GROUP BY state"))
         return {"sent": found.get(SENT, 0), "done": found.get(DONE, 0), "error": found.get(ERROR, 0)}
 
+    def summary(self, rows: int) -> JobSummary:
+        """Returns what all runs together have done, of so many rows. Nothing is read row by row."""
+        with self._using:
+            groups = self._db.execute(_TOTALS).fetchall()
+        found = JobSummary(rows, errors=self.counts()["error"])
+        for count, read, written, cost, currency, estimated in groups:
+            found.done += count
+            found.usage += Usage(read or 0, written or 0)
+            if cost is None:
+                found.unpriced += count
+            else:
+                found.add_cost(Cost(Decimal(cost) * count, currency, estimated=bool(estimated)))
+        found.recorded = found.done + found.errors
+        return found
+
     def settings(self) -> dict[str, str]:
         """Returns what `begin` noted."""
         with self._using:
@@ -134,7 +158,10 @@ class Ledger:
         reply = encoded(answer.reply) if answer.reply is not None else None
         error = encoded(answer.error) if answer.error is not None else None
         state = DONE if error is None else ERROR
-        await self._write(_ENDED, (state, reply, error, answer.seconds, answer.number))
+        usage, cost = answer.usage, answer.cost
+        priced = (f"{cost.amount:f}", cost.currency, cost.estimated) if cost else (None, None, None)
+        tokens = (usage.input_tokens, usage.output_tokens)
+        await self._write(_ENDED, (state, reply, error, answer.seconds, *tokens, *priced, answer.number))
 
     async def not_sent(self, number: int) -> None:
         """Takes the mark back: the server refused to look at the request, and it was no try."""
