@@ -75,8 +75,10 @@ def written_calls(body: bytes) -> dict[str, str]:
     places: dict[Any, str] = {}
 
     def add(place: Any, call_id: str | None, piece: str) -> None:
-        places[place] = call_id or places[place]
-        texts[places[place]] = texts.get(places[place], "") + piece
+        if call_id:
+            places[place] = call_id
+        if place in places:  # else it is the input of a tool that the server runs
+            texts[places[place]] = texts.get(places[place], "") + piece
 
     for payload in payloads(body):
         for choice in payload.get("choices", ()):

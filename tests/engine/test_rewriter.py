@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
+import corpus
 import scale
 from folding import DONE, call, chunk, entry, event, fin, random_cut, text
 from habits import make
 from mirror import emitter, looks_whole, payloads, read, written_calls
 from streamfold import IncompleteStreamError, ProtocolError, Reply, StreamDecoder, StreamError, Tool, UpstreamError
 from streamfold.engine import Rewriter
+from streamfold.recording import Recording
 
 WIRES = ("chat", "responses", "anthropic")
 EACH = pytest.mark.parametrize("wire", WIRES)
@@ -187,6 +191,70 @@ def test_id_and_model_are_the_servers() -> None:
     """The answer that is written is the same answer."""
     out, _ = rewritten(chunk({"content": "Hi"}) + fin("stop") + DONE, "chat")
     assert {(payload["id"], payload["model"]) for payload in payloads(out)} == {("c1", "m")}
+
+
+@EACH
+@pytest.mark.parametrize("missing", [False, True])
+def test_arguments_that_have_lost_a_piece(wire: str, missing: bool) -> None:
+    """A client could not know that the rest, which happens to be an object, is not all: the answer fails."""
+    at = {"output_index": 0, "item_id": "i"}
+    item = {"type": "function_call", "id": "i", "call_id": "a", "name": "f", "arguments": ""}
+    events: list[dict[str, Any]] = [{"type": "response.output_item.added", "output_index": 0, "item": item}]
+    delta = "response.function_call_arguments.delta"
+    events += [{"type": delta, **at, "delta": piece} for piece in ('{"x":"one', " two", '"}')]
+    events += [{"type": "response.completed", "response": {"status": "completed", "output": []}}]
+    numbered = [{**one, "sequence_number": number} for number, one in enumerate(events)]
+    made = Rewriter("responses", emitter(wire))
+    out = b"".join([made.feed(event(one)) for one in numbered if not missing or one.get("delta") != " two"])
+    out += made.close()
+    if missing:
+        assert isinstance(made.error, ProtocolError)
+        with pytest.raises(UpstreamError):
+            read(wire, out)
+    else:
+        assert told(read(wire, out)) == [("a", "f", {"x": "one two"})]
+
+
+FIXTURES = sorted(Path(__file__).parents[2].glob("fixtures/*/*.sse"))
+
+
+@EACH
+def test_recorded_answers(wire: str) -> None:
+    """Each is the same answer when it is written again, on any wire; one that fails stays one."""
+    for path in scale.some(FIXTURES, 60):
+        recording = Recording.load(path.with_suffix(""))
+        check_rewritten(recording.adapter, recording.body, wire, recording.interrupted, **recording.options())
+
+
+@EACH
+@pytest.mark.parametrize("adapter", ["chat", "responses", "anthropic", "gemini"])
+def test_answers_of_the_corpus(adapter: str, wire: str) -> None:
+    """The same for the recordings of real providers."""
+    folder = corpus.folder() / "corpus" / adapter
+    for path in scale.some(sorted(folder.rglob("*.sse")), 15):
+        check_rewritten(adapter, path.read_bytes(), wire)
+
+
+def check_rewritten(adapter: str, body: bytes, wire: str, interrupted: str | None = None, **options: Any) -> None:
+    decoder = StreamDecoder(adapter, **options)
+    try:
+        decoder.feed(body)
+        decoder.close(interrupted=interrupted)
+        expected: Reply | None = decoder.reply
+    except StreamError:
+        expected = None
+    made = Rewriter(adapter, emitter(wire), **options)
+    out = b"".join([made.feed(piece) for piece in random_cut(body, Random(len(body)))])
+    out += made.close(interrupted=interrupted)
+    if expected is None or made.error is not None:
+        limit = wire == "anthropic" and expected is not None and expected.finish_reason in ("length", "content_filter")
+        assert made.error is not None
+        assert expected is None or limit
+        assert not any(map(looks_whole, written_calls(out).values()))
+        return
+    reply = read(wire, out)
+    assert sorted(str(call[1:]) for call in told(reply)) == sorted(str(call[1:]) for call in told(expected))
+    assert reply.text.strip() in (expected.text.strip(), (expected.text + (expected.refusal or "")).strip())
 
 
 @pytest.mark.parametrize("share", range(10))

@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...values import Call, Delta, Extra, Finish, IncompleteStreamError, ProtocolError, Reply, StreamChunk, Usage, Warn
+from ...values import (
+    Call,
+    Delta,
+    Extra,
+    Finish,
+    IncompleteStreamError,
+    ProtocolError,
+    Reply,
+    StreamChunk,
+    Usage,
+    Warn,
+    parse_object,
+)
 from .answers import chunk_deltas, end_deltas
 
 __all__ = ["Order"]
@@ -52,6 +64,9 @@ class Order:
         Raises:
             StreamError: a call was begun that can't be ended as it was handed out, or was not handed out at all.
         """
+        for call in reply.tool_calls:
+            if call.error and _is_object(call.raw_arguments):  # a client would not know, and run what is left
+                raise ProtocolError(f"a piece of the arguments of {call.name} is missing", retryable=True)
         broken = {number for number, end in self._ends.items() if end.ended is False}
         if misfits := broken & self._begun:
             self._check(reply, [self._ends[number].name or "" for number in sorted(misfits)], may_be_cut=may_be_cut)
@@ -126,3 +141,10 @@ class Order:
         taken = [late for late in self._late if calls_before is None or late[0] <= calls_before]
         self._late = self._late[len(taken) :]
         return [delta for _, delta in taken]
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(parse_object(text), dict)
+    except ValueError:
+        return False
