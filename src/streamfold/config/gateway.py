@@ -36,6 +36,10 @@ class GatewayOptions(Table):
         responses_number: how many responses are kept.
         responses_bytes: size of all responses together.
         responses_age: seconds for which a response is kept since it was last used.
+        metrics: serve `/metrics` in Prometheus' text format (extra `metrics`). It needs a client's key, where there are
+            keys.
+        json_log: write one line of JSON for each request to the logger `streamfold.gateway.requests`: outcome, tokens,
+            provider, warnings.
         unasked_thinking: send the model's reasoning on the Messages and Gemini APIs to clients that did not ask for
             thinking, too.
         forward_client_ids: send members of requests that identify an installation, a session or a user on to providers:
@@ -67,6 +71,8 @@ class GatewayOptions(Table):
     responses_number: PositiveCount = 1000
     responses_bytes: PositiveCount = 256 * 2**20
     responses_age: PositiveNumber = 24 * 3600.0
+    metrics: Flag = False
+    json_log: Flag = False
     unasked_thinking: Flag = False
     forward_client_ids: Flag = False
     max_requests: PositiveCount = 256
@@ -92,6 +98,8 @@ class GatewaySettings(GatewayOptions):
         max_connections: open client connections. When all are taken, the one that has waited longest for its request
             is closed. Lowered at start if the process may not open that many files.
         head_timeout: seconds in which the head of a request must arrive on a connection.
+        drain: seconds for which the server goes on to accept requests when it is told to stop, while `/readyz` answers
+            503, so that a load balancer finds out before connections are refused.
         shutdown: seconds that running answers get when the server is told to stop.
         ui: serve a page at `/ui` that shows the last answers while they stream.
         ui_key_env: environment variables that hold keys for that page. It shows the answers of all clients: without a
@@ -107,6 +115,7 @@ class GatewaySettings(GatewayOptions):
     open: Flag = False
     max_connections: PositiveCount = 512
     head_timeout: PositiveNumber = 10.0
+    drain: Seconds = 0.0
     shutdown: Seconds = 30.0
     ui: Flag = False
     ui_key_env: Names = ()

@@ -29,7 +29,9 @@ from .exchange import Exchange
 from .failures import Refused, refused
 from .kept import KeptResponses, ResponseLimits, ResponseStore, open_responses
 from .logs import RequestLog
+from .metrics import Metrics
 from .models import Models, Served
+from .outcomes import write_json
 from .sink import Send, guarded, send_json
 from .wire import ClientRequest, Warnings, Wire
 from .wires import WIRES, ChatWire, ResponsesWire
@@ -90,6 +92,7 @@ class Gateway:
 
     Attributes:
         running: how many requests are being answered.
+        draining: set it when the server is going to stop: `/readyz` answers 503 then, so that no new clients come.
     """
 
     def __init__(
@@ -108,11 +111,16 @@ class Gateway:
         self._memory = memory
         self._responses = responses
         self._tasks: TaskGroup | None = None
+        self.draining = False
+        metrics = Metrics(models.names, lambda: self.running) if options.metrics else None
+        self._observers = [*([metrics.observe] if metrics else []), *([write_json] if options.json_log else [])]
         self._began = int(time())
         self._app = Starlette(
             routes=[
                 Route("/", self._health, methods=["GET"]),  # and HEAD: the first request of Claude Code
-                Route("/healthz", self._health, methods=["GET"]),
+                *[Route(path, self._health, methods=["GET"]) for path in ("/healthz", "/livez")],
+                Route("/readyz", self._ready, methods=["GET"]),
+                *([Route("/metrics", metrics.endpoint(access), methods=["GET"])] if metrics else []),
                 *[Route(f"/{version}/models", self._list, methods=["GET"]) for version in _VERSIONS],
                 *[Route(f"/{version}/models/{{name:path}}", self._one, methods=["GET"]) for version in _VERSIONS],
                 *[route for wire in WIRES for route in self._routes(wire(options))],
@@ -134,12 +142,14 @@ class Gateway:
             await self.models.aclose()
 
     async def __aenter__(self) -> Self:
+        self.draining = False
         self._tasks = await anyio.create_task_group().__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.draining = True
         tasks, self._tasks = self._tasks, None
         try:
             if tasks is not None:
@@ -182,7 +192,7 @@ class Gateway:
         Args:
             answer_id: the id of the answer; None: a new one.
         """
-        log = RequestLog(answer_id or wire.id_prefix + uuid4().hex)
+        log = self.log(wire, answer_id)
         async with self.refusing(wire, send, log) as send:
             caller = self.access.check(scope)
             self._check_room()
@@ -212,6 +222,10 @@ class Gateway:
                 await send_json(send, *wire.error(refusal, log.id), {**wire.headers(log.id), **refusal.headers})
         except ClientGone:
             log.disconnected()
+
+    def log(self, wire: Wire, answer_id: str | None = None) -> RequestLog:
+        """Returns the log of a request."""
+        return RequestLog(answer_id or wire.id_prefix + uuid4().hex, wire.adapter, self._observers)
 
     def check(self, wire: Wire, body: bytes, scope: Any, log: RequestLog) -> None:
         """Raises Refused for a request that can't be answered, whatever its provider says."""
@@ -280,6 +294,11 @@ class Gateway:
             self.running -= 1
 
     async def _health(self, _: HTTPRequest) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _ready(self, _: HTTPRequest) -> Response:
+        if self.draining:
+            return JSONResponse({"status": "draining"}, 503)
         return JSONResponse({"status": "ok"})
 
     async def _list(self, request: HTTPRequest) -> Response:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import Any
 
 from ..values import APIError, Attempt, ConfigError, ProtocolWarning, Reply
 from .failures import Refused
+from .outcomes import Observer, Outcome
 
 __all__ = ["RequestLog", "one_line"]
 
@@ -35,11 +37,23 @@ class RequestLog:
     """Writes what happens to one request, each line with its id and the model that was asked for."""
 
     id: str
+    api: str = "-"
+    observers: Sequence[Observer] = ()
     model: str = "-"
     _began: float = field(default_factory=monotonic)
 
     def completed(self, reply: Reply) -> None:
         """The client got a whole answer."""
+        self._ended(
+            "completed",
+            200,
+            first=reply.timing and reply.timing.first_chunk,
+            provider=reply.provider,
+            finish_reason=reply.finish_reason,
+            usage=reply.usage,
+            warnings=_codes(reply.warnings),
+            attempts=tuple(attempt.provider for attempt in reply.attempts),
+        )
         self._attempts(reply.attempts)
         self._warnings(reply.warnings)
         usage, tokens = reply.usage, "usage unknown"
@@ -50,12 +64,14 @@ class RequestLog:
 
     def answered(self, note: str) -> None:
         """The client got an answer that no model gave."""
+        self._ended("answered", 200)
         self._line(logging.INFO, f"answered {self._after}: {note}")
 
     def failed(self, refusal: Refused) -> None:
         """The client got an error instead of an answer, or at the end of one. The cause of the refusal says why."""
         cause = refusal.__cause__
         how = f"{self._after} (HTTP {refusal.status})"
+        self._ended_with(refusal)
         match cause:
             case APIError():
                 self._attempts(cause.attempts)
@@ -71,10 +87,12 @@ class RequestLog:
 
     def disconnected(self) -> None:
         """The client left before the end."""
+        self._ended("disconnected", 499)
         self._line(logging.INFO, f"client disconnected {self._after}")
 
     def stopped(self) -> None:
         """The server stops before the end."""
+        self._ended("stopped", 503)
         self._line(logging.WARNING, f"failed {self._after}: the server is shutting down")
 
     @property
@@ -85,13 +103,33 @@ class RequestLog:
         for attempt in attempts:
             self._line(logging.WARNING, f"attempt failed: {attempt.provider}: {attempt.problem}")
 
+    def _ended_with(self, refusal: Refused) -> None:
+        cause = refusal.__cause__
+        how: Any = "refused" if refusal.status < 500 and not isinstance(cause, APIError) else "failed"
+        error = None if cause is None else type(cause).__name__
+        if not isinstance(cause, APIError):
+            self._ended(how, refusal.status, error=error)
+            return
+        attempts, warnings = tuple(attempt.provider for attempt in cause.attempts), _codes(cause.warnings)
+        self._ended(how, refusal.status, provider=cause.provider, error=error, attempts=attempts, warnings=warnings)
+
+    def _ended(self, how: Any, status: int, **members: Any) -> None:
+        if self.observers:
+            outcome = Outcome(self.id, self.api, self.model, how, status, monotonic() - self._began, **members)
+            for observe in self.observers:
+                observe(outcome)
+
     def _warnings(self, warnings: Iterable[ProtocolWarning]) -> None:
-        if codes := dict.fromkeys(warning.code for warning in warnings):
+        if codes := _codes(warnings):
             # Their details may quote the answer; the client has them.
             self._line(logging.WARNING, f"warnings: {', '.join(codes)}")
 
     def _line(self, level: int, text: str) -> None:
         log.log(level, "%s %s: %s", self.id, one_line(self.model), one_line(text))
+
+
+def _codes(warnings: Iterable[ProtocolWarning]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(warning.code for warning in warnings))
 
 
 def _count(number: int | None) -> str:

@@ -7,6 +7,8 @@ import os
 import socket
 from collections.abc import Callable
 from copy import deepcopy
+from time import monotonic
+from types import FrameType
 from typing import Any, Protocol
 
 from ..client import Hooks
@@ -85,6 +87,20 @@ def run(
     connections = connections_for(chosen.max_connections, chosen.max_requests)
 
     class Server(uvicorn.Server):
+        told_to_stop: tuple[float, int] | None = None  # when the server may stop, and the signal
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            app.draining = True
+            if chosen.drain and self.told_to_stop is None:
+                self.told_to_stop = monotonic() + chosen.drain, sig
+            else:  # the second signal does not wait
+                super().handle_exit(sig, frame)
+
+        async def on_tick(self, counter: int) -> bool:
+            if self.told_to_stop is not None and monotonic() >= self.told_to_stop[0]:
+                self.handle_exit(self.told_to_stop[1], None)
+            return await super().on_tick(counter)
+
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             for listener in self.servers:
@@ -143,6 +159,10 @@ def _log_config() -> dict[str, Any]:
     # Retries and warnings of the client library are in the gateway's own lines too, with the request's id.
     made["loggers"]["streamfold"] = {"handlers": ["default"], "level": "ERROR", "propagate": False}
     made["loggers"]["streamfold.gateway"] = {"level": "INFO"}
+    # For programs: each line is a JSON object, and nothing else.
+    made["formatters"]["bare"] = {"format": "%(message)s"}
+    made["handlers"]["bare"] = {"class": "logging.StreamHandler", "stream": "ext://sys.stdout", "formatter": "bare"}
+    made["loggers"]["streamfold.gateway.requests"] = {"handlers": ["bare"], "level": "INFO", "propagate": False}
     return made
 
 

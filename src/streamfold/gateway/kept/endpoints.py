@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import anyio
 from starlette.datastructures import Headers, QueryParams
@@ -21,7 +20,6 @@ from ...adapters.responses import response_skeleton
 from ...values import index
 from ..bodies import Receive
 from ..failures import refused
-from ..logs import RequestLog
 from ..sink import EventSink, Send, send_json
 from .asking import Handler, Request, parsed, relay, replayed, while_there
 from .conversation import Conversation, input_items, listed_item, not_found
@@ -65,7 +63,7 @@ class KeptResponses:
 
     async def answer(self, handle: Handler, scope: Any, receive: Receive, send: Send) -> None:
         """Answers one request, with an error in the API's form if need be."""
-        log = RequestLog(self._wire.id_prefix + uuid4().hex)
+        log = self._app.log(self._wire)
         async with self._app.refusing(self._wire, send, log) as guarded:
             await handle(Request(scope, receive, guarded, self._app.access.check(scope), log))
 

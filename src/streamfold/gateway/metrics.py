@@ -1,0 +1,99 @@
+"""Metrics in Prometheus' text format, through its own client library. Needs the extra `metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request as HTTPRequest
+from starlette.responses import Response
+
+from ..values import ConfigError
+from .outcomes import Outcome
+
+if TYPE_CHECKING:
+    from .access import Access
+
+__all__ = ["Metrics"]
+
+_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0)
+_KINDS = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cached": "cached_tokens",
+    "cache_write": "cache_write_tokens",
+    "reasoning": "reasoning_tokens",
+}
+
+
+class Metrics:
+    """Counts outcomes, in a registry of its own.
+
+    Clients may ask for any name of a model, so that only the configured names become labels; others are "other".
+
+    Args:
+        names: the names of the models that are served.
+        running: returns how many requests are being answered.
+
+    Raises:
+        ConfigError: the extra is missing.
+    """
+
+    def __init__(self, names: Collection[str], running: Callable[[], int]) -> None:
+        try:
+            from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+        except ImportError as exc:
+            raise ConfigError("metrics need their extra: pip install 'streamfold[metrics]'") from exc
+        self._names = frozenset(names)
+        self._registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            "streamfold_requests", "Requests, by how they ended.", ["api", "model", "provider", "outcome", "status"],
+            registry=registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "streamfold_request_seconds", "Seconds from a request to its end.", ["api", "model"],
+            buckets=_SECONDS, registry=registry,
+        )  # fmt: skip
+        self._first = Histogram(
+            "streamfold_first_chunk_seconds", "Seconds until a provider's answer began.", ["model", "provider"],
+            buckets=_SECONDS, registry=registry,
+        )  # fmt: skip
+        self._tokens = Counter(
+            "streamfold_tokens", "Tokens, as the providers count them.", ["model", "provider", "kind"],
+            registry=registry,
+        )  # fmt: skip
+        self._warnings = Counter("streamfold_warnings", "Answers with this warning.", ["code"], registry=registry)
+        self._attempts = Counter(
+            "streamfold_failed_attempts", "Attempts that failed before an answer.", ["provider"], registry=registry
+        )
+        now = Gauge("streamfold_requests_running", "Requests that are being answered.", registry=registry)
+        now.set_function(running)
+
+    def observe(self, outcome: Outcome) -> None:
+        """Counts a request that has ended."""
+        model, provider = self._model(outcome.model), outcome.provider or ""
+        self._requests.labels(outcome.api, model, provider, outcome.how, str(outcome.status)).inc()
+        self._seconds.labels(outcome.api, model).observe(outcome.seconds)
+        if outcome.first is not None:
+            self._first.labels(model, provider).observe(outcome.first)
+        for kind, name in _KINDS.items():
+            if count := getattr(outcome.usage, name, None):
+                self._tokens.labels(model, provider, kind).inc(count)
+        for code in outcome.warnings:
+            self._warnings.labels(code).inc()
+        for name in outcome.attempts:
+            self._attempts.labels(name).inc()
+
+    def endpoint(self, access: Access) -> Callable[[HTTPRequest], Response]:
+        """Returns the endpoint that shows them, to those who may use the server."""
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+        def metrics(request: HTTPRequest) -> Response:
+            access.check(request.scope)
+            return Response(generate_latest(self._registry), headers={"content-type": CONTENT_TYPE_LATEST})
+
+        return metrics
+
+    def _model(self, name: str) -> str:
+        known = next((each for each in (name, name.partition(":")[0]) if each in self._names), None)
+        return known or "other"
