@@ -69,10 +69,12 @@ def test_parallel_calls_and_their_results(chat: Browser) -> None:
     """Reasoning, text, two calls with their results, and the text after them."""
     ask(chat, "How is the weather?")
     chat.wait("article.assistant .text", "here is what I found.")
+    idle(chat)  # until then everything is drawn again and again
     assert [call.text for call in chat.all(".call .name")] == ["get_weather", "get_weather"]
-    assert ["Oslo" in chat.all(".call .result")[0].text, "Bergen" in chat.all(".call .result")[1].text] == [True, True]
+    oslo, bergen = (result.text for result in chat.all(".call .result"))
+    assert "Oslo" in oslo
+    assert "Bergen" in bergen
     assert chat.said(".reasoning summary") == "Reasoning"
-    idle(chat)
     ask(chat, "And again, the weather?")  # the conversation goes back and is understood
     chat.wait("article:nth-of-type(4) .text", "here is what I found.")
 
