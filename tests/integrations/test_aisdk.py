@@ -55,6 +55,12 @@ def delete(path: str) -> str:
     return f"deleted {path}"
 
 
+@tool(needs_approval=True)
+def delete_deep(path: str, depth: float) -> str:
+    """Deletes."""
+    return f"deleted {path}"
+
+
 async def test_text_and_reasoning_are_parts_of_one_step() -> None:
     """A part ends when another begins, and the message ends with its reason."""
     model = ScriptedProvider([think("Hm"), think("m."), say("Hello "), say("there")])
@@ -213,7 +219,7 @@ def ui_message(events: list[dict[str, Any]], before: dict[str, Any] | None = Non
             part["state"] = {"tool-approval-request": "approval-requested"}.get(name, name.removeprefix("tool-"))
             part |= {key: event[key] for key in ("output", "errorText") if key in event}
             if name == "tool-approval-request":
-                part["approval"] = {"id": event["approvalId"]}
+                part["approval"] = {"id": event["approvalId"]} | {k: event[k] for k in ("signature",) if k in event}
         elif name.startswith("data-"):
             parts.append({key: event[key] for key in ("type", "id", "data")})
     return {"id": "a1", "role": "assistant", "parts": parts}
@@ -375,3 +381,26 @@ def test_requests_of_another_form_are_refused(body: Any, place: str) -> None:
     """The error names the place, for an answer with the status 400."""
     with pytest.raises(ConfigError, match=place):
         aisdk.read_request(body)
+
+
+async def test_only_signed_calls_can_be_approved() -> None:
+    """With a secret, a browser can neither change the arguments of a call nor make one up."""
+    run = asked().run(ScriptedProvider(call("delete_deep", path="a", depth=1.0)), [delete_deep])
+    message = ui_message(await written(run, secret="s1"))
+    part = next(part for part in message["parts"] if part["type"] == "tool-delete_deep")
+    part |= {"state": "approval-responded", "approval": {**part["approval"], "approved": True}}
+    part["input"] = json.loads(json.dumps(part["input"]).replace("1.0", "1"))  # as JavaScript writes it
+    body = {"id": "chat1", "messages": [QUESTION, message]}
+    request = aisdk.read_request(body, secret="s1")
+    model = ScriptedProvider("Done.")
+    assert "tool-output-available" in kinds(await written(request.run(model, [delete_deep])))
+    for change in ({"input": {"path": "b", "depth": 1}}, {"approval": {**part["approval"], "signature": "0" * 64}}):
+        forged = {"id": "chat1", "messages": [QUESTION, {**message, "parts": [{**part, **change}]}]}
+        with pytest.raises(ConfigError, match="is not signed for these arguments"):
+            aisdk.read_request(forged, secret="s1")
+    for other in ({**body, "id": "chat2"}, {**body, "messages": [QUESTION, {**message, "parts": [
+        {**part, "approval": {"id": part["toolCallId"], "approved": True}}]}]}):  # fmt: skip
+        with pytest.raises(ConfigError, match="is not signed"):
+            aisdk.read_request(other, secret="s1")
+    denied = {**part, "approval": {"id": part["toolCallId"], "approved": False}}
+    assert aisdk.read_request({**body, "messages": [QUESTION, {**message, "parts": [denied]}]}, secret="s1").decisions

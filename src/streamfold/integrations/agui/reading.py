@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...values import ConfigError, ContentPart, Message, TextPart, Tool, ToolCall, nearest, parse_object
-from ..ui import Decision, ExternalResult, UIRequest, media_part, member, settled
+from ..ui import Decision, ExternalResult, UIRequest, check_signatures, media_part, member, settled
 
 __all__ = ["AgentRequest", "read_messages", "read_request"]
 
@@ -35,15 +35,26 @@ class AgentRequest(UIRequest):
     forwarded: Any = field(default=None, kw_only=True)
 
 
-def read_request(body: Any) -> AgentRequest:
-    """Reads a `RunAgentInput`. Raises ConfigError that names the place of anything else."""
+def read_request(body: Any, *, secret: str | None = None) -> AgentRequest:
+    """Reads a `RunAgentInput`.
+
+    Args:
+        secret: with which `stream` signed the calls: then only these can be approved, with these arguments.
+
+    Raises:
+        ConfigError: it is something else; the error names the place. Or an approval is not signed.
+    """
     given = member(body, "messages", list, "the request")
-    messages = read_messages(given)
+    messages, thread = read_messages(given), member(body, "threadId", str, "the request")
+    decisions = tuple(_decisions(member(body, "resume", list, "the request", [])))
+    if secret is not None:
+        approved = {found.call_id: found.signature for found in decisions if found.approved}
+        check_signatures(secret, thread, messages, approved, "resume")
     return AgentRequest(
-        id=member(body, "threadId", str, "the request"),
+        id=thread,
         run_id=member(body, "runId", str, "the request"),
         messages=tuple(messages),
-        decisions=tuple(_decisions(member(body, "resume", list, "the request", []))),
+        decisions=decisions,
         results=tuple(_results(messages)),
         tools=tuple(_tools(member(body, "tools", list, "the request", []))),
         context=tuple(_context(member(body, "context", list, "the request", []))),
@@ -160,7 +171,8 @@ def _decisions(given: list[Any]) -> Iterator[Decision]:
             yield Decision(call_id, False, "cancelled")
         else:
             reason = member(payload, "reason", str, f"{where}.payload", None)
-            yield Decision(call_id, member(payload, "approved", bool, f"{where}.payload"), reason)
+            signature = member(member(entry, "metadata", dict, where, {}), "signature", str, f"{where}.metadata", None)
+            yield Decision(call_id, member(payload, "approved", bool, f"{where}.payload"), reason, signature)
 
 
 def _results(messages: list[Message]) -> Iterator[ExternalResult]:

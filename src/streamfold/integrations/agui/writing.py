@@ -6,8 +6,8 @@ in order. What only the provider can read is the `encryptedValue` of its message
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +24,7 @@ from ...values import (
     result_content,
     to_base64,
 )
-from ..ui import OnError, UIEvent, UIWriter, error_text, played, server_sent
+from ..ui import OnError, UIEvent, UIWriter, error_text, played, server_sent, signer
 from .reading import AgentRequest
 
 __all__ = ["HEADERS", "AGUIWriter", "stream"]
@@ -46,6 +46,7 @@ def stream(
     request: AgentRequest,
     *,
     reasoning: bool = True,
+    secret: str | None = None,
     on_error: OnError | None = None,
 ) -> AsyncIterator[bytes]:
     """Returns a run or an answer as the body of a response with `HEADERS`.
@@ -56,6 +57,8 @@ def stream(
     Args:
         request: the request that is answered.
         reasoning: whether reasoning is sent.
+        secret: signs the calls that somebody must approve, for `read_request` with the same secret. The client sends
+            the `metadata` of an interrupt back with its answer.
         on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
             no more than "see its log" for errors of the server itself.
     """
@@ -64,6 +67,7 @@ def stream(
         request.run_id,
         reasoning=reasoning,
         known_calls=(call.id for message in request.messages for call in message.tool_calls),
+        sign=signer(secret, request.id) if secret else None,
     )
     return server_sent(played(source, writer, on_error or error_text))
 
@@ -84,9 +88,19 @@ class AGUIWriter(UIWriter):
         reasoning: whether reasoning is sent.
         known_calls: the ids of the calls of the conversation. They are unique in a thread: a call whose id comes again
             gets another one.
+        sign: signs the calls that somebody must approve.
     """
 
-    def __init__(self, thread_id: str, run_id: str, *, reasoning: bool = True, known_calls: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        thread_id: str,
+        run_id: str,
+        *,
+        reasoning: bool = True,
+        known_calls: Iterable[str] = (),
+        sign: Callable[[ToolCall], str] | None = None,
+    ) -> None:
+        self._sign = sign
         self._run = {"threadId": thread_id, "runId": run_id}
         self._reasoning = reasoning
         self._known = set(known_calls)
@@ -166,13 +180,12 @@ class AGUIWriter(UIWriter):
 
     def end(self, pending: tuple[PendingCall, ...]) -> Iterator[UIEvent]:
         """Returns the end of the run: an interrupt if somebody must approve a call."""
-        calls = [(waiting, self._shown(waiting.call.id)) for waiting in pending]
+        calls = [(waiting, replace(waiting.call, id=self._shown(waiting.call.id))) for waiting in pending]
         outcome: dict[str, Any] = {"type": "success"}
-        approvals = [_interrupt(waiting.call, shown) for waiting, shown in calls if waiting.waits_for == "approval"]
-        if approvals:
-            outcome = {"type": "interrupt", "interrupts": approvals}
+        if approvals := [call for waiting, call in calls if waiting.waits_for == "approval"]:
+            outcome = {"type": "interrupt", "interrupts": [_interrupt(call, self._sign) for call in approvals]}
         elif calls:
-            outcome["pendingToolCallIds"] = [shown for _, shown in calls]
+            outcome["pendingToolCallIds"] = [call.id for _, call in calls]
         yield {"type": "RUN_FINISHED", **self._run, "outcome": outcome, **self._spent()}
 
     def abort(self) -> Iterator[UIEvent]:
@@ -230,13 +243,14 @@ def _encrypted(subtype: str, entity: str, value: Mapping[str, Any]) -> Iterator[
     }
 
 
-def _interrupt(call: ToolCall, shown: str) -> dict[str, Any]:
+def _interrupt(call: ToolCall, sign: Callable[[ToolCall], str] | None) -> dict[str, Any]:
     return {
-        "id": shown,
+        "id": call.id,
         "reason": "tool_call",
         "message": f"Run {call.name} with {call.raw_arguments or '{}'}?",
-        "toolCallId": shown,
+        "toolCallId": call.id,
         "responseSchema": _DECISION,
+        **({"metadata": {"signature": sign(call)}} if sign else {}),
     }
 
 

@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 from ...values import ToolCall, parse_object
+from ..ui import written
 
 __all__ = ["carried_arguments", "read_call"]
 
 
 def carried_arguments(call: ToolCall) -> dict[str, Any]:
     """Returns the text of the arguments if it can't be made again from their value."""
-    return {} if call.error or call.raw_arguments == _written(call.arguments) else {"arguments": call.raw_arguments}
+    return {} if call.error or call.raw_arguments == written(call.arguments) else {"arguments": call.raw_arguments}
 
 
 def read_call(call_id: str, name: str, value: Any, kept: dict[str, Any]) -> ToolCall:
@@ -24,26 +25,13 @@ def read_call(call_id: str, name: str, value: Any, kept: dict[str, Any]) -> Tool
         return ToolCall(call_id, name, {"_raw": raw, "_error": "invalid_json"}, raw, extra)
     if isinstance(text, str) and _says(text, value):
         return ToolCall(call_id, name, value, text, extra)
-    return ToolCall(call_id, name, value, _written(value), extra)
+    return ToolCall(call_id, name, value, written(value), extra)
 
 
 def _says(text: str, value: dict[str, Any]) -> bool:
     if text.strip() in ("", "null"):  # so some models write that there are none
         return not value
     try:
-        return bool(_as_numbers(parse_object(text)) == _as_numbers(value))
+        return written(parse_object(text), sort=True) == written(value, sort=True)
     except ValueError:
         return False
-
-
-def _written(value: Any) -> str:
-    """Returns JSON text as JavaScript would write it, as far as arguments are concerned: 1.0 is 1 there."""
-    return json.dumps(_as_numbers(value), ensure_ascii=False, separators=(",", ":"))
-
-
-def _as_numbers(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _as_numbers(member) for name, member in value.items()}
-    if isinstance(value, list):
-        return [_as_numbers(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...values import ConfigError, ContentPart, Message, TextPart, ToolCall, nearest, tool_result
-from ..ui import Decision, ExternalResult, UIRequest, media_part, member, settled
+from ..ui import Decision, ExternalResult, UIRequest, check_signatures, media_part, member, settled
 from .carried import read_call
 
 __all__ = ["ChatRequest", "read_messages", "read_request"]
@@ -32,18 +32,25 @@ class ChatRequest(UIRequest):
     message_id: str | None = field(default=None, kw_only=True)
 
 
-def read_request(body: Any) -> ChatRequest:
+def read_request(body: Any, *, secret: str | None = None) -> ChatRequest:
     """Reads the body that `DefaultChatTransport` sends.
 
+    Args:
+        secret: with which `stream` signed the calls: then only these can be approved, with these arguments.
+
     Raises:
-        ConfigError: it is something else; the error names the place.
+        ConfigError: it is something else; the error names the place. Or an approval is not signed.
     """
     given = member(body, "messages", list, "the request")
     turns = _Turns(given)
     last = given[-1] if given else None
     continued = last.get("id") if isinstance(last, Mapping) and last.get("role") == "assistant" else None
+    chat = member(body, "id", str, "the request", "")
+    if secret is not None:
+        approved = {found.call_id: found.signature for found in turns.decisions if found.approved}
+        check_signatures(secret, chat, turns.messages, approved, "messages")
     return ChatRequest(
-        id=member(body, "id", str, "the request", ""),
+        id=chat,
         messages=tuple(turns.messages),
         decisions=tuple(turns.decisions),
         results=tuple(turns.results),
@@ -154,7 +161,8 @@ class _Step:
         approval = member(part, "approval", dict, where, {})
         if state == "approval-responded":
             approved, reason = member(approval, "approved", bool, f"{where}.approval"), approval.get("reason")
-            self.decisions.append(Decision(call.id, approved, reason if isinstance(reason, str) else None))
+            signature = member(approval, "signature", str, f"{where}.approval", None)
+            self.decisions.append(Decision(call.id, approved, reason if isinstance(reason, str) else None, signature))
         elif state == "output-available":
             self._answer(call, _result(part.get("output"), where), error=False)
         elif state == "output-error":

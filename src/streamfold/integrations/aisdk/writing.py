@@ -13,7 +13,7 @@ from typing import Any
 
 from ...client import ChatStream, PendingCall, ToolResult, ToolRun
 from ...values import AudioPart, FilePart, ImagePart, MediaPart, Reply, TextPart, ToolCall, to_base64
-from ..ui import OnError, UIEvent, UIWriter, error_text, played, server_sent
+from ..ui import OnError, UIEvent, UIWriter, error_text, played, server_sent, signer
 from .carried import carried_arguments
 
 __all__ = ["HEADERS", "UIMessageWriter", "stream"]
@@ -40,6 +40,7 @@ def stream(
     message_id: str | None = None,
     reasoning: bool = True,
     metadata: Metadata | None = None,
+    secret: str | None = None,
     on_error: OnError | None = None,
 ) -> AsyncIterator[bytes]:
     """Returns a run or an answer as the body of a response with `HEADERS`.
@@ -51,10 +52,16 @@ def stream(
         message_id: the id of the assistant message. To continue one, pass `UIRequest.message_id`.
         reasoning: whether reasoning is sent.
         metadata: called at the end with the source; returns the metadata of the message.
+        secret: signs the calls that somebody must approve, for `read_request` with the same secret.
         on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
             no more than "see its log" for errors of the server itself.
     """
-    writer = UIMessageWriter(message_id, reasoning=reasoning, metadata=metadata and (lambda: metadata(source)))
+    writer = UIMessageWriter(
+        message_id,
+        reasoning=reasoning,
+        metadata=metadata and (lambda: metadata(source)),
+        sign=signer(secret, source.id) if secret and isinstance(source, ToolRun) else None,
+    )
     return server_sent(played(source, writer, on_error or error_text), b"data: [DONE]\n\n")
 
 
@@ -69,7 +76,9 @@ class UIMessageWriter(UIWriter):
         *,
         reasoning: bool = True,
         metadata: Callable[[], Mapping[str, Any] | None] | None = None,
+        sign: Callable[[ToolCall], str] | None = None,
     ) -> None:
+        self._sign = sign
         self._message_id = message_id
         self._reasoning = reasoning
         self._metadata = metadata
@@ -147,7 +156,9 @@ class UIMessageWriter(UIWriter):
         """Returns the requests for approvals, and the end of the message."""
         for waiting in pending:
             if waiting.waits_for == "approval":
-                yield {"type": "tool-approval-request", "approvalId": waiting.call.id, "toolCallId": waiting.call.id}
+                signed = {"signature": self._sign(waiting.call)} if self._sign else {}
+                asked = {"approvalId": waiting.call.id, "toolCallId": waiting.call.id}
+                yield {"type": "tool-approval-request", **asked, **signed}
         yield from self._end_step()
         last: UIEvent = {"type": "finish"} | ({"finishReason": self._reason} if self._reason else {})
         if self._metadata is not None and (found := self._metadata()) is not None:

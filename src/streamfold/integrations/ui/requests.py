@@ -36,11 +36,13 @@ class Decision:
 
     Attributes:
         reason: why it was denied, for the model.
+        signature: of the call that was approved, if the server had signed it.
     """
 
     call_id: str
     approved: bool
     reason: str | None = None
+    signature: str | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,8 @@ class UIRequest:
         Args:
             instructions: a system message to put before the conversation.
             state: what `ToolRun.dump` returned when the run paused. Without it the calls are those of the
-                conversation, as the user interface sends it: whoever can send requests can then call the tools with
-                any arguments.
+                conversation, as the user interface sends it: whoever can send requests can then call the tools that
+                need an approval with any arguments, unless the calls are signed (`secret` of `stream`).
             tools, external, max_turns, on_tool_error, journal: see `run_tools`.
             options: see `ChatOptions`. `fragments` is True by default: arguments are shown while they are written.
 
