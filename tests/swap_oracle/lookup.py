@@ -14,7 +14,8 @@ from streamfold.values import AllowedTools, NamedTool, Tool, audio_format, join_
 from .announced import announced, overruled
 from .facts import Fact
 from .options import option_state
-from .search import Leaf, LeafKind, Sent, SentCall, pairs, strings_of
+from .search import Leaf, LeafKind, Sent, SentCall, SentResult, pairs, strings_of
+from .translated import NAMELESS
 
 __all__ = ["Finding", "Search", "State"]
 
@@ -44,9 +45,10 @@ class Search:
     ready: Prepared
     sent: Sent = field(init=False)
     found: dict[int, Finding] = field(default_factory=dict)
+    answers: dict[int, SentResult] = field(default_factory=dict)  # by the positions of the messages that they are
 
     def __post_init__(self) -> None:
-        self.sent = Sent(self.ready.body)
+        self.sent = Sent(self.ready.body, self.ready.path)
 
     def run(self, facts: list[Fact]) -> list[Finding]:
         """A finding for each fact."""
@@ -102,6 +104,8 @@ class Search:
         """The finding for a value in this place."""
         if leaf.key == "instructions" and fact.role in ("system", "developer"):
             return Finding(fact, "changed", "in the instructions")
+        if self.sent.is_sorted and (fact.role, leaf.role) == ("developer", "system"):
+            return Finding(fact, state, how)  # there is one word for both
         if fact.role and leaf.role != fact.role:
             moved = f"in a message of the role {leaf.role!r}"
             return Finding(fact, "changed", f"{moved}, {how}" if how else moved, silent=True)
@@ -117,10 +121,15 @@ class Search:
             [(_position(fact), fact.value.id) for _, fact in calls], [(_position(f), f.value) for _, f in results]
         )
         theirs = pairs([(c.turn, c.id) for c in self.sent.calls], [(r.turn, r.id) for r in self.sent.results])
-        for (number, fact), here, there, result in zip(results, ours, theirs, self.sent.results, strict=False):
-            if here != there:
+        at = range(len(theirs))
+        if self.sent.is_sorted:
+            at = [theirs.index(call) if call in theirs else len(theirs) for call in ours]
+        for (number, fact), here, place in zip(results, ours, at, strict=False):
+            if here != (theirs[place] if place < len(theirs) else None):
                 continue  # it would answer another call: lost
-            same = result.id == fact.value
+            result = self.sent.results[place]
+            self.answers[_position(fact)] = result
+            same = result.id == fact.value or result.id.startswith(NAMELESS)
             self.found[number] = Finding(
                 fact, "kept" if same else "changed", "" if same else result.id, silent=not same
             )
@@ -131,7 +140,10 @@ class Search:
         if own != call.name:
             return Finding(fact, "lost")
         raw = join_surrogates(call.raw_arguments)
-        if not raw and call.arguments:  # a dict may have an object for its arguments
+        if isinstance(sent.arguments, Mapping) and raw:  # where arguments are an object, their text can't be sent
+            if sent.arguments != ({"_raw": call.raw_arguments} if call.error else call.arguments):
+                return Finding(fact, "lost")
+        elif not raw and call.arguments:  # a dict may have an object for its arguments
             read = sent.arguments if isinstance(sent.arguments, Mapping) else json.loads(sent.arguments)
             if read != call.arguments:
                 return Finding(fact, "lost")
@@ -139,8 +151,9 @@ class Search:
             if raw or sent.arguments not in ("{}", None, {}):
                 return Finding(fact, "lost")
             changes += ["no arguments are sent as {}"] if sent.arguments == "{}" else []
-        said = sent.id != call.id or sent.name != call.name or raw != call.raw_arguments
-        changes += [f"id {sent.id}"] if sent.id != call.id else []
+        renamed = sent.id != call.id and not sent.id.startswith(NAMELESS)
+        said = renamed or sent.name != call.name or raw != call.raw_arguments
+        changes += [f"id {sent.id}"] if renamed else []
         changes += [f"name {sent.name}"] if sent.name != call.name else []
         return Finding(fact, "changed" if changes else "kept", ", ".join(changes), silent=said)
 
@@ -148,6 +161,8 @@ class Search:
 
     def _other(self, fact: Fact) -> Finding:
         match fact.kind:
+            case "value" if ".cache_control." in fact.path and ":streamGenerateContent" in self.ready.path:
+                return Finding(fact, "changed", "caching is automatic")
             case "reasoning" if fact.value == "":
                 return self._empty_reasoning(fact)
             case "extra":
@@ -198,8 +213,11 @@ class Search:
             return Finding(fact, "kept" if any(item.get("partial") is True for item in self.sent.messages) else "lost")
         at = _position(fact)
         number = sum(_is_result(message) for message in self.asked.messages[:at])
-        turns = [result.turn for result in self.sent.results]
-        texts = [leaf.value for leaf in self.sent.leaves if number < len(turns) and leaf.turn == turns[number]]
+        turns = [result.turn for result in self.sent.results][number : number + 1]
+        turn = self.answers[at].turn if at in self.answers else next(iter(turns), None)
+        if turn is not None and self.sent.messages[turn].get("failed"):
+            return Finding(fact, "kept")
+        texts = [leaf.value for leaf in self.sent.leaves if leaf.turn == turn]
         said = any(isinstance(text, str) and text.lower().startswith("error") for text in texts)
         return Finding(fact, "changed", "its text begins with 'Error'") if said else Finding(fact, "lost")
 

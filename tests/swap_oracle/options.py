@@ -45,6 +45,12 @@ def option_state(fact: Fact, body: Mapping[str, Any]) -> tuple[Literal["kept", "
     for place in _PLACES.get(fact.path, (fact.path,)):
         if _at(body, place) == fact.value:
             return "kept", "", False
+    if fact.path == "reasoning_effort" and body.get("graded_thinking"):
+        return "kept", "as a level or a number of tokens", False
+    if fact.path == "parallel_tool_calls" and body.get("tool_choice") == "none":
+        return "kept", "there is nothing to call", False
+    if fact.path == "stop" and body.get("stop") in ([fact.value], fact.value):
+        return "kept", "", False
     if fact.path == "reasoning_effort":
         for place, off in _SWITCHES.items():
             if (sent := _at(body, place)) is not None:

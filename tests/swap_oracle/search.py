@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from .translated import in_chat_shape
+
 __all__ = ["Leaf", "LeafKind", "Sent", "SentCall", "SentResult", "pairs", "strings_of"]
 
 # Items of the Responses API that are no messages, and whose they are.
@@ -71,8 +73,10 @@ class SentResult:
 class Sent:
     """A decoded body, and what of it was found already."""
 
-    def __init__(self, body: bytes) -> None:
-        self.data: dict[str, Any] = json.loads(body)
+    def __init__(self, body: bytes, path: str = "") -> None:
+        read = json.loads(body)
+        self.data: dict[str, Any] = in_chat_shape(read, path)
+        self.is_sorted = self.data is not read  # the other APIs want results in the order of their calls
         messages = self.data.get("messages", self.data.get("input"))
         self.messages: list[Any] = messages if isinstance(messages, list) else []
         self.leaves = list(self._leaves())

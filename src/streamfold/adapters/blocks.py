@@ -72,13 +72,17 @@ def cache_mark(message: Message, where: str) -> CacheMark:
 
 
 def find_dropped(
-    request: Request, came_as: Callable[[Message], Any], loses_reasoning: Callable[[Message], bool]
+    request: Request,
+    came_as: Callable[[Message], Any],
+    loses_reasoning: Callable[[Message], bool],
+    knows_extra: Callable[[ToolCall], bool],
 ) -> DroppedParts:
     """Returns what can't be sent, or only another provider can read.
 
     Args:
         came_as: returns the blocks of a message that goes back as it came, else None.
         loses_reasoning: whether the reasoning of a message is not sent.
+        knows_extra: whether the extras of a call are members of this API.
     """
     found = DroppedParts()
     for at, message in enumerate(request.messages):
@@ -89,6 +93,9 @@ def find_dropped(
             extras = {name: value for name, value in message.extras.items() if name != "cache_control"}
             names = (name for name, value in extras.items() if name != "blocks" or blocks_say_more(value))
             found.members += [f"{where}.{name}" for name in names]
+            here, calls = request.came_from_here(message), enumerate(message.tool_calls)
+            lost = (number for number, call in calls if call.extra and not (here and knows_extra(call)))
+            found.members += [f"{where}.tool_calls[{number}].extra" for number in lost]
         if message.name and message.role != "tool":
             found.members.append(f"{where}.name")
         if not isinstance(message.content, str | None):

@@ -41,15 +41,19 @@ class DroppedParts:
         return found
 
 
-def dropped_media_members(message: Message, where: str) -> Iterator[str]:
-    """Yields what is said about images, files and audio that are sent as a URL or an id: no wire has a place for it."""
+def dropped_media_members(message: Message, where: str, *, names: bool = True) -> Iterator[str]:
+    """Yields what is said about images, files and audio that are sent as a URL or an id: few wires have a place for it.
+
+    Args:
+        names: whether there is none for the names of files either.
+    """
     if isinstance(message.content, str | None):
         return
     for at, part in enumerate(message.content):
         if isinstance(part, ImagePart | FilePart | AudioPart) and part.data is None:
             if part.media_type is not None:
                 yield f"{where}.content[{at}].media_type"
-            if isinstance(part, FilePart) and part.name is not None:
+            if names and isinstance(part, FilePart) and part.name is not None:
                 yield f"{where}.content[{at}].name"
 
 

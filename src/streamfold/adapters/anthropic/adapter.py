@@ -10,13 +10,15 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ...requests import HistoryRules, Request, Rules, read_response_format
-from ...values import ConfigError, Delta, Message, NamedTool, ProtocolWarning, Tool, UsageUpdate
+from ...values import ConfigError, Delta, Message, NamedTool, ProtocolWarning, Tool, ToolCall, UsageUpdate
 from ..blocks import find_dropped
 from ..chat.thinking import only_allowed_tools
+from ..dropped import dropped_media_members
 from ..prepared import whole_number, write_body
 from ..protocol import Adapter
 from .caching import limit_marks, marked
@@ -26,7 +28,16 @@ from .eventstream import AWSEventStream
 from .quirks import AnthropicQuirks
 from .strict import closed_schema, fit_strict
 from .thinking import fit_thinking, thinking_members
-from .turns import as_it_came, changed_ids, inline_places, is_system, lacks_signature, read_turns, split_system
+from .turns import (
+    CALL_EXTRAS,
+    as_it_came,
+    changed_ids,
+    inline_places,
+    is_system,
+    lacks_signature,
+    read_turns,
+    split_system,
+)
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -96,7 +107,14 @@ class AnthropicAdapter(EventReader, Adapter):
             came_as = as_it_came(message, request)
             return bool(message.reasoning) if came_as is None else any(map(lacks_signature, came_as))
 
-        return find_dropped(request, lambda message: as_it_came(message, request), loses_reasoning).warnings()
+        def knows_extra(call: ToolCall) -> bool:
+            return set(call.extra or ()) <= {*CALL_EXTRAS}
+
+        came_as = partial(as_it_came, request=request)
+        dropped = find_dropped(request, came_as, loses_reasoning, knows_extra)
+        for at, message in enumerate(request.messages):
+            dropped.members += dropped_media_members(message, f"messages[{at}]", names=False)
+        return dropped.warnings()
 
     # --- how it is written --------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...values import ToolCall
 
 __all__ = [
+    "CALL_EXTRAS",
     "as_it_came",
     "assistant_blocks",
     "changed_ids",
@@ -35,7 +36,7 @@ __all__ = [
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _THINKING = ("thinking", "redacted_thinking")
-_CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses members that it does not know
+CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses members that it does not know
 
 
 def is_system(message: Message) -> bool:
@@ -138,7 +139,7 @@ def assistant_blocks(
         yield {"type": "thinking", "thinking": message.reasoning or "", "signature": ""}
     yield from content_blocks(message, where)
     for call in message.tool_calls:
-        extra = {name: value for name, value in (call.extra or {}).items() if name in _CALL_EXTRAS}
+        extra = {name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS}
         extra = extra if request.came_from_here(message) else {}
         yield {"type": "tool_use", **_call_members(call, ids), **extra}
 

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 from ...requests import HistoryRules, Request, Rules, read_response_format
 from ...requests.schema import openapi_subset
-from ...values import AllowedTools, ConfigError, ErrorInfo, NamedTool, ProtocolWarning, Tool
+from ...values import AllowedTools, ConfigError, ErrorInfo, FilePart, Message, NamedTool, ProtocolWarning, Tool
 from ..blocks import find_dropped
 from ..chat.content import results_without_media
 from ..chat.thinking import only_allowed_tools
@@ -23,6 +23,7 @@ from .contents import as_it_came, content_parts, read_contents, sign_open_calls
 from .decode import EventReader
 from .errors import read_google_error
 from .quirks import GeminiQuirks
+from .signatures import signature_of
 from .thinking import fit_effort, thinking_config
 
 __all__ = ["GeminiAdapter", "GeminiQuirks"]
@@ -67,7 +68,10 @@ class GeminiAdapter(EventReader, Adapter):
             request,
             lambda message: as_it_came(message, request),
             lambda message: bool(message.reasoning) and as_it_came(message, request) is None,
+            lambda call: signature_of(call.extra) is not None,
         )
+        for at, message in enumerate(request.messages):
+            dropped.members += _file_names(message, f"messages[{at}]")
         warnings = dropped.warnings()
         if not self.quirks.result_images:
             messages, moved = results_without_media(request.messages)
@@ -191,6 +195,13 @@ class GeminiAdapter(EventReader, Adapter):
 def _place(model: str) -> str:
     """The model as it stands in a path."""
     return model if _PLACE.fullmatch(model) else f"models/{quote(model, safe='')}"
+
+
+def _file_names(message: Message, where: str) -> Iterator[str]:
+    """Yields the names of files: parts have none here, but on Vertex AI."""
+    for at, part in enumerate(() if isinstance(message.content, str | None) else message.content):
+        if isinstance(part, FilePart) and part.name is not None:
+            yield f"{where}.content[{at}].name"
 
 
 def _calling(request: Request, quirks: GeminiQuirks) -> dict[str, Any] | None:
