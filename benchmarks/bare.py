@@ -1,8 +1,8 @@
 """The bare loop, against which everything is measured: what a program does that reads one server and nothing else.
 
 It cuts the bytes at blank lines, parses what is behind `data: `, and collects text and fragments under their index. It
-knows no carriage returns, comments, errors, missing indices or early ends. Nobody could ask less of it, and so nothing
-that reads the same answers can cost less by much.
+knows no carriage returns but Google's, comments, errors, missing indices or early ends. Nobody could ask less of it,
+and so nothing that reads the same answers can cost less by much.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ __all__ = ["BareLoop"]
 
 
 class BareLoop:
-    """One answer, read by the simplest means. `wire` is "chat" or "responses"."""
+    """One answer, read by the simplest means. `wire` is "chat", "responses", "anthropic" or "gemini"."""
 
     def __init__(self, wire: str) -> None:
-        self._read = self._chat if wire == "chat" else self._responses
+        self._read = getattr(self, f"_{wire}")
+        self._blank = b"\r\n\r\n" if wire == "gemini" else b"\n\n"
         self._rest = b""
         self._text: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
         self.chunks = 0
 
     def feed(self, data: bytes) -> None:
-        *events, self._rest = (self._rest + data).split(b"\n\n")
+        *events, self._rest = (self._rest + data).split(self._blank)
         for event in events:
             payload = event[event.index(b"data: ") + 6 :]
             if payload != b"[DONE]":
@@ -73,3 +74,24 @@ class BareLoop:
             case "response.output_item.added" if event["item"]["type"] == "function_call":
                 item = event["item"]
                 self._calls[event["output_index"]] = {"id": item["call_id"], "name": item["name"], "arguments": []}
+
+    def _anthropic(self, event: dict[str, Any]) -> None:
+        match event["type"]:
+            case "content_block_delta":
+                delta = event["delta"]
+                if delta["type"] == "text_delta":
+                    self._text.append(delta["text"])
+                else:
+                    self._calls[event["index"]]["arguments"].append(delta["partial_json"])
+            case "content_block_start" if event["content_block"]["type"] == "tool_use":
+                block = event["content_block"]
+                self._calls[event["index"]] = {"id": block["id"], "name": block["name"], "arguments": []}
+
+    def _gemini(self, chunk: dict[str, Any]) -> None:
+        for part in chunk["candidates"][0]["content"]["parts"]:
+            if "text" in part:
+                self._text.append(part["text"])
+            else:
+                call = part["functionCall"]
+                arguments = [json.dumps(call["args"])]
+                self._calls[len(self._calls)] = {"id": call["id"], "name": call["name"], "arguments": arguments}

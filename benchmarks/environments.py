@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,8 @@ FOLDER = Path(os.environ.get("STREAMFOLD_BENCH_VENVS") or HERE / ".venvs")
 REQUIREMENTS: dict[str, list[str]] = {
     "streamfold": ["-e", f"{ROOT}[aiohttp,cli,gateway]"],
     "openai": ["openai"],
+    "anthropic": ["anthropic"],
+    "google-genai": ["google-genai"],
     "pydantic-ai": ["pydantic-ai-slim[openai]"],
     "litellm": ["litellm", "mcp"],  # it imports mcp when it is called, and does not ask for it
     "langchain-openai": ["langchain-openai"],
@@ -31,6 +33,8 @@ REQUIREMENTS: dict[str, list[str]] = {
     "plot": ["matplotlib"],
 }
 PLOT = "plot"
+_OPENAI = ("chat", "responses")
+_WIRES = (*_OPENAI, "anthropic", "gemini")
 
 
 @dataclass(frozen=True)
@@ -42,22 +46,29 @@ class Contestant:
         environment: one of REQUIREMENTS.
         tree: the checkout of streamfold that it imports.
         label: what the table calls it instead.
+        wires: those that it speaks.
     """
 
     name: str
     environment: str
     tree: Path = ROOT
     label: str = ""
+    wires: tuple[str, ...] = _WIRES
 
     @property
     def title(self) -> str:
         return self.label or self.name
 
 
-PEERS = ("openai", "pydantic-ai", "litellm", "langchain-openai", "any-llm")
+_SPOKEN = {
+    **dict.fromkeys(("openai", "pydantic-ai", "litellm", "langchain-openai", "any-llm"), _OPENAI),
+    "anthropic": ("anthropic",),
+    "google-genai": ("gemini",),
+}
+PEERS = tuple(_SPOKEN)
 CONTESTANTS = [
     *(Contestant(name, "streamfold") for name in ("bare", "httpx-sse", "streamfold", "streamfold-aiohttp")),
-    *(Contestant(name, name) for name in PEERS),
+    *(Contestant(name, name, wires=wires) for name, wires in _SPOKEN.items()),
 ]
 
 
@@ -71,10 +82,20 @@ def is_set_up(environment: str) -> bool:
     return python(environment).exists()
 
 
-def set_up(names: Iterable[str]) -> list[str]:
-    """Makes environments, or brings them up to date; the names of those that could not be made."""
+def set_up(names: Collection[str]) -> list[str]:
+    """Makes environments, or brings them up to date; the names of those that could not be made.
+
+    Args:
+        names: environments, or contestants, which stand for theirs.
+
+    Raises:
+        ValueError: there is no such name.
+    """
+    of = {contestant.name: contestant.environment for contestant in CONTESTANTS} | {name: name for name in REQUIREMENTS}
+    if unknown := [name for name in names if name not in of]:
+        raise ValueError(f"no such environments: {', '.join(unknown)}. There are {', '.join(of)}")
     failed = []
-    for name in names:
+    for name in dict.fromkeys(of[name] for name in names):
         print(f"setting up {name}: {' '.join(REQUIREMENTS[name])}", flush=True)
         venv.create(FOLDER / name, with_pip=True, symlinks=sys.platform != "win32")
         words = [str(python(name)), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--upgrade"]

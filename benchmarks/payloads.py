@@ -55,7 +55,7 @@ class Payload:
     """One answer.
 
     Attributes:
-        wire: "chat" or "responses".
+        wire: "chat", "responses", "anthropic" or "gemini".
         events: each with its blank line.
         text, calls: what it comes to.
         unread: the text of it for whoever does not read the markup that the model wrote into it.
@@ -247,6 +247,67 @@ def _responses_calls(name: str, size: int) -> Payload:
     return Payload(name, "Responses, 4 calls", "responses", _responses(events, output), "", calls)
 
 
+def _anthropic(blocks: Iterable[tuple[dict[str, Any], str, Sequence[str]]], reason: str) -> list[bytes]:
+    """A message: each block as its beginning, the member that grows, and its pieces."""
+    usage = {"input_tokens": 312, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1}
+    head = {"id": "msg_01C9vTq0bS3nX1yZkLw2dRf4", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5"}
+    message = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": message}, {"type": "ping"}]
+    for number, (block, member, pieces) in enumerate(blocks):
+        kind = "input_json_delta" if member == "partial_json" else "text_delta"
+        place = {"index": number}
+        events += [
+            {"type": "content_block_start", **place, "content_block": block},
+            *({"type": "content_block_delta", **place, "delta": {"type": kind, member: piece}} for piece in pieces),
+            {"type": "content_block_stop", **place},
+        ]
+    stop = {"stop_reason": reason, "stop_sequence": None}
+    events += [{"type": "message_delta", "delta": stop, "usage": {"output_tokens": 2048}}, {"type": "message_stop"}]
+    return [_data(event, event["type"]) for event in events]
+
+
+def _anthropic_text(name: str, size: int) -> Payload:
+    words = _words(size)
+    events = _anthropic([({"type": "text", "text": ""}, "text", words)], "end_turn")
+    return Payload(name, "Anthropic, text", "anthropic", events, "".join(words), [])
+
+
+def _anthropic_calls(name: str, size: int) -> Payload:
+    read = [_arguments(number, size // _CALLS) for number in range(_CALLS)]
+    calls = [(f"toolu_01Zk3vQ8sT{number}LmXw5RyB7", "write_file", value) for number, (_, value) in enumerate(read)]
+    blocks = [
+        ({"type": "tool_use", "id": call[0], "name": call[1], "input": {}}, "partial_json", ["", *pieces])
+        for call, (pieces, _) in zip(calls, read, strict=True)
+    ]
+    return Payload(name, "Anthropic, 4 calls", "anthropic", _anthropic(blocks, "tool_use"), "", calls)
+
+
+def _gemini(parts: Iterable[dict[str, Any]]) -> list[bytes]:
+    """A chunk for each part, with the counts so far, as Google sends them."""
+    made = []
+    for number, part in enumerate(parts):
+        counts = {"promptTokenCount": 312, "candidatesTokenCount": number + 1, "totalTokenCount": 313 + number}
+        details = {"promptTokensDetails": [{"modality": "TEXT", "tokenCount": 312}], "thoughtsTokenCount": 0}
+        candidate = {"content": {"parts": [part], "role": "model"}, "index": 0}
+        about = {"modelVersion": "gemini-2.5-flash", "responseId": "C9vTq0bS3nX1yZkLw2dRf4"}
+        made.append({"candidates": [candidate], "usageMetadata": {**counts, **details}, **about})
+    made[-1]["candidates"][0]["finishReason"] = "STOP"
+    return [_data(chunk)[:-2] + b"\r\n\r\n" for chunk in made]
+
+
+def _gemini_text(name: str, size: int) -> Payload:
+    words = _words(size)
+    return Payload(name, "Gemini, text", "gemini", _gemini({"text": word} for word in words), "".join(words), [])
+
+
+def _gemini_calls(name: str, size: int) -> Payload:
+    """Calls come whole on this wire, so there are many of them."""
+    made = [(f"call-{number:04}", _arguments(number, 40)[1]) for number in range(min(size // 4, 400))]
+    parts = [{"functionCall": {"id": call_id, "name": "write_file", "args": value}} for call_id, value in made]
+    calls = [(call_id, "write_file", value) for call_id, value in made]
+    return Payload(name, "Gemini, calls in one piece each", "gemini", _gemini(parts), "", calls)
+
+
 def _kimi_markup(name: str, size: int) -> Payload:
     """A third of it is text. The tokens of the markup come in one piece each, as a tokeniser gives them."""
     words = _words(size // 3)
@@ -268,5 +329,9 @@ PAYLOADS = {
     "chat-calls": _chat_calls,
     "responses-text": _responses_text,
     "responses-calls": _responses_calls,
+    "anthropic-text": _anthropic_text,
+    "anthropic-calls": _anthropic_calls,
+    "gemini-text": _gemini_text,
+    "gemini-calls": _gemini_calls,
     "kimi-markup": _kimi_markup,
 }

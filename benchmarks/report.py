@@ -11,12 +11,13 @@ from environments import PEERS
 
 __all__ = ["Line", "best_peer", "lines", "table"]
 
-# How much CPU of the bare loop's an event may take: by delivery, of text and native calls, and of markup.
+# How much CPU of the bare loop's an event may take: by delivery, of text and native calls on OpenAI's wires, of markup,
+# and of messages of Anthropic's.
 TARGETS = {
-    "streamfold": ({"one": 1.3, "bulk": 1.6, "live": 1.1}, {"one": 1.7, "bulk": 2.5}),
-    "streamfold-aiohttp": ({"one": 0.5, "live": 0.65}, {}),
+    "streamfold": ({"one": 1.3, "bulk": 1.6, "live": 1.1}, {"one": 1.7, "bulk": 2.5}, {"one": 1.4, "bulk": 1.6}),
+    "streamfold-aiohttp": ({"one": 0.5, "live": 0.65}, {}, {}),
 }
-PEER_TARGETS = {"one": 7.0, "bulk": 15.0}  # how many times streamfold the best peer takes
+PEER_TARGETS = {"one": 7.0, "bulk": 15.0}  # how many times streamfold the best peer takes, on OpenAI's wires
 TITLES = {"one": "one event per HTTP chunk", "bulk": "HTTP chunks of 16 KiB", "live": "live, one event at a time"}
 
 
@@ -46,8 +47,9 @@ class Line:
 
     @property
     def target(self) -> float | None:
-        plain, markup = TARGETS.get(self.contestant, ({}, {}))
-        return (markup if self.payload == "kimi-markup" else plain).get(self.delivery)
+        plain, markup, messages = TARGETS.get(self.contestant, ({}, {}, {}))
+        wire = self.payload.partition("-")[0]
+        return {"kimi": markup, "anthropic": messages, "gemini": {}}.get(wire, plain).get(self.delivery)
 
 
 def lines(found: dict[str, Any]) -> list[Line]:
@@ -115,7 +117,8 @@ def table(found: dict[str, Any]) -> str:
         ours = next((line for line in here if line.contestant == "streamfold"), None)
         peer = best_peer(made, name, delivery)
         if ours and ours.ratio and peer and peer.ratio:
-            times, target = peer.ratio / ours.ratio, PEER_TARGETS.get(delivery)
+            is_openai = name.partition("-")[0] in ("chat", "responses", "kimi")
+            times, target = peer.ratio / ours.ratio, PEER_TARGETS.get(delivery) if is_openai else None
             out.append(
                 f"  best peer {peer.contestant}: {times:.1f} times streamfold{_judged(times, target, least=True)}"
             )

@@ -111,7 +111,8 @@ def measure(
                 size = DELIVERIES[delivery]
                 answer = payload(name, size)
                 url = f"{base}/{name}/{delivery}/{size}/v1"
-                for worker in random.sample(workers, len(workers)):
+                able = [worker for worker in workers if answer.wire in worker.contestant.wires]
+                for worker in random.sample(able, len(able)):
                     got = worker.ask(answer, url)
                     rows.append(row(number, name, delivery, answer, worker.contestant, got))
             print(f"round {number + 1} of {rounds}", file=sys.stderr)
@@ -192,7 +193,10 @@ def main() -> None:
     parser.add_argument("--plot", action="store_true", help="only draw the plot of the results that are there")
     arguments = parser.parse_args()
     if arguments.setup is not None:
-        failed = environments.set_up(arguments.setup or environments.REQUIREMENTS)
+        try:
+            failed = environments.set_up(arguments.setup or list(environments.REQUIREMENTS))
+        except ValueError as error:
+            sys.exit(str(error))
         sys.exit(f"could not be set up: {', '.join(failed)}" if failed else None)
     results = arguments.out or RESULTS
     if arguments.plot:

@@ -12,12 +12,18 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-__all__ = ["KEY", "MODEL", "Answer", "Ask", "Fragments"]
+__all__ = ["KEY", "MODEL", "PATHS", "Answer", "Ask", "Fragments"]
 
 Answer: TypeAlias = tuple[str, list[tuple[str, str, Any]], int]
 Ask: TypeAlias = Callable[[], Awaitable[Answer]]
 
 MODEL = "gpt-5-mini"
+PATHS = {
+    "chat": "/chat/completions",
+    "responses": "/responses",
+    "anthropic": "/messages",
+    "gemini": f"/models/{MODEL}:streamGenerateContent?alt=sse",
+}
 KEY = "none"  # the server asks for none, and most clients insist
 
 

@@ -6,14 +6,14 @@ import httpx
 from bare import BareLoop
 from payloads import TOOLS
 
-from . import KEY, MODEL, Answer, Ask
+from . import KEY, MODEL, PATHS, Answer, Ask
 
 PACKAGES = ("httpx",)
 
 
 def prepare(url: str, wire: str, _: str | None) -> Ask:
     client = httpx.AsyncClient(timeout=None)
-    path = url + ("/chat/completions" if wire == "chat" else "/responses")
+    path = url + PATHS[wire]
     body = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "stream": True, "tools": TOOLS}
 
     async def ask() -> Answer:

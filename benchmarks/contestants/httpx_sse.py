@@ -9,14 +9,14 @@ from bare import BareLoop
 from httpx_sse import aconnect_sse
 from payloads import TOOLS
 
-from . import KEY, MODEL, Answer, Ask
+from . import KEY, MODEL, PATHS, Answer, Ask
 
 PACKAGES = ("httpx", "httpx-sse")
 
 
 def prepare(url: str, wire: str, _: str | None) -> Ask:
     client = httpx.AsyncClient(timeout=None)
-    path = url + ("/chat/completions" if wire == "chat" else "/responses")
+    path = url + PATHS[wire]
     body = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "stream": True, "tools": TOOLS}
     headers = {"authorization": f"Bearer {KEY}"}
 

@@ -37,6 +37,7 @@ __all__ = ["Pipeline"]
 
 _RARE = frozenset({Done, Extra, Failure, Finish})
 _COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose texts have limits of their own
+_SHOWN = frozenset({Text, Reasoning, Call})  # what pieces of blocks are to the reader
 _OF_BLOCKS = frozenset({Answered, Block, BlockPiece, BlockEnd, MessageStart})
 
 
@@ -91,7 +92,7 @@ class Pipeline:
             kind = type(delta)
             if kind is BlockPiece and delta.kind in _COUNTED and delta.how != "set":  # type: ignore[union-attr]
                 made = self._blocks.feed(delta)  # type: ignore[arg-type]
-                if len(made) == 1 and type(made[0]) is Text and self._dialect is None and not self._finished:
+                if len(made) == 1 and type(made[0]) in _SHOWN and self._dialect is None and not self._finished:
                     if (chunk := fold.feed(made[0])) is not None:  # nearly every event
                         chunks.append(chunk)
                 elif made:

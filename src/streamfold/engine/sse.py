@@ -48,6 +48,7 @@ class SSEDecoder:
         self._size = 0  # bytes of the event so far, the tail included
         self._data: list[bytes] = []
         self._event = ""
+        self._named = (b"", "")  # the last line with the name of an event, and the name
         self._id = ""
         self._retry: int | None = None
         self.invalid_utf8 = 0
@@ -88,6 +89,11 @@ class SSEDecoder:
                 if self._size > self._limit:
                     self._check_size()
                 self._data.append(line[6:])
+            elif line and line == self._named[0]:  # some wires name every event, and most alike
+                self._size += len(line) + 1
+                if self._size > self._limit:
+                    self._check_size()
+                self._event = self._named[1]
             elif line:
                 self._line(line)
             elif self._data:
@@ -116,6 +122,8 @@ class SSEDecoder:
         match name:
             case b"event":
                 self._event = self._decode(value)
+                if value.isascii():
+                    self._named = (line, self._event)
             case b"data":
                 self._data.append(value)
             case b"id" if b"\0" not in value:
