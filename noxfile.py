@@ -41,6 +41,7 @@ NODE_CLIENTS = [
     "ai@6.0.326",
     "@anthropic-ai/sdk@1.12.0",
     "@ai-sdk/anthropic@3.0.138",
+    "@ai-sdk/google@3.0.141",
     "@ai-sdk/openai@3.0.141",
     "@ai-sdk/openai-compatible@2.0.87",
     "zod@4.6.7",

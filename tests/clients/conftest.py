@@ -52,6 +52,7 @@ CLIENTS: dict[str, tuple[str, str, list[str], tuple[str, ...]]] = {
     "pydantic-ai-anthropic": ("with_pydantic_ai.py", "pydantic-ai", [], ("messages",)),
     "google-genai": ("with_google_genai.py", "google-genai", [], ("gemini",)),
     "anthropic-node": ("with_anthropic.mjs", "node", [], ("messages",)),
+    "ai-sdk-google": ("with_ai_sdk.mjs", "node", ["google"], ("gemini",)),
     "ai-sdk-anthropic": ("with_ai_sdk.mjs", "node", ["anthropic"], ("messages",)),
 }
 

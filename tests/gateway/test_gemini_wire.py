@@ -191,6 +191,22 @@ async def test_models() -> None:
     assert posted.json()["modelVersion"] == "main:main-2"  # PROVIDER:MODEL
 
 
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("v1beta/models/", "main:org/models/other"),
+        ("v1beta/", "main:org/models/other"),
+        ("v1/models/", "main"),
+        ("v1beta1/projects/p/locations/us-east1/publishers/google/models/", "main"),
+    ],
+)
+async def test_where_the_model_stands(place: str, name: str) -> None:
+    """The paths of AI Studio and of Vertex AI, and that of the AI SDK for names with a slash."""
+    async with client_of(gateway({"main": ScriptedProvider(then="Hi")})) as client:
+        answer = await client.post(f"/{place}{name}:generateContent", json=body())
+    assert answer.json()["modelVersion"] == name
+
+
 async def test_counts() -> None:
     """They are estimated, in both forms of the request, and say so."""
     async with behind(HELLO) as client:

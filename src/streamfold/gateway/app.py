@@ -337,7 +337,7 @@ async def _refusal(request: HTTPRequest, refusal: Refused) -> Response:
 
 
 async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
-    paths = (wire.path.replace(":path", "").replace("{version}", "v1beta") for wire in WIRES)
+    paths = (wire.path.replace("{version}/{model:path}", "v1beta/models/{model}") for wire in WIRES)
     served = ", ".join([*(f"POST {path}" for path in paths), "GET /v1/models", "GET /healthz"])
     message = f"{error.detail}: {request.method} {request.url.path[:200]}. Served here: {served}"
     return await _refusal(request, refused(error.status_code, message))

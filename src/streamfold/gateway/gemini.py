@@ -17,14 +17,16 @@ from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, listed, not_sent
 
 __all__ = ["GeminiCountWire", "GeminiWholeWire", "GeminiWire"]
 
-_PATH = re.compile(r"/v1beta/|/\w+/models/.*:(?:\w+Content|countTokens)$")
+_PATH = re.compile(r"/v1beta/|/\w+/.+:(?:\w+Content|countTokens)$")
+# What stands before the name of a model, on AI Studio and on Vertex AI. The AI SDK leaves it out before "ORG/MODEL".
+_PLACE = re.compile(r"(?:projects/[^/]+/locations/[^/]+/publishers/[^/]+/)?models/")
 _METHODS = ("generateContent", "streamGenerateContent", "countTokens")
 
 
 class GeminiWire(Wire):
     """An answer of Gemini's API that is streamed: as events with `alt=sse`, else as one JSON array."""
 
-    path = "/{version}/models/{model:path}:streamGenerateContent"  # v1beta, and newer clients say v1
+    path = "/{version}/{model:path}:streamGenerateContent"  # v1beta, and newer clients say v1
     adapter = "gemini"
     id_prefix = "gen-"
     fragments = False  # a call is one part
@@ -38,7 +40,7 @@ class GeminiWire(Wire):
         return True
 
     def model(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Any:
-        return params["model"]
+        return _PLACE.sub("", params["model"], count=1) if _PLACE.match(params["model"]) else params["model"]
 
     def size(self, body: Mapping[str, Any]) -> Size:
         given = camel_case(body)
@@ -50,7 +52,7 @@ class GeminiWire(Wire):
         return Size(len(contents) + kinds.count("functionResponse"), kinds.count("functionCall"), tools)
 
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
-        return parse_gemini_request(body, params["model"])
+        return parse_gemini_request(body, self.model(body, params))
 
     def emitter(self, asked: ClientRequest) -> GeminiEmitter:
         return self._emitter(asked, "events" if asked.params.get("alt") == "sse" else "array")
@@ -101,7 +103,7 @@ class GeminiWire(Wire):
 class GeminiWholeWire(GeminiWire):
     """An answer that is not streamed."""
 
-    path = "/{version}/models/{model:path}:generateContent"
+    path = "/{version}/{model:path}:generateContent"
 
     def streams(self, body: Any) -> bool:
         return False
@@ -110,7 +112,7 @@ class GeminiWholeWire(GeminiWire):
 class GeminiCountWire(GeminiWholeWire):
     """The count of a request's tokens; it never asks a model."""
 
-    path = "/{version}/models/{model:path}:countTokens"
+    path = "/{version}/{model:path}:countTokens"
     asks_model = False
 
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:

@@ -1,7 +1,8 @@
-// Vercel's AI SDK; which of its providers speaks is the argument: `openai`, `compatible` for Chat Completions alone, or
-// `anthropic`.
+// Vercel's AI SDK; which of its providers speaks is the argument: `openai`, `compatible` for Chat Completions alone,
+// `anthropic` or `google`.
 import { createRequire } from "node:module";
 import { createAnthropic } from "@ai-sdk/anthropic";
+import { createGoogleGenerativeAI } from "@ai-sdk/google";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { jsonSchema, stepCountIs, streamText, tool } from "ai";
@@ -17,6 +18,9 @@ function model(command) {
   const settings = { baseURL: command.base_url, apiKey: command.key };
   if (which === "compatible") {
     return createOpenAICompatible({ name: "gateway", includeUsage: true, ...settings })(command.model);
+  }
+  if (which === "google") {
+    return createGoogleGenerativeAI({ ...settings, baseURL: `${command.base_url}beta` })(command.model);
   }
   if (which === "anthropic") return createAnthropic(settings)(command.model);
   const provider = createOpenAI(settings);
@@ -41,6 +45,7 @@ await answerAll(versions, async (command, heard, say) => {
     onError: () => {},
     providerOptions: {
       // Else it sends back no items but their ids, and the gateway, which keeps nothing, refuses them.
+      google: { thinkingConfig: { includeThoughts: true } },
       openai: command.loop ? { store: false } : {},
       anthropic: command.options.max_tokens ? {} : { thinking: { type: "enabled", budgetTokens: 2000 } },
     },
