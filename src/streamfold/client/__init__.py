@@ -4,11 +4,13 @@ from .answer import *
 from .approvals import *
 from .arguments import *
 from .connections import *
+from .extract import *
 from .failover import *
 from .fallback import *
 from .hooks import *
 from .journal import *
 from .memory import *
+from .middleware import *
 from .misuse import *
 from .model import *
 from .partial import *

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import httpx
 
@@ -18,6 +18,7 @@ from ..values import Messages, Reply, Timeouts, ToolChoice, ToolLike, shown_url
 from .answer import ChunkSource
 from .arguments import Arguments
 from .connections import Connections
+from .extract import extract
 from .failover import Candidate, Failover
 from .fallback import candidates
 from .hooks import Hooks, read_hooks
@@ -28,9 +29,13 @@ from .requester import Requester
 from .stream import ChatStream, read_whole
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from ..config import ProviderConfig
     from ..requests import TimeoutOptions
     from .model import ChatModel
+
+    M = TypeVar("M", bound=BaseModel)
 
 __all__ = ["Provider"]
 
@@ -231,6 +236,19 @@ class Provider(AsyncContext):
             APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
         """
         return await read_whole(self.chat_stream(messages, tools, tool_choice=tool_choice, **options))
+
+    @hides_arguments
+    async def extract(
+        self,
+        form: type[M],
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        attempts: int = 3,
+        **options: Unpack[ChatOptions],
+    ) -> M:
+        """Returns an instance of a pydantic model; an answer that does not fit is asked for again. See `extract`."""
+        return await extract(self, form, messages, tools, attempts=attempts, **options)
 
     async def aclose(self) -> None:
         """Closes the connections, unless they belong to a client that was passed in, and the fallbacks."""

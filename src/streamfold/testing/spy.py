@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import httpx
 
@@ -20,6 +20,11 @@ from ..client import ChatStream, Hooks, Preview, Provider
 from ..config import Profile, load_profile
 from ..requests import Capabilities, ChatOptions, Options, Request
 from ..values import Message, Messages, ReadToolChoice, Reply, Tool, ToolChoice, ToolLike
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    M = TypeVar("M", bound=BaseModel)
 
 __all__ = ["ScriptError", "SentRequest", "SpyProvider", "replaced_profile"]
 
@@ -141,6 +146,18 @@ class SpyProvider(ABC):
     ) -> Reply:
         """See `Provider.chat`."""
         return await self.provider.chat(messages, tools, tool_choice=tool_choice, **options)
+
+    async def extract(
+        self,
+        form: type[M],
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        attempts: int = 3,
+        **options: Unpack[ChatOptions],
+    ) -> M:
+        """See `Provider.extract`."""
+        return await self.provider.extract(form, messages, tools, attempts=attempts, **options)
 
     async def aclose(self) -> None:  # noqa: B027 - most doubles have nothing to close
         """Closes connections, if there are any. The double can still be used afterwards."""

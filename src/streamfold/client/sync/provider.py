@@ -6,12 +6,13 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 from weakref import finalize
 
 from ...net import hides_arguments
 from ...requests import Capabilities, ChatOptions
 from ...values import ConfigError, Messages, Reply, ToolChoice, ToolLike
+from ..extract import extract
 from ..hooks import Hooks
 from ..memory import Memory, MemoryStore
 from ..model import ChatModel
@@ -22,10 +23,15 @@ from .thread import LoopThread
 
 if TYPE_CHECKING:
     import httpx
+    from pydantic import BaseModel
 
     from ...config import ProviderConfig
 
+    M = TypeVar("M", bound=BaseModel)
+
 __all__ = ["Provider"]
+
+T = TypeVar("T")
 
 
 class Provider:
@@ -136,6 +142,29 @@ class Provider:
         return self.chat_stream(messages, tools, tool_choice=tool_choice, **options).read()
 
     @hides_arguments
+    def extract(
+        self,
+        form: type[M],
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        attempts: int = 3,
+        **options: Unpack[ChatOptions],
+    ) -> M:
+        """Returns an instance of a pydantic model; an answer that does not fit is asked for again.
+
+        Args:
+            form, messages, tools, attempts, options: as in `streamfold.extract`.
+
+        Raises:
+            InvalidReplyError: no answer fitted, or the model refused, or its answer was cut off.
+            ConfigError: the request can't be sent as it is.
+            APIError: a request failed.
+        """
+        asked = partial(extract, self.model, form, messages, tools, attempts=attempts, **options)
+        return self._waited(asked)
+
+    @hides_arguments
     def preview(
         self,
         messages: Messages,
@@ -167,7 +196,11 @@ class Provider:
             APIError: the request failed.
         """
         count = partial(self._member("count_tokens"), messages, tools, tool_choice=tool_choice, **options)
-        return self.thread.run(_Pending.result, _Pending(count))
+        tokens: int = self._waited(count)
+        return tokens
+
+    def _waited(self, step: Callable[[], Awaitable[T]]) -> T:
+        return self.thread.run(lambda pending: pending.result(), _Pending(step))
 
     def close(self) -> None:
         """Closes the connections and ends the thread. Threads that wait for an answer get a StreamfoldError."""
@@ -192,13 +225,13 @@ class Provider:
             raise ConfigError(f"a {type(self.model).__name__} has no {name}") from None
 
 
-class _Pending:
+class _Pending(Generic[T]):
     """Something that ends by itself, and that nobody else can close: its caller or the thread cancels it."""
 
-    def __init__(self, step: Callable[[], Awaitable[int]]) -> None:
+    def __init__(self, step: Callable[[], Awaitable[T]]) -> None:
         self._step = step
 
-    async def result(self) -> int:
+    async def result(self) -> T:
         return await self._step()
 
     async def aclose(self) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from .cache import CacheTransport
 from .cleaning import cleaned_body
 from .fault_transport import FaultTransport
 from .files import Cut, Recording, Sent, Speed, find_recording, open_recording, paced, pieces
@@ -17,6 +18,7 @@ from .staging import Draft, failure_in
 from .store import Match, answer_headers, load_source
 
 __all__ = [
+    "CacheTransport",
     "Cut",
     "Draft",
     "FaultTransport",
