@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +15,8 @@ from mirror import check_response_events, emit, emitter, openai_response, payloa
 from scale import examples
 from streamfold import ConfigError, NamedTool
 from streamfold.adapters.chat import ChatAdapter
-from streamfold.adapters.responses import ClientTool, FunctionRequest, parse_for_functions, parse_request
+from streamfold.adapters.responses import BUILT_IN, ClientTool, FunctionRequest, parse_for_functions, parse_request
+from streamfold.adapters.responses.functions import OTHER_ITEMS
 from streamfold.values.deltas import Call, Finish, Text
 
 PATCH = '*** Begin Patch\n*** Update File: a.txt\n@@\n-"blue"\n+grün\n*** End Patch'
@@ -143,6 +145,31 @@ def test_a_mistake_in_a_tool(tool: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parsed({"type": "web_search"}, tool)
     assert str(caught.value).startswith(message)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["", "client", "function", "custom", "namespace", "f"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "name", "tools"]), inner),
+    max_leaves=6,
+)
+KINDS = st.sampled_from(
+    [*OTHER_ITEMS, *BUILT_IN, "function", "custom", "namespace", "web_search", "allowed_tools", "function_call"]
+)
+NAMES = ["name", "namespace", "tools", "input", "output", "arguments", "action", "call_id", "id", "execution"]
+NAMES += ["environment", "description", "parameters", "format", "operation", "status", "caller"]
+ENTRIES = st.builds(
+    lambda kind, rest: {"type": kind, **rest}, KINDS | VALUES, st.dictionaries(st.sampled_from(NAMES), VALUES)
+)
+
+
+@settings(deadline=None, max_examples=examples(300))
+@given(st.lists(ENTRIES | VALUES, max_size=3), st.lists(ENTRIES | VALUES, max_size=3), ENTRIES | VALUES)
+def test_any_tools_are_a_request_or_a_config_error(tools: list[Any], items: list[Any], choice: Any) -> None:
+    """Whatever is sent, in either reading, the answer is a request or says what is wrong; nothing else is raised."""
+    body = {"model": "m", "input": [{"role": "user", "content": "Hi"}, *items], "tools": tools, "tool_choice": choice}
+    for parse in (parse_request, parse_for_functions):
+        with suppress(ConfigError):
+            parse(body)
 
 
 # --- conversations ----------------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class ResponsesEmitter(Emitter):
         self._current: _OpenItem | None = None
         self._call_items: dict[int, CallItem] = {}
         self._tools = tools or {}
-        self._carried: set[Any] = set()  # the ids of items that a provider wrote
+        self._carried: set[str] = set()  # the ids of items that a provider wrote
         self._waiting: list[dict[str, Any]] = []  # those that the client would run at once, for the end
         self._blank = ""
         self._has_text = False  # and not only white space
@@ -201,7 +201,7 @@ class ResponsesEmitter(Emitter):
 
     def _item(self, item: dict[str, Any]) -> None:
         """Writes an item of a provider of this API that nothing else says. It may come again, at the end."""
-        key, kind = item.get("id") or item.get("call_id"), item.get("type")
+        key, kind = str(item.get("id") or item.get("call_id") or item), item.get("type")
         if key in self._carried or kind in ("message", "function_call"):
             return
         if kind == "reasoning":

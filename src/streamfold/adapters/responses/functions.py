@@ -16,7 +16,7 @@ from ...values import ConfigError, ProtocolWarning, Tool
 from ..requested import read_function
 from .client_tools import BUILT_IN, CUSTOM_PARAMETERS, BuiltIn, ClientTool, ClientTools, flat_name, in_container
 
-__all__ = ["Functions", "only_functions"]
+__all__ = ["OTHER_ITEMS", "Functions", "only_functions"]
 
 _ITEMS = {kind.call: kind for kind in BUILT_IN.values()}
 _RESULTS = frozenset(kind.result for kind in BUILT_IN.values())
@@ -25,7 +25,7 @@ _HOSTED_ITEMS = (
     "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call",
     "mcp_list_tools",
 )  # fmt: skip
-_OTHER_ITEMS = frozenset(
+OTHER_ITEMS = frozenset(
     ["custom_tool_call", "custom_tool_call_output", "additional_tools", *_ITEMS, *_RESULTS, *_HOSTED_ITEMS]
 )
 _DEFERRING = ("defer_loading", "allowed_callers", "output_schema")  # say nothing to a model that is offered all tools
@@ -45,7 +45,7 @@ def only_functions(body: Mapping[str, Any]) -> bool:
     if isinstance(tools, list) and any(isinstance(tool, Mapping) and tool.get("type") != "function" for tool in tools):
         return False
     items = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
-    return not any(item.get("type") in _OTHER_ITEMS or item.get("namespace") for item in items)
+    return not any(str(item.get("type")) in OTHER_ITEMS or item.get("namespace") for item in items)
 
 
 class Functions:
@@ -73,7 +73,7 @@ class Functions:
         self.warnings: list[ProtocolWarning] = []
         self._hosted: dict[str, None] = {}  # a set that keeps its order
         self._names: dict[ClientTool, str] = {}
-        self._taken = {entry.tool.get("name") for entry in entries if _is_plain(entry)}
+        self._taken = {str(entry.tool.get("name")) for entry in entries if _is_plain(entry)}
         for entry in entries:
             self._read(entry)
         if self._hosted:
@@ -141,14 +141,14 @@ class Functions:
             self.warnings.append(ProtocolWarning("extras_dropped", detail))
 
     def _item(self, item: Mapping[str, Any], fields: Fields) -> Mapping[str, Any]:
-        kind = item.get("type")
+        kind = str(item.get("type"))
         if kind == "function_call" and item.get("namespace"):
             name = self._name_of(ClientTool(fields.need("name"), "function", fields.text("namespace")))
             return {**_without(item, "caller", "namespace"), "name": name}
         if kind == "custom_tool_call":
             name = self._name_of(ClientTool(fields.need("name"), "custom", fields.text("namespace")))
             return _call(item, name, {"input": fields.text("input") or ""})
-        if (built_in := _ITEMS.get(str(kind))) is not None:
+        if (built_in := _ITEMS.get(kind)) is not None:
             said = fields.mapping(built_in.member) or {}
             own = next(name for name, other in BUILT_IN.items() if other is built_in)
             chosen = {name: value for name, value in said.items() if built_in.empty.get(name, ...) != value}
