@@ -130,10 +130,16 @@ class Fragments:
             return False
         if self._ids.setdefault(call.id, call.number) != call.number or (self._tools and call.name not in self._tools):
             return False
-        begun = "".join(state.held).lstrip() if len(state.held) > 1 else state.held[0].lstrip() if state.held else ""
+        if not state.held or state.held[-1].isspace():
+            return False
+        begun = "".join(state.held)
+        state.held = [begun]
+        begun = begun.lstrip()
         inside = begun[1:].lstrip()
         # An empty object may come before the real one, and text that is no object may be one that was encoded twice.
-        return begun.startswith("{") and bool(inside) and inside[0] != "}"
+        doubtful = begun[0] != "{" or inside.startswith("}")
+        state.stopped = state.stopped or doubtful
+        return bool(inside) and not doubtful
 
     def _end(self, call: OpenCall, made: ToolCall) -> Call:
         text = made.raw_arguments if made.raw_arguments.strip() else "{}"
