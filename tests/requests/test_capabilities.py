@@ -226,7 +226,7 @@ def test_a_model_from_a_variable_that_is_not_set(tmp_path: Path, monkeypatch: py
 # --- mistakes --------------------------------------------------------------------------------------------------------
 
 KEYS = ", ".join(CAPABILITIES)
-FACTS = f"{KEYS}, max_output_tokens, context_tokens, quirks"
+FACTS = f"{KEYS}, max_output_tokens, context_tokens, quirks, prices"
 
 
 UNKNOWN = "unknown key (did you mean 'images'?). Allowed:"
