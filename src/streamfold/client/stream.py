@@ -88,7 +88,7 @@ class ChatStream(AsyncIteration):
         """The tool calls that the model is writing, for showing them; empty when the answer has ended.
 
         May be read at any time, also from another task. A loop over the chunks wakes up for each piece of a call with
-        the option `fragments`. It costs nothing as long as nobody asks, and then as much as the text so far is long; for
+        the option `fragments`. It costs nothing as long as nobody asks, and then as much as there is text so far: for
         long arguments use `watch`.
         """
         if self._ended:
