@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from ...values import join_surrogates
 from .rules import Rule, Stream, error_with_message, rule_maker, wrong_sum
 
 __all__ = ["RESPONSES"]
@@ -160,6 +161,7 @@ def _wholes(stream: Stream, kind: str, member: str) -> Iterator[str]:
     for payload in stream.of(f"{kind}.delta"):
         pieces[payload.get("item_id")] = pieces.get(payload.get("item_id"), "") + str(payload.get("delta", ""))
     wholes = {payload.get("item_id"): payload.get(member) for payload in stream.of(f"{kind}.done")}
+    pieces = {item: join_surrogates(text) for item, text in pieces.items()}
     if not pieces and not wholes:
         yield f"there are no {kind} events"
     elif pieces and pieces != wholes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
@@ -15,9 +16,13 @@ from .values import Seen
 
 __all__ = ["Damage", "damage", "has_gap", "repeats", "said", "wanted"]
 
-Damage: TypeAlias = Literal["comment", "utf8", "truncated", "garbage", "repeated"]
+Damage: TypeAlias = Literal["comment", "utf8", "half", "truncated", "garbage", "repeated"]
 _FIELDS = (b"data", b"event", b"id", b"retry")
 _LINES = {LINE_WORDS: LINE_WORDS, UNICODE_TEXT: UNICODE_TEXT, COUNT: " ".join(map(str, range(1, 101)))}
+# Half of a surrogate pair, as JSON escapes it: a character outside of the first 65,536 that was cut in two.
+_HALF = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 _CONTENT = ("content", "text", "reasoning_content", "reasoning", "thinking", "arguments", "partial_json", "delta")
 
 
@@ -40,6 +45,8 @@ def _damages(body: bytes) -> Iterator[tuple[Damage, int]]:
         payload = b"\n".join(body[first:last] for first, last in payloads).strip()
         if kind := _payload_damage(payload):
             yield kind, start
+        elif _HALF.search(payload):
+            yield "half", start
         elif block == before and _is_structure(payload):
             yield "repeated", start
         before = block

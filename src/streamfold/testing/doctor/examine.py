@@ -15,6 +15,7 @@ from .values import Answers, Ask, Finding, Outcome, Probe, Seen, Setting
 __all__ = ["Examination", "with_settings"]
 
 ROUNDS = 3  # how often a model is asked what depends on its mood
+_DROPS = 5  # times that a kept connection may be found closed
 _USELESS = ("no", "fault", "skipped")
 _DECIDED = ("fine", "left", "refused")
 
@@ -78,13 +79,17 @@ class Examination:
 
     async def _patiently(self, probe: Probe, ask: Ask) -> Seen:
         """Sends a request again if its answer broke off: what fails now and then is no property of the request."""
-        seen = await self._send(probe, ask)
-        tries = 1
         patience = ask.patience * 2 if probe.basic else ask.patience
-        while seen.way not in _DECIDED and tries < patience and self._left() > 0 and not self.hopeless:
-            seen, tries = await self._send(probe, ask), tries + 1
+        seen = await self._send(probe, ask)
+        tries = drops = 0
+        while seen.way not in _DECIDED and self._left() > 0 and not self.hopeless:
+            # A kept connection that was closed meanwhile says nothing about the request.
+            tries, drops = (tries, drops + 1) if seen.way == "dropped" else (tries + 1, drops)
+            if tries >= patience or drops > _DROPS:
+                break
+            seen = await self._send(probe, ask)
         if seen.way not in _DECIDED and probe.basic:
-            self.hopeless = f"no whole answer came in {tries} tries: {seen.said}"
+            self.hopeless = f"no whole answer came in {patience} tries: {seen.said}"
         return seen
 
     async def _send(self, probe: Probe, ask: Ask) -> Seen:

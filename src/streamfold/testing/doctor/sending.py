@@ -36,6 +36,7 @@ __all__ = ["Endpoint", "prepare"]
 
 _HEADERS = {"Accept-Encoding": "identity", "Cache-Control": "no-store"}
 # Statuses that are about the request. A server that can't do something often answers a request for it with a 500.
+_CONNECTS = ("connect_tcp.started", "connect_unix_socket.started")
 _REFUSALS = frozenset({400, 404, 405, 413, 415, 422, 500, 501})
 
 
@@ -63,14 +64,16 @@ class Endpoint:
         self._timeouts = timeouts
         self._given = http_client
         self._client = http_client or make_client(profile.transport)
+        self._client.event_hooks["request"].append(self._watch)
         self._client.event_hooks["response"].append(self._note)
-        self._address: Any = None
+        self._connects: int | None = None
         self._headers: Mapping[str, str] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._client.event_hooks["request"].remove(self._watch)
         self._client.event_hooks["response"].remove(self._note)
         if self._given is None:
             await self._client.aclose()
@@ -88,7 +91,7 @@ class Endpoint:
         client, recorder = recording_client(
             self._client, self.folder, name=name, secrets=self.profile.secrets(), adapter=self.profile.adapter
         )
-        self._address, before = None, self._address
+        self._connects, self._headers = None, {}
         request = self._http_request(prepared, body, adapter)
         sent = await _exchanged(client, request, self._decoder(adapter, prepared.request), leave=ask.leave)
         recording = self._described(recorder.written[-1], ask) if recorder.written else None
@@ -96,14 +99,14 @@ class Endpoint:
             self.requests,
             probe,
             ask.name,
-            "left" if ask.leave and sent.error is None else _way(sent.error, recording),
+            _way(sent.error, recording, left=ask.leave, reused=self._reused() is True),
             sent=body,
             recording=recording,
             inspection=self._inspected(recording, probe),
             error=sent.error,
             headers_after=sent.headers_after,
             headers=self._headers,
-            reused=None if None in (before, self._address) else before == self._address,
+            reused=self._reused(),
         )
 
     async def get(self, path: str) -> Any:
@@ -181,11 +184,24 @@ class Endpoint:
             about={"origin": recording.origin, "request": recording.request, "question": probe},
         )
 
+    def _reused(self) -> bool | None:
+        """Whether the last request had a connection that was used before; None if that is not known."""
+        return None if self._connects is None else not self._connects
+
+    async def _watch(self, request: httpx.Request) -> None:
+        """Counts the connections that are opened for a request; a transport that is none of httpx's tells of none."""
+        listener = request.extensions.get("trace")
+
+        async def trace(step: str, info: dict[str, Any]) -> None:
+            self._connects = (self._connects or 0) + step.endswith(_CONNECTS)
+            if listener is not None:
+                await listener(step, info)
+
+        request.extensions["trace"] = trace
+
     async def _note(self, response: httpx.Response) -> None:
-        """Notes the head of a response: its headers, and the connection on which it came."""
+        """Notes the headers of a response."""
         self._headers = {name.lower(): value for name, value in response.headers.items()}
-        stream = response.extensions.get("network_stream")
-        self._address = stream.get_extra_info("client_addr") if stream is not None else None
 
 
 def prepare(
@@ -242,16 +258,18 @@ def _unfinished(decoder: StreamDecoder, error: APIConnectionError) -> APIError |
     return None
 
 
-def _way(error: APIError | None, recording: Recording | None) -> Way:
+def _way(error: APIError | None, recording: Recording | None, *, left: bool, reused: bool) -> Way:
     match error:
         case None:
-            return "fine"
+            return "left" if left else "fine"
         case APIStatusError(status_code=status):
             return "refused" if status in _REFUSALS else "status"
         case UpstreamError():
             return "refused"
         case APITimeoutError(phase=phase):
             return "unreachable" if phase == "connect" else "stalled"
+        case APIConnectionError() if recording is None and reused:
+            return "dropped"
         case APIConnectionError() if recording is None:
             return "hung_up" if "RemoteProtocolError" in repr(error.__cause__) else "unreachable"
         case APIConnectionError():

@@ -45,6 +45,7 @@ Way: TypeAlias = Literal[
     "status",  # another error status
     "unreachable",
     "hung_up",
+    "dropped",  # the connection was kept open, and the server had closed it
     "cut",
     "reset",
     "stalled",
