@@ -102,6 +102,8 @@ class Patient:
         known -= {"seed", "random_seed"} - {quirks.seed_field}
         known -= set() if quirks.stream_usage else {"stream_options"}
         known -= set() if quirks.effort_grades else {"reasoning_effort"}
+        final = {"continue_final_message", "add_generation_prompt"}
+        known |= final if quirks.continues == "continue_final_message" else set()
         known |= {quirks.thinking_switch or "", "reasoning_split" if quirks.reasoning_split else ""}
         for name in body:
             _refuse(name not in known, f"unknown parameter: {name}")
@@ -115,6 +117,7 @@ class Patient:
     def _check_messages(self, messages: list[dict[str, Any]]) -> None:
         quirks = self.quirks
         members = {"role", "content", "tool_calls", "tool_call_id", quirks.reasoning_field}
+        members |= {"prefix"} if quirks.continues == "prefix" else set()
         members |= {"name"} if quirks.message_names else set()
         members |= {"reasoning_details"} if quirks.reasoning_details else set()
         for message in messages:
@@ -253,6 +256,11 @@ def _said(body: dict[str, Any]) -> str:
     question = _question(body)
     if body["messages"][-1]["role"] == "tool":
         return "It is 18 degrees and sunny in Paris."
+    last = body["messages"][-1]
+    if "days of the week" in question:
+        days = "monday tuesday wednesday thursday friday saturday sunday"
+        goes_on = last.get("prefix") or body.get("continue_final_message")
+        return days.removeprefix(last["content"]) if goes_on else days
     if "Repeat this line" in question:
         return question.partition(": ")[2]
     if "Count" in question:

@@ -56,6 +56,7 @@ QUIRKS: dict[str, Any] = {
     "seed_field": "random_seed",
     "call_ids": "nine_alphanumeric",
     "call_signatures": True,
+    "continues": "prefix",
 }
 # One planted fault of each kind, and the probe that names it.
 FAULTS: dict[str, tuple[Fault, str]] = {
@@ -111,7 +112,7 @@ def test_a_clean_server_has_no_findings(clean: Card) -> None:
     assert clean.with_verdict("fault", "set", "handled") == []
     assert [setting.key for setting in clean.settings if setting.key[0] != "capabilities"] == []
     unknown = [finding.probe for finding in clean.with_verdict("unclear", "no", "skipped")]
-    assert unknown == ["reasoning", "thinking_switch", "reasoning_back", "kept_open", "caching"]
+    assert unknown == ["reasoning", "thinking_switch", "reasoning_back", "continues", "kept_open", "caching"]
     assert clean.requests < 60
 
 

@@ -13,6 +13,7 @@ from ...values import Tool
 __all__ = [
     "CAPITAL",
     "COUNT",
+    "DAYS",
     "HELLO",
     "LINE",
     "LINE_WORDS",
@@ -38,6 +39,7 @@ LINE = f"Repeat this line exactly, and write nothing else: {LINE_WORDS}"
 UNICODE_TEXT = "Grüße, 世界 👋🏽 π ½"
 UNICODE = f"Repeat this line exactly, and write nothing else: {UNICODE_TEXT}"
 COUNT = "Count from 1 to 100 in digits, with a space after each number, and write nothing else."
+DAYS = "Write the seven days of the week from monday on, in lower case, with a space between them, and nothing else."
 CAPITAL = 'What is the capital of France? Answer as a JSON object with the one key "capital".'
 REASON = "How much is 17 times 23? Answer with the number alone."
 ONE_CALL = "What is the weather in Paris? Use the tool get_weather."

@@ -5,10 +5,12 @@ from __future__ import annotations
 from .basics import BASICS
 from .calls import CALLS
 from .conversation import CONVERSATION
+from .errors import ERRORS
 from .schemas import SCHEMAS
 from .stream import STREAM
 from .thinking import THINKING
+from .turns import TURNS
 
 __all__ = ["PROBES"]
 
-PROBES = (*BASICS, *THINKING, *CALLS, *SCHEMAS, *CONVERSATION, *STREAM)
+PROBES = (*BASICS, *THINKING, *CALLS, *SCHEMAS, *CONVERSATION, *TURNS, *ERRORS, *STREAM)

@@ -15,6 +15,7 @@ __all__ = [
     "call_to",
     "capability",
     "dialect_of",
+    "edit_messages",
     "first",
     "force_a_call",
     "quirk",
@@ -117,6 +118,11 @@ def force_a_call(body: dict[str, Any]) -> dict[str, Any]:
         case {"tools": [{"type": "function"}, *_]}:
             return {**body, "tool_choice": "required"}
     return body
+
+
+def edit_messages(edit: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Callable[[dict[str, Any]], Any]:
+    """Returns an edit of the messages of a body."""
+    return lambda body: {**body, "messages": edit(body["messages"])}
 
 
 def unclear(saw: str) -> Outcome:

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..questions import REASON, WEATHER, capped
 from ..values import Answers, Ask, Outcome, Probe, Seen, Setting
-from .conversation import HISTORY, raw_history
 from .judging import capability, first, quirk, read_again, refusal, shown, unclear, with_members, without_members
+from .turns import HISTORY, raw_history
 
 __all__ = ["THINKING"]
 
