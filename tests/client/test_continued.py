@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from streamfold import APIError, ChatStream, Provider, StreamError, StreamfoldError, UpstreamError
+from streamfold import APIError, ChatStream, Provider, StreamError, StreamfoldError, UpstreamError, sync
 
 pytestmark = pytest.mark.anyio
 
@@ -151,6 +151,22 @@ async def test_what_can_not_be_continued(body: bytes, config: dict[str, Any], me
         with pytest.raises(StreamfoldError, match=message):
             error.resume()
     assert len(sent) == 1
+
+
+def test_synchronous_code() -> None:
+    """There the rest is a stream of the same kind."""
+    bodies = [b"".join(words(TEXT)[:4]), b"".join([*words(TEXT)[4:], END])]
+    answers = [httpx.Response(200, content=body, headers={"content-type": "text/event-stream"}) for body in bodies]
+    client = httpx.AsyncClient(transport=httpx.MockTransport(lambda _: answers.pop(0)))
+    with sync.Provider.from_config({**KIMI, "api_key": "k", "max_retries": 0}, http_client=client) as model:
+        shown = ""
+        try:
+            for part in model.chat_stream("Go on."):
+                shown += part.delta
+        except StreamError as error:
+            with error.resume() as stream:
+                shown += "".join(part.delta for part in stream)
+    assert shown == stream.reply.text == TEXT
 
 
 async def test_an_answer_that_never_began() -> None:

@@ -70,6 +70,27 @@ async def responses(client: httpx.AsyncClient, **headers: str) -> list[httpx.Res
     return answers
 
 
+async def codex(client: httpx.AsyncClient, **headers: str) -> list[httpx.Response]:
+    """Keeps all items as Codex does: without ids and members that it does not know, and reasoning as its summary."""
+    parts = [{"type": "input_text", "text": "Look."}]
+    items: list[dict[str, Any]] = [{"type": "message", "role": "user", "content": parts}]
+    tools = [{"type": "function", "name": "look", "parameters": SCHEMA, "strict": False}]
+    forgotten = ("id", "status", "encrypted_content", "extra_content")
+    answers = []
+    for _ in range(TURNS + 1):
+        body = {"model": "main", "input": items, "tools": tools, "store": False, "stream": True}
+        body["include"] = ["reasoning.encrypted_content"]
+        answers.append(await client.post(RESPONSES, json=body, headers=headers))
+        if answers[-1].is_error:
+            break
+        lines = [json.loads(line[6:]) for line in answers[-1].text.splitlines() if line.startswith("data: ")]
+        for item in (line["item"] for line in lines if line["type"] == "response.output_item.done"):
+            items.append({name: value for name, value in item.items() if name not in forgotten})
+            if item["type"] == "function_call":
+                items.append({"type": "function_call_output", "call_id": item["call_id"], "output": "seen"})
+    return answers
+
+
 async def messages(client: httpx.AsyncClient, **headers: str) -> list[httpx.Response]:
     """Has not asked for thinking, and gets none; adds reminders to the last turn that are not there later."""
     turns: list[dict[str, Any]] = [{"role": "user", "content": "Look."}]
@@ -98,7 +119,7 @@ def rewritten(function: dict[str, Any]) -> str:
 
 
 Client = Callable[..., Awaitable[list[httpx.Response]]]
-CLIENTS: dict[str, Client] = {"chat": chat, "responses": responses, "messages": messages}
+CLIENTS: dict[str, Client] = {"chat": chat, "responses": responses, "codex": codex, "messages": messages}
 PAIRS = [(name, kind) for name in CLIENTS for kind in KINDS]
 
 
@@ -118,12 +139,12 @@ async def test_no_turn_is_refused(name: str, kind: str) -> None:
     assert "That is all." in answers[-1].text
 
 
-# Anthropic's thinking is switched off rather than refused; Google checks no turn before a text of the user, as which
-# the reminders of the client of the Messages API arrive.
+# Codex returns the text of the reasoning. Anthropic's thinking is switched off rather than refused; Google checks no
+# turn before a text of the user, as which the reminders of the client of the Messages API arrive.
 REFUSED = [
     (name, kind)
     for name, kind in PAIRS
-    if kind in ("kimi", "deepseek") or (kind.startswith("gemini") and name != "messages")
+    if (kind in ("kimi", "deepseek") and name != "codex") or (kind.startswith("gemini") and name != "messages")
 ]
 
 

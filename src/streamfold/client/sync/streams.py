@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ...values import (
+    APIError,
     Growth,
     Message,
     ProtocolWarning,
@@ -151,6 +152,15 @@ class ChatStream(Chunks[AsyncChatStream]):
         if not self._watching:
             self._watching, self._hidden = True, not self._source.fragments
             self._source.fragments = True  # this thread has to wake up for them
+
+    def _run(self, function: Callable[[AsyncChatStream], Awaitable[T]]) -> T:
+        try:
+            return super()._run(function)
+        except APIError as error:
+            resume = error.continuation
+            if resume is not None:  # what it returns is to be read here
+                error.continuation = lambda failed: ChatStream(self._owner, self._thread, resume(failed))
+            raise
 
     def __next__(self) -> StreamChunk:
         try:

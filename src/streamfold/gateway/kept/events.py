@@ -12,7 +12,7 @@ from ...adapters.emitting import event
 from ...engine import SSEDecoder
 from ...values import Limits
 
-__all__ = ["FINAL", "KeptEvent", "broken_off", "read_events"]
+__all__ = ["FINAL", "EventReader", "KeptEvent", "broken_off"]
 
 FINAL = ("completed", "incomplete", "failed", "cancelled")
 _TURNS = ("created", "queued", "in_progress", *FINAL)
@@ -54,26 +54,32 @@ class KeptEvent:
         return read
 
 
-def read_events(data: bytes, about: Mapping[str, Any]) -> Iterator[tuple[KeptEvent, dict[str, Any] | None]]:
-    """Yields the events in what an emitter has written at once, each with the state of the response that it tells.
+class EventReader:
+    """Cuts what the gateway's emitter writes into its events. Most of them are not parsed, only counted.
 
     Args:
         about: members that the response gets, because the emitter does not know that it is kept.
     """
-    comments = b""
-    for block in data.split(b"\n\n"):
-        if not block or block.startswith(b":"):
-            comments += block + b"\n\n" if b"keepalive" not in block and block else b""
-            continue
-        payload = KeptEvent(0, block + b"\n\n").payload
-        kind = str(payload["type"])
-        turn = kind.removeprefix("response.")
-        if turn in _TURNS:
-            payload["response"] |= about
-            block = event(payload, kind).removesuffix(b"\n\n")
-        written = KeptEvent(payload["sequence_number"], comments + block + b"\n\n", turn in FINAL)
-        yield written, payload["response"] if turn in _TURNS else None
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        self._about = about
+        self._number = 0
+
+    def feed(self, data: bytes) -> Iterator[tuple[KeptEvent, dict[str, Any] | None]]:
+        """Yields the events in whole events, each with the state of the response if it tells one."""
         comments = b""
+        for block in data.split(b"\n\n"):
+            if not block.startswith(b"event: "):
+                comments += block + b"\n\n" if block and b"keepalive" not in block else b""
+                continue
+            turn = block[7 : block.index(b"\n")].decode().removeprefix("response.")
+            response: dict[str, Any] | None = None
+            if turn in _TURNS:
+                payload = KeptEvent(0, block + b"\n\n").payload
+                payload["response"] = response = {**payload["response"], **self._about}
+                block = event(payload, payload["type"]).removesuffix(b"\n\n")
+            yield KeptEvent(self._number, comments + block + b"\n\n", turn in FINAL), response
+            comments, self._number = b"", self._number + 1
 
 
 def broken_off(

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 
 from .asking import Sent
-from .events import KeptEvent, broken_off, read_events
+from .events import EventReader, KeptEvent, broken_off
 from .store import KeptResponse, ResponseStore
 
 __all__ = ["Attached", "Running"]
@@ -36,6 +36,7 @@ class Running:
     def __init__(self, store: ResponseStore, kept: KeptResponse, about: Mapping[str, Any]) -> None:
         self._store = store
         self._about = about
+        self._reader = EventReader(about)
         self._head: Mapping[str, Any] = {}
         self._gone = anyio.Event()
         self._changed = anyio.Event()
@@ -58,7 +59,7 @@ class Running:
                 self.refused = self._head["status"], self._head["headers"], message["body"]
             await self._end_with("failed", error=_error_in(message["body"]))
         elif not self.ended:
-            await self._take(list(read_events(message.get("body", b""), self._about)))
+            await self._take(list(self._reader.feed(message.get("body", b""))))
 
     async def finish(self) -> None:
         """Ends the answer as it is, if it has no end yet."""
@@ -115,6 +116,7 @@ class Attached:
         self._store = store
         self._kept = kept
         self._about = about
+        self._reader = EventReader(about)
         self._head: dict[str, Any] = {}
         self._events: list[KeptEvent] = []
 
@@ -136,7 +138,7 @@ class Attached:
         return any(name == b"content-type" and value.startswith(b"text/event") for name, value in self._head["headers"])
 
     async def _events_in(self, data: bytes) -> bytes:
-        read = list(read_events(data, self._about))
+        read = list(self._reader.feed(data))
         self._events += [kept for kept, _ in read]
         if read and read[-1][0].last:
             await self._keep(read[-1][1] or {}, resumable=True)
