@@ -352,6 +352,17 @@ async def test_errors_of_the_provider() -> None:
     assert (done["status"], done["error"]["code"]) == ("failed", "context_length_exceeded")
 
 
+async def test_warnings() -> None:
+    """They reach the client in the header and in a comment, as those of any answer."""
+    odd = [*answer()[:-1], b"data: [DONE]\n\n"]  # without a finish reason
+    async with kept(Upstream(odd)) as client:
+        for members in ({}, {"store": True}):
+            made = await client.post(RESPONSES, json=asked(**members))
+            assert made.headers["x-streamfold-warnings"].startswith("missing_finish_reason: ")
+            streamed = await client.post(RESPONSES, json=asked(stream=True, **members))
+            assert "missing_finish_reason" in streamed.text
+
+
 async def test_switched_off() -> None:
     """Without a place to keep them, what refers to kept responses is refused as ever."""
     async with client_of(gateway({"main": {"base_url": "http://x/v1", "model": "m"}}, responses=False)) as client:

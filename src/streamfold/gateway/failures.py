@@ -8,9 +8,9 @@ from dataclasses import replace
 from ..adapters.emitting import error_delta
 from ..values import APIError, APIStatusError, APITimeoutError, ErrorInfo, ProtocolWarning, UpstreamError
 
-__all__ = ["Refused", "of_error", "refused", "warning_header"]
+__all__ = ["LONGEST_HEADER", "Refused", "of_error", "refused", "warning_header"]
 
-_LONGEST_HEADER = 2000  # characters of warnings
+LONGEST_HEADER = 2000  # characters of warnings
 
 
 class Refused(Exception):
@@ -62,4 +62,4 @@ def of_error(error: APIError) -> Refused:
 def warning_header(warnings: Iterable[ProtocolWarning]) -> dict[str, str]:
     """Returns the header that lists the warnings of an answer; no header if there are none."""
     text = "; ".join(f"{warning.code}: {warning.detail}" for warning in warnings)
-    return {"x-streamfold-warnings": text[:_LONGEST_HEADER]} if text else {}
+    return {"x-streamfold-warnings": text[:LONGEST_HEADER]} if text else {}

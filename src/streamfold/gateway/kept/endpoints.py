@@ -19,7 +19,7 @@ from ...adapters.emitting import json_text
 from ...adapters.responses import response_skeleton
 from ...values import index
 from ..bodies import Receive
-from ..failures import refused
+from ..failures import LONGEST_HEADER, refused
 from ..sink import EventSink, Send, send_json
 from .asking import Handler, Request, parsed, relay, replayed, while_there
 from .conversation import Conversation, input_items, listed_item, not_found
@@ -151,6 +151,8 @@ class KeptResponses:
             status = index(response["error"].get("status")) or 502
             await send_json(asked.send, status, {"error": response["error"]}, headers)
         else:
+            warnings = "; ".join(said.removeprefix("streamfold warning ") for said in running.events[-1].comments)
+            headers |= {"x-streamfold-warnings": warnings[:LONGEST_HEADER]} if warnings else {}
             await send_json(asked.send, 200, response, headers)
 
     # --- responses that are kept --------------------------------------------------------------------------------------

@@ -47,6 +47,12 @@ class KeptEvent:
     last: bool = False
 
     @property
+    def comments(self) -> list[str]:
+        """The comments before the event: the warnings, at the end of an answer."""
+        blocks = self.data.split(b"\n\n")
+        return [block[2:].decode() for block in blocks if block.startswith(b": ")]
+
+    @property
     def payload(self) -> dict[str, Any]:
         """The JSON of the event."""
         decoder = SSEDecoder(Limits())
