@@ -207,16 +207,17 @@ async def test_options_of_one_wire_only() -> None:
         "reasoning": {"effort": "low", "summary": "auto", "context": "all_turns"},
         "text": {"verbosity": "low"},
         "include": ["reasoning.encrypted_content"],
+        "max_tool_calls": 3,
     }
     async with behind(HELLO, HELLO) as client:
         quiet = await ask(client, "responses", **members)
         told = await ask(client, "responses", **{**members, **wishes})
     asked = sent(client, 1)
-    assert not asked.keys() & {"store", "include", "truncation", "reasoning", "text"}
+    assert not asked.keys() & {"store", "include", "truncation", "reasoning", "text", "max_tool_calls"}
     assert (asked["metadata"], asked["verbosity"], asked["reasoning_effort"]) == ({"a": "b"}, "low", "low")
     assert "x-streamfold-warnings" not in quiet.headers
     assert told.headers["x-streamfold-warnings"].startswith(
-        "option_dropped: reasoning: only the Responses API has this"
+        "option_dropped: reasoning and max_tool_calls: only the Responses API has this"
     )
 
 

@@ -86,6 +86,7 @@ def _with_effort(asked: ClientRequest, thinking: Any) -> ClientRequest:
 # Members of the Responses API that other providers do not know, each with the value that asks for nothing.
 _RESPONSES_ONLY: dict[str, Any] = {
     "include": [], "store": False, "truncation": "disabled", "reasoning": {}, "text": {}, "client_metadata": {},
+    "max_tool_calls": None, "context_management": [], "access_programs": [],
 }  # fmt: skip
 # Reasoning is always sent, as a summary, and clients send it back.
 _GIVEN_ANYWAY = {"include": "reasoning.encrypted_content", "reasoning": "summary"}
