@@ -89,11 +89,11 @@ async def test_text_and_reasoning_are_messages() -> None:
     counts = {"inputTokens": 3, "outputTokens": 5, "totalTokens": 8}
     assert events == [
         {"type": "RUN_STARTED", "threadId": "t1", "runId": "r1", "protocolVersion": "1.0"},
-        {"type": "REASONING_START", "messageId": "r1-reasoning-1"},
-        {"type": "REASONING_MESSAGE_START", "messageId": "r1-reasoning-1", "role": "reasoning"},
-        {"type": "REASONING_MESSAGE_CONTENT", "messageId": "r1-reasoning-1", "delta": "Hmm."},
-        {"type": "REASONING_MESSAGE_END", "messageId": "r1-reasoning-1"},
-        {"type": "REASONING_END", "messageId": "r1-reasoning-1"},
+        {"type": "REASONING_START", "messageId": "r1-message-1-reasoning-1"},
+        {"type": "REASONING_MESSAGE_START", "messageId": "r1-message-1-reasoning-1", "role": "reasoning"},
+        {"type": "REASONING_MESSAGE_CONTENT", "messageId": "r1-message-1-reasoning-1", "delta": "Hmm."},
+        {"type": "REASONING_MESSAGE_END", "messageId": "r1-message-1-reasoning-1"},
+        {"type": "REASONING_END", "messageId": "r1-message-1-reasoning-1"},
         {"type": "TEXT_MESSAGE_START", "messageId": "r1-message-1", "role": "assistant"},
         {"type": "TEXT_MESSAGE_CONTENT", "messageId": "r1-message-1", "delta": "Hello"},
         {"type": "TEXT_MESSAGE_END", "messageId": "r1-message-1"},
@@ -118,6 +118,17 @@ async def test_calls_and_results_come_back_as_they_were() -> None:
     assert found[:3] == tuple(run.messages[:3])
     assert found[3].content == "Error: unknown tool 'nope'. Available: get_weather"
     assert found[4] == run.messages[4]
+
+
+async def test_reasoning_belongs_to_its_turn_wherever_it_stands() -> None:
+    """A model may say a word before it thinks; the reasoning of other agents stands before their message."""
+    model = ScriptedProvider([say("Well. "), think("Hm."), call("get_weather", city="Oslo")], [think("So."), "Warm."])
+    run = run_tools(model, "Tidy up", [get_weather])
+    kept = thread(await written(run))
+    assert [message["role"] for message in kept][:2] == ["assistant", "reasoning"]
+    assert [found.reasoning for found in asked(*kept).messages if found.role == "assistant"] == ["Hm.", "So."]
+    foreign = [{"id": "x", "role": "reasoning", "content": "Aha."}, {"id": "y", "role": "assistant", "content": "Hi"}]
+    assert asked(*foreign).messages[1].reasoning == "Aha."
 
 
 @pytest.mark.parametrize("failure", [fail(IncompleteStreamError), fail("oh"), fail(APIConnectionError), fail(429)])

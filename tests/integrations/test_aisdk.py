@@ -133,6 +133,14 @@ async def test_a_call_that_was_shown_and_cut_off_is_never_available(failure: Any
     assert kinds(events)[-1] == ("finish" if failure == finish("length") else "error")
 
 
+async def test_text_behind_a_call_is_not_lost_when_the_answer_breaks_off() -> None:
+    """A call of an unknown tool is held back, and so is the text behind it; an error gives the text out."""
+    steps = [say("Well. "), call("nope", path="a long path"), say("And then"), fail(IncompleteStreamError)]
+    events = await written(run_tools(ScriptedProvider(steps), "x", [get_weather], fragments=True))
+    assert "".join(event["delta"] for event in events if event["type"] == "text-delta") == "Well. And then"
+    assert events[-1]["type"] == "error"
+
+
 async def test_a_whole_call_replaces_what_was_shown_of_it() -> None:
     """A server may repeat a call otherwise than it wrote it; the browser has the call that is handed out."""
     writer = aisdk.UIMessageWriter()

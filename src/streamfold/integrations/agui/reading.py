@@ -13,6 +13,7 @@ from ..ui import Decision, ExternalResult, UIRequest, check_signatures, media_pa
 __all__ = ["AgentRequest", "read_messages", "read_request"]
 
 _ROLES = ("developer", "system", "user", "assistant", "tool", "reasoning", "activity")
+REASONING = "-reasoning-"  # between the id of a message and the number of its reasoning
 _MEDIA = ("image", "audio", "document")
 
 
@@ -66,19 +67,40 @@ def read_request(body: Any, *, secret: str | None = None) -> AgentRequest:
 
 def read_messages(messages: Iterable[Any]) -> list[Message]:
     """Reads the messages of a thread. Raises ConfigError that names the place of anything else."""
+    given = list(messages)
+    owned = _owned_reasoning(given)
     read: list[Message] = []
-    reasoning: str | None = None
-    for at, message in enumerate(messages):
+    before: str | None = None  # reasoning of other agents stands before what came of it
+    for at, message in enumerate(given):
         where = f"messages[{at}]"
         role = member(message, "role", str, where)
         if role not in _ROLES:
             raise ConfigError(f"{where}.role is {role!r}{nearest(role, _ROLES)}. Allowed: {', '.join(_ROLES)}")
         if role == "reasoning":
-            reasoning = (reasoning or "") + member(message, "content", str, where, "")
+            if _owner(message) not in owned:
+                before = (before or "") + member(message, "content", str, where, "")
         elif role != "activity":
-            read += _message(role, message, reasoning, where)
-            reasoning = None
+            read += _message(role, message, owned.get(message.get("id"), before), where)
+            before = None
     return settled(read)
+
+
+def _owned_reasoning(messages: list[Any]) -> dict[Any, str]:
+    """Returns the reasoning that the writer wrote, by the ids of the messages that it belongs to.
+
+    Clients keep messages in the order in which they began, and a model may say a word before it thinks.
+    """
+    owned: dict[Any, str] = {}
+    known = {message.get("id") for message in messages if isinstance(message, Mapping)}
+    for message in messages:
+        owner = _owner(message) if isinstance(message, Mapping) and message.get("role") == "reasoning" else ""
+        if owner and owner in known:
+            owned[owner] = owned.get(owner, "") + str(message.get("content") or "")
+    return owned
+
+
+def _owner(message: Mapping[str, Any]) -> str:
+    return str(message.get("id")).rpartition(REASONING)[0]
 
 
 def _message(role: Any, message: Mapping[str, Any], reasoning: str | None, where: str) -> Iterator[Message]:

@@ -25,7 +25,7 @@ from ...values import (
     to_base64,
 )
 from ..ui import OnError, UIEvent, UIWriter, error_text, played, server_sent, signer
-from .reading import AgentRequest
+from .reading import REASONING, AgentRequest
 
 __all__ = ["HEADERS", "AGUIWriter", "stream"]
 
@@ -204,7 +204,7 @@ class AGUIWriter(UIWriter):
 
     @property
     def _thought(self) -> str:
-        return f"{self._run['runId']}-reasoning-{self._thoughts}"
+        return f"{self._message}{REASONING}{self._thoughts}"  # `reading.py` knows by it where it belongs
 
     def _stop_speaking(self) -> Iterator[UIEvent]:
         if self._speaking:

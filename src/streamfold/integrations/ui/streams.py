@@ -94,6 +94,7 @@ class Answer:
     def __init__(self, writer: UIWriter) -> None:
         self._writer = writer
         self._order = Order()
+        self._shown = 0  # characters of text
         self._begun: dict[int | None, tuple[str, str]] = {}  # id and name of the calls of which pieces were written
 
     def feed(self, chunk: StreamChunk) -> Iterator[UIEvent]:
@@ -112,10 +113,18 @@ class Answer:
         yield from self._events(rest, {call.id: call for call in reply.tool_calls})
         yield from self._writer.turn_end(reply)
 
+    def fail(self, error: Exception) -> Iterator[UIEvent]:
+        """Yields the text of an answer that broke off, as far as it was not shown."""
+        yield from self._events(self._order.rest(), {})
+        partial = error.partial if isinstance(error, APIError) else None
+        if partial is not None and len(partial.text) > self._shown:  # of an event that was cut off itself
+            yield from self._writer.text(partial.text[self._shown :])
+
     def _events(self, deltas: Iterable[Delta], calls: Mapping[str | None, ToolCall]) -> Iterator[UIEvent]:
         for delta in deltas:
             match delta:
                 case Text(text):
+                    self._shown += len(text)
                     yield from self._writer.text(text)
                 case Reasoning(text):
                     yield from self._writer.reasoning(text)
@@ -143,10 +152,10 @@ async def played(
     """Yields the events of a run. A failure becomes the events of a failure; it is logged, and nothing is raised."""
     for event in writer.start():
         yield event
+    answer: Answer | None = None
     try:
         finished, pending = False, tuple[PendingCall, ...]()
         async with source:
-            answer: Answer | None = None
             async for step in source.events() if isinstance(source, ToolRun) else source:
                 found: list[UIEvent] = []
                 if isinstance(step, ToolResult):
@@ -166,7 +175,7 @@ async def played(
         last = writer.end(pending) if finished or pending else writer.abort()
     except Exception as error:
         _report(error)
-        last = writer.fail(error, on_error(error))
+        last = [*(answer.fail(error) if answer else ()), *writer.fail(error, on_error(error))]
     for event in last:
         yield event
 
