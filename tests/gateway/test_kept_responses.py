@@ -82,9 +82,9 @@ def answer(*, calls: bool = False) -> list[bytes]:
     return [piece for piece in [*pieces, emitter.finish()] if piece]
 
 
-@pytest.fixture(params=["memory", "sqlite"], autouse=True)
+@pytest.fixture(params=pick(["memory", "sqlite"], ["sqlite"]), autouse=True)
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs with both stores."""
+    """Every test runs with both stores; in the quick run with the file alone."""
     monkeypatch.setitem(PLACE, "responses", "memory" if request.param == "memory" else f"sqlite:///{tmp_path}/r.db")
 
 
