@@ -154,8 +154,10 @@ async def test_what_only_gemini_has() -> None:
         assert whole.headers["x-streamfold-warnings"] in warning
         assert not {"topK", "generationConfig", "safetySettings"} & sent(client).keys()
         refused = await client.post(WHOLE, json=body(cachedContent="cachedContents/x"))
-    assert refused.status_code == 400
-    assert refused.json()["error"]["message"].startswith("cachedContent: the provider does not have it")
+        counted = await client.post(COUNT, json=body(cachedContent="cachedContents/x"))
+    for answer in (refused, counted):
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"].startswith("cachedContent: the provider does not have it")
 
 
 async def test_what_only_gemini_has_reaches_gemini() -> None:
@@ -170,6 +172,21 @@ async def test_what_only_gemini_has_reaches_gemini() -> None:
     assert asked["safetySettings"] == safety
     assert asked["generationConfig"] == {"topK": 40, "thinkingConfig": {"includeThoughts": True}}
     assert "streamfoldWarnings" not in made.json()
+
+
+async def test_tools_that_google_runs() -> None:
+    """Gemini gets them as they were sent, with the functions beside them; for others they are refused by their path."""
+    answer = b'data: {"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}]}\r\n\r\n'
+    calling = {"functionCallingConfig": {"mode": "ANY"}, "includeServerSideToolInvocations": True}
+    asked = body(tools=[TOOL, {"googleSearch": {}}], toolConfig=calling, cachedContent=None)
+    async with behind(Recording("test", answer, "gemini"), adapter="gemini") as client:
+        assert (await client.post(WHOLE, json=asked)).status_code == 200
+        assert sent(client)["tools"] == asked["tools"]
+        assert sent(client)["toolConfig"] == calling
+    async with behind(HELLO) as client:
+        refused = await client.post(WHOLE, json=asked)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"].startswith("tools[1].googleSearch is a tool of Google's servers")
 
 
 # --- models and counts ------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..adapters.gemini import Framing, GeminiEmitter, camel_case, google_error, parse_gemini_request
 from ..requests import Request
-from ..values import ConfigError, Delta, ErrorInfo, Reply
+from ..values import Delta, ErrorInfo, Reply
 from .counting import count_tokens, estimated_tokens
 from .failures import Refused
 from .models import Served
@@ -54,6 +54,9 @@ class GeminiWire(Wire):
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
         return parse_gemini_request(body, self.model(body, params))
 
+    def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
+        return parse_gemini_request(body, self.model(body, params), native=True)
+
     def emitter(self, asked: ClientRequest) -> GeminiEmitter:
         return self._emitter(asked, "events" if asked.params.get("alt") == "sse" else "array")
 
@@ -94,8 +97,6 @@ class GeminiWire(Wire):
             if _wants_thoughts(asked.body) and options.reasoning_effort is None:
                 config["thinkingConfig"] = {"includeThoughts": True}
             return asked.with_extra_body({**extra, "generationConfig": config} if config else extra), []
-        if "cachedContent" in extra:
-            raise ConfigError("cachedContent: the provider does not have it; send the content itself")
         members = {**extra, **{f"generationConfig.{name}": value for name, value in config.items()}}
         return asked.with_extra_body({}), not_sent(members, "Gemini's API")
 
@@ -116,14 +117,22 @@ class GeminiCountWire(GeminiWholeWire):
     asks_model = False
 
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
-        whole = camel_case(body).get("generateContentRequest") if isinstance(body, Mapping) else None
-        return super().parse(body if whole is None else whole, params)
+        return super().parse(_counted(body), params)
+
+    def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
+        return super().parse_native(_counted(body), params)
 
     async def at_once(self, asked: ClientRequest, served: Served) -> AtOnce:
         number, note = await count_tokens(self.for_provider(asked, served.adapters)[0].request, served)
         if number is not None:
             return AtOnce({"totalTokens": number}, note)
         return AtOnce({"totalTokens": estimated_tokens(asked.request)}, f"estimated: {note}", exact=False)
+
+
+def _counted(body: Any) -> Any:
+    """The request whose tokens are counted: it may be a member of its own."""
+    whole = camel_case(body).get("generateContentRequest") if isinstance(body, Mapping) else None
+    return body if whole is None else whole
 
 
 def _wants_thoughts(body: Mapping[str, Any]) -> bool:

@@ -1,8 +1,8 @@
 """Requests of Gemini's API, read: the inverse of `encode`, for a body that somebody else wrote.
 
 Members are read in camel case and in snake case, as Google reads them. What would change the meaning if it were left
-out is refused with its path: tools that Google runs itself, several candidates, log probabilities. Members that only
-this API has stay in `extra_body`, for a provider that speaks it.
+out is refused with its path: several candidates, log probabilities, and before other providers what only Google's
+servers have. Other members that only this API has stay in `extra_body`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ _LEVELS = ("minimal", "low", "medium", "high")
 _NO_TOOLS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
-def parse_gemini_request(body: Any, model: str) -> Request:
+def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Request:
     """Returns the request that a body is. The model is in the path.
+
+    Args:
+        native: the provider speaks this API: tools that Google runs, and cached content, are sent as they came.
 
     Raises:
         ConfigError: it is not a request, or it can't be answered here. The message begins with the path.
@@ -31,8 +34,18 @@ def parse_gemini_request(body: Any, model: str) -> Request:
     fields = Fields(camel_case(body))
     fields.any("model")  # which some clients repeat
     messages = (*_system(fields.any("systemInstruction")), *read_conversation(fields.any("contents")))
-    tools = tuple(_tools(fields.items("tools") or []))
-    choice = _choice(fields.any("toolConfig"), tools)
+    entries = fields.items("tools") or []
+    tools, hosted = _tools(entries)
+    if hosted and not native:
+        raise ConfigError(f"{hosted} is a tool of Google's servers, which this model can't use")
+    if not native and fields.any("cachedContent") is not None:
+        raise ConfigError("cachedContent: the provider does not have it; send the content itself")
+    calling = Fields(camel_case(fields.any("toolConfig") or {}), "toolConfig")
+    choice = _choice(calling.any("functionCallingConfig"), tools)
+    if hosted:
+        fields.put("tools", entries)  # all of them, since what is in `extra_body` stands in the place of ours
+    if left := calling.rest():
+        fields.put("toolConfig", left)
     config = Fields(camel_case(fields.any("generationConfig") or {}), "generationConfig")
     if config.any("candidateCount") not in (None, 1):
         raise ConfigError("generationConfig.candidateCount is always 1: one stream carries one answer")
@@ -65,15 +78,16 @@ def _system(given: Any) -> list[Any]:
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 
-def _tools(entries: list[Any]) -> list[Tool]:
-    found = []
+def _tools(entries: list[Any]) -> tuple[tuple[Tool, ...], str | None]:
+    """The functions, and the path of the first tool that Google's servers run."""
+    found, hosted = list[Tool](), None
     for at, entry in enumerate(entries):
         fields = Fields(camel_case(entry), f"tools[{at}]")
         for number, declared in enumerate(fields.items("functionDeclarations") or ()):
             found.append(_tool(declared, f"tools[{at}].functionDeclarations[{number}]"))
-        if hosted := next(iter(fields.rest()), None):
-            raise ConfigError(f"tools[{at}].{hosted} is a tool of Google's servers, which this model can't use")
-    return found
+        if rest := fields.rest():
+            hosted = hosted or f"tools[{at}].{next(iter(rest))}"
+    return tuple(found), hosted
 
 
 def _tool(declared: Any, where: str) -> Tool:
@@ -86,8 +100,7 @@ def _tool(declared: Any, where: str) -> Tool:
 
 def _choice(given: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
     where = "toolConfig.functionCallingConfig"
-    config = Fields(camel_case(given or {}), "toolConfig").any("functionCallingConfig")
-    fields = Fields(camel_case(config or {}), where)
+    fields = Fields(camel_case(given or {}), where)
     mode, names = (fields.text("mode") or "AUTO").upper(), fields.items("allowedFunctionNames") or []
     known = [tool.name for tool in tools]
     for name in names:
