@@ -312,6 +312,15 @@ async def test_fallbacks_and_tool_runs() -> None:
     async with scripted, run_tools(scripted, "Hello", [write_files], fragments=True) as run:
         kinds = [type(chunk).__name__ async for chunk in run]
     assert "WritingChunk" in kinds
+    scripted = ScriptedProvider(
+        *[scripted_call("write_files", files=[{"content": "x"}], count=at) for at in (1, 2)], "Done."
+    )
+    seen: list[Growth] = []
+    async with scripted, run_tools(scripted, "Hello", [write_files]) as run:
+        run.watch("files[].content", seen.append)
+        assert [chunk.finished async for chunk in run if not chunk.delta] == [True, True, True]
+        assert run.writing == ()
+    assert [one.value for one in seen if one.done] == ["x", "x"]
     assert run.reply.text == "Done."
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, TypeAlias
@@ -24,7 +24,7 @@ from ..values import (
     tool_result,
 )
 
-__all__ = ["OnToolError", "ToolResult", "denied_result", "made_result", "run_call"]
+__all__ = ["OnToolError", "ToolResult", "denied_result", "made_result", "run_call", "tools_by_name"]
 
 OnToolError: TypeAlias = Callable[[ToolCall, Exception], str | Awaitable[str | None] | None]
 
@@ -125,3 +125,18 @@ async def _explain(call: ToolCall, error: Exception, on_tool_error: OnToolError 
             return text
     _logger.error("the tool %s failed", call.name, exc_info=error)
     return f"the tool {call.name} failed: {type(error).__name__}"
+
+
+def tools_by_name(tools: Iterable[Tool], external: Container[str]) -> dict[str, Tool]:
+    """Returns tools by their names. Raises ConfigError for a name that two have, or a tool that nobody can run."""
+    found: dict[str, Tool] = {}
+    for tool in tools:
+        if tool.name in found:
+            raise ConfigError(f"two tools are called {tool.name!r}: names must be unique")
+        if tool.function is None and tool.kind == "function" and tool.name not in external:
+            raise ConfigError(
+                f"the tool {tool.name!r} has no function to run: pass function=, or list it in external= if somebody"
+                " else runs it"
+            )
+        found[tool.name] = tool
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Container, Generator, Iterable
+from collections.abc import Generator, Iterable
 from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -20,12 +20,12 @@ from ..values import (
     Reply,
     StreamChunk,
     StreamfoldError,
-    Tool,
     ToolCall,
     ToolChoice,
     ToolLike,
     TurnLimitError,
     Usage,
+    Writing,
     as_tools,
     total_cost,
 )
@@ -33,11 +33,12 @@ from .approvals import PendingCall, TurnCalls, take_open_calls
 from .journal import CallInDoubtError, CallJournal, call_key
 from .misuse import AsyncIteration
 from .run_state import RunState
-from .tool_results import OnToolError, ToolResult, denied_result, made_result, run_call
+from .tool_results import OnToolError, ToolResult, denied_result, made_result, run_call, tools_by_name
 
 if TYPE_CHECKING:
     from .model import ChatModel
     from .stream import ChatStream
+    from .watching import Watcher
 
 __all__ = ["RunEvents", "ToolRun"]
 
@@ -82,7 +83,7 @@ class ToolRun(AsyncIteration):
         self._model = model
         outside = as_tools(external)
         self._external = {tool.name for tool in outside}
-        self._tools = _by_name([*as_tools(tools), *outside], self._external)
+        self._tools = tools_by_name([*as_tools(tools), *outside], self._external)
         self._max_turns = max_turns
         self._turns = 0
         self._tool_choice = tool_choice
@@ -93,6 +94,7 @@ class ToolRun(AsyncIteration):
         self._turn = TurnCalls(())  # the calls of the last turn
         self._first = len(self.messages)  # where their results stand
         self._results: deque[ToolResult] = deque()
+        self._watched: list[tuple[str, Watcher, str | None]] = []
         self._stream: ChatStream | None = None
         if resumed is not None:
             self._restore(resumed)
@@ -126,6 +128,17 @@ class ToolRun(AsyncIteration):
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls that the run waits for; empty unless it is paused."""
         return self._turn.pending if self._stream is None else ()
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The tool calls that the model is writing, for showing them. See `ChatStream.writing`."""
+        return self._stream.writing if self._stream is not None else ()
+
+    def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
+        """Calls a function as a value grows that the model is writing, in any turn. See `ChatStream.watch`."""
+        if self._stream is not None:
+            self._stream.watch(path, function, tool=tool)
+        self._watched.append((path, function, tool))
 
     def approve(self, call_id: str) -> None:
         """Approves a pending call: it runs when the run is read again. Approving it twice changes nothing.
@@ -245,7 +258,11 @@ class ToolRun(AsyncIteration):
 
     def _ask(self) -> ChatStream:
         choice = "auto" if self._turns and self._tool_choice != "none" else self._tool_choice
-        return self._model.chat_stream(self.messages, list(self._tools.values()), tool_choice=choice, **self._options)
+        tools = list(self._tools.values())
+        stream = self._model.chat_stream(self.messages, tools, tool_choice=choice, **self._options)
+        for path, function, tool in self._watched:
+            stream.watch(path, function, tool=tool)
+        return stream
 
     def _note(self, reply: Reply) -> None:
         """Adds the turn to the history, with results that hold until there are real ones."""
@@ -363,17 +380,3 @@ class RunEvents(AsyncIteration):
         if event is None:
             raise StopAsyncIteration
         return event
-
-
-def _by_name(tools: Iterable[Tool], external: Container[str]) -> dict[str, Tool]:
-    found: dict[str, Tool] = {}
-    for tool in tools:
-        if tool.name in found:
-            raise ConfigError(f"two tools are called {tool.name!r}: names must be unique")
-        if tool.function is None and tool.kind == "function" and tool.name not in external:
-            raise ConfigError(
-                f"the tool {tool.name!r} has no function to run: pass function=, or list it in external= if somebody"
-                " else runs it"
-            )
-        found[tool.name] = tool
-    return found
