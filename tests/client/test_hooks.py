@@ -44,6 +44,25 @@ async def test_the_way_of_an_answer() -> None:
     assert told[4][2] == reply
 
 
+async def test_the_bytes_of_an_answer() -> None:
+    """`on_bytes` gets the body as it comes, before it is read; one that raises changes nothing."""
+    pieces: list[bytes] = []
+    redacted: list[str] = []
+
+    def keep(info: RequestInfo, data: bytes) -> None:
+        pieces.append(data)
+        redacted.append(info.redactor.text(f"the key {CANARY}"))
+        raise LookupError
+
+    told: list[str] = []
+    hooks = Hooks(on_bytes=keep, on_finish=lambda info, reply: told.append(b"".join(pieces).decode()))
+    async with client(503, GOOD) as http_client:
+        reply = await provider(http_client, hooks).chat("Hello")
+    assert told == [b"".join(pieces).decode()]
+    assert reply.text in told[0]
+    assert CANARY not in str(redacted)
+
+
 async def test_an_error_is_the_callers_error() -> None:
     """`on_error` gets the error that is raised, signed and without secrets; then it is over."""
     hooks, told = noting()
