@@ -63,11 +63,11 @@ class GatewayOptions(Table):
     hosts: Names = ()
     repair: Flag = False
     keepalive: Seconds = 15.0
-    memory: StoreName = True
+    memory: StoreName = Field(default=True, repr=False)  # may have a password
     memory_turns: PositiveCount = 20_000
     memory_bytes: PositiveCount = 64 * 2**20
     memory_age: PositiveNumber = 24 * 3600.0
-    responses: StoreName | None = None
+    responses: StoreName | None = Field(default=None, repr=False)
     responses_number: PositiveCount = 1000
     responses_bytes: PositiveCount = 256 * 2**20
     responses_age: PositiveNumber = 24 * 3600.0

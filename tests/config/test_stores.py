@@ -1,0 +1,65 @@
+"""Where turns are kept: checked when it is read, filled in when it is used, shown without secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamfold import ConfigError, NotConfiguredError, Provider, SQLiteStore
+from streamfold.config import GatewayOptions, effective_values, read_config
+
+URL = 'base_url = "http://x/v1"\nmodel = "m"\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "streamfold.toml"
+
+
+def test_a_file_and_a_variable(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The value of a variable is read when the provider is made, and never shown."""
+    file.write_text(f'[providers.main]\n{URL}memory = "sqlite:///${{FOLDER}}/turns.db"\n')
+    with pytest.raises(NotConfiguredError, match="memory: FOLDER is not set"):
+        Provider.from_config("main", config=file)
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    provider = Provider.from_config("main", config=file)
+    assert provider.memory is not None
+    assert isinstance(provider.memory.store, SQLiteStore)
+    assert str(tmp_path) not in repr(provider.profile)
+
+
+def test_a_password_is_not_shown(file: Path) -> None:
+    """Neither in the profile, nor in the settings of the gateway, nor by `config show`."""
+    where = "valkey://me:geheim@127.0.0.1:6379/0"
+    file.write_text(f'[providers.main]\n{URL}memory = "{where}"\n')
+    pytest.importorskip("valkey")
+    provider = Provider.from_config("main", config=file)
+    shown = [value.shown for value in effective_values(read_config(file), "main") if value.key == "memory"]
+    assert shown == ['"valkey://***@127.0.0.1:6379/0"']
+    assert "geheim" not in f"{provider!r} {provider.profile!r} {provider.memory!r} {GatewayOptions(memory=where)!r}"
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ('"sqllite:///x"', "must be memory, sqlite:///PATH or valkey://HOST:PORT (did you mean 'sqlite'?)"),
+        ("3", "must be true, false, or where it is kept"),
+        ('"valkey://"', "must name a server"),
+        ('"sqlite:///${"', 'a reference is written "${NAME}"'),
+    ],
+)
+def test_mistakes(file: Path, written: str, message: str) -> None:
+    """They name the file, the line and what is allowed."""
+    file.write_text(f"[providers.main]\n{URL}memory = {written}\n")
+    with pytest.raises(ConfigError) as caught:
+        Provider.from_config("main", config=file)
+    assert ":4: providers.main.memory: " in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_the_gateway_reads_the_same(file: Path) -> None:
+    """One grammar for the table of a provider and that of the gateway."""
+    file.write_text(f'[providers.main]\n{URL}[gateway]\nmemory = "sqlite://x"\n')
+    with pytest.raises(ConfigError, match=r"gateway\.memory: must be memory, or sqlite:///"):
+        read_config(file).gateway()
