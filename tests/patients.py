@@ -22,7 +22,7 @@ from streamfold.testing.faults import Fault
 from streamfold.testing.recording import FaultTransport
 from streamfold.values import Call, Delta, Finish, Reasoning, Text, Usage
 
-MODELS = {"object": "list", "data": [{"id": "patient-1", "object": "model"}]}
+MODELS = {"object": "list", "data": [{"id": "patient-1", "object": "model", "max_model_len": 4096}]}
 KNOWN = {
     "model", "messages", "stream", "tools", "tool_choice", "temperature", "stop", "parallel_tool_calls",
     "reasoning_effort", "response_format", "stream_options", "max_tokens", "max_completion_tokens", "seed",

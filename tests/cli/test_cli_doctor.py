@@ -147,3 +147,26 @@ def test_the_conformance_suite_for_pytest(server: PatientServer, tmp_path: Path)
     )
     assert re.search(r"1 failed, 19 passed, \d+ skipped", done.stdout), done.stdout + done.stderr
     assert "chat/call-arguments" in done.stdout
+
+
+def test_models_are_listed(server: PatientServer, tmp_path: Path) -> None:
+    """Names, the limits that the server tells, and whether the catalogue knows them; as JSON a line for each."""
+    done = run(server.url + "/v1", "--json", cwd=tmp_path, command="models")
+    assert json.loads(done.output) == {
+        "provider": "local", "name": "patient-1", "context_tokens": 4096, "max_output_tokens": None, "known": False,
+    }  # fmt: skip
+    assert "4,096" in run(server.url + "/v1", cwd=tmp_path, command="models").output
+    assert run("http://127.0.0.1:9/v1", cwd=tmp_path, command="models").exit_code == 1
+
+
+def test_config_check_connects(server: PatientServer, tmp_path: Path) -> None:
+    """`config check --connect` asks each provider for one token, and says which do not answer."""
+    file = tmp_path / "streamfold.toml"
+    file.write_text(f'[providers.main]\nbase_url = "{server.url}/v1"\nmodel = "patient-1"\n', "utf-8")
+    done = run("check", "-c", "streamfold.toml", "--connect", cwd=tmp_path, command="config")
+    assert (done.exit_code, len(server.patient.requests)) == (0, 1), done.output
+    assert server.patient.requests[0]["max_tokens"] == 1
+    file.write_text(f'[providers.main]\nbase_url = "{server.url}/v1"\nmodel = "nobody"\n', "utf-8")
+    done = run("check", "-c", "streamfold.toml", "--connect", cwd=tmp_path, command="config")
+    assert done.exit_code == 1
+    assert "The model does not exist" in done.output

@@ -15,6 +15,7 @@ from .conformance import conformance
 from .doctor import doctor
 from .errors import reported_errors
 from .inspect import diff, inspect
+from .models import models
 from .providers import providers
 from .replays import replay, serve_replay
 from .swap import swap_check
@@ -76,6 +77,7 @@ _COMMANDS = (
     demo,
     chat,
     providers,
+    models,
     record,
     replay,
     serve_replay,

@@ -7,10 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+import anyio
 import typer
 
+from ..client import Provider
 from ..config import Config, Value, config_problems, effective_values, places, read_config, spelled
-from ..values import ConfigError
+from ..values import ConfigError, EmptyResponseError, StreamfoldError
 from .errors import reported_errors
 from .output import print_json, say
 
@@ -51,9 +53,12 @@ def show(
 @app.command()
 def check(
     file: File = None,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Also ask each provider of the file for an answer of a few tokens.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
 ) -> None:
-    """Check the file, and that keys are set.
+    """Check the file, and that keys are set; with --connect, that each provider answers.
 
     Print each problem on a line of its own, and exit with 1 if there are any.
     """
@@ -63,6 +68,8 @@ def check(
         problems = config_problems(config)
     except ConfigError as error:
         problems = [str(error)]
+    if connect and config is not None and not problems:
+        problems = anyio.run(_silent_providers, config)
     path = str(config.path) if config and config.path else None
     names = list(config.names) if config else []
     if as_json:
@@ -87,6 +94,28 @@ def path(file: File = None) -> None:
         say(f"{state:9}  {place.path.absolute()}  ({place.origin})")
     if used is None and looked_in[0].required:
         raise typer.Exit(1)
+
+
+async def _silent_providers(config: Config) -> list[str]:
+    """Asks each provider of the file for as little as its API allows. Returns why providers do not answer."""
+    problems = []
+    for name in config.names:
+        profile = config.profile(name)
+        if profile.model is None:
+            problems.append(f"{name}: no model is configured, so that it can't be asked")
+            continue
+        tokens = _FEWEST.get(profile.adapter, 1)
+        try:
+            async with Provider(profile.model_copy(update={"max_retries": 0})) as provider:
+                await provider.chat("Hello", max_output_tokens=tokens)
+        except EmptyResponseError:
+            pass  # one token may be too few for a text
+        except StreamfoldError as error:
+            problems.append(str(error))
+    return problems
+
+
+_FEWEST = {"responses": 16}  # the fewest tokens that an API allows to ask for
 
 
 def _default(config: Config) -> Value:

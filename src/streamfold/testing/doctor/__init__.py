@@ -3,6 +3,7 @@
 from .diagnosis import *
 from .examine import *
 from .export import *
+from .listing import *
 from .page import *
 from .probes import *
 from .profile import *

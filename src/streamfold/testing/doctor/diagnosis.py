@@ -18,12 +18,13 @@ import httpx
 from ...config import Profile, read_config, read_profile
 from ...values import APIError, APIStatusError, ConfigError, Timeouts, __version__, shown_url
 from .examine import Examination
+from .listing import read_models
 from .probes import PROBES
 from .questions import HELLO
 from .sending import Endpoint, prepare
 from .values import Ask, Card, Finding, Probe
 
-__all__ = ["AUTO", "Diagnosis", "Planned", "find_wires", "model_names", "plan", "read_target"]
+__all__ = ["AUTO", "Diagnosis", "Planned", "find_wires", "plan", "read_target"]
 
 AUTO = "auto"
 WIRES = ("chat", "responses", "anthropic")
@@ -154,7 +155,7 @@ async def _with_model(endpoint: Endpoint) -> Profile:
     if profile.model:
         return profile
     try:
-        names = model_names(await endpoint.get("/models"))
+        names = [model.name for model in read_models(await endpoint.get("/models"))]
     except APIStatusError as error:
         if error.status_code not in _ABSENT:
             raise
@@ -162,14 +163,6 @@ async def _with_model(endpoint: Endpoint) -> Profile:
     except ValueError:
         names = []
     return profile.model_copy(update={"model": names[0]}) if names else profile
-
-
-def model_names(listed: Any) -> list[str]:
-    """Returns the names in a list of models, in any of the shapes that servers give it."""
-    rows = listed.get("data") or listed.get("models") if isinstance(listed, Mapping) else listed
-    rows = rows if isinstance(rows, list) else []
-    names = [row if isinstance(row, str) else (row.get("id") or row.get("name")) for row in rows if row]
-    return [name for name in names if isinstance(name, str)]
 
 
 async def _problem(endpoint: Endpoint) -> str | None:

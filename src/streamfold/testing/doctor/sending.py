@@ -112,7 +112,9 @@ class Endpoint:
     async def get(self, path: str) -> Any:
         """Returns the JSON at a path below the base URL. Raises APIError."""
         adapter = self.profile.make_adapter()
-        wanted = self._request("GET", path, {"Accept": "application/json"}, b"", adapter)
+        asked = Request.read(self.profile.model or "any", "any", None, "auto", {})
+        headers = {**adapter.headers(asked), "Accept": "application/json"}
+        wanted = self._request("GET", path, headers, b"", adapter)
         exchange = Exchange(self._client, wanted, Clocks(self._timeouts, anyio.current_time()))
         data = b""
         try:
