@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from pydantic import BaseModel
 
 import streamfold.sync
 from streamfold import (
@@ -113,6 +114,24 @@ async def test_a_function_decides_about_each_call() -> None:
     await read(run)
     assert seen == ["tmp/a"]
     assert [waiting.call.arguments for waiting in run.pending] == [{"path": "home/b"}]
+
+
+async def test_every_way_to_make_a_tool_can_ask_for_an_approval() -> None:
+    """Also those from a pydantic model and from the description of an MCP tool."""
+
+    class Erase(BaseModel):
+        path: str
+
+    described = {"name": "wipe", "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}}}
+    made = [
+        Tool.from_model(Erase, function=lambda found: found.path, needs_approval=True),
+        Tool.from_mcp(described, function=lambda path: path, needs_approval=True),
+    ]
+    run = run_tools(ScriptedProvider([call("Erase", path="a"), call("wipe", path="b")]), "x", made)
+    await read(run)
+    assert [waiting.call.name for waiting in run.pending] == ["Erase", "wipe"]
+    with pytest.raises(ConfigError, match="needs_approval is a bool or a function"):
+        Tool("f", needs_approval="yes")  # type: ignore[arg-type]
 
 
 async def test_nobody_is_asked_about_a_call_that_can_not_run() -> None:

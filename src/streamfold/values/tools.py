@@ -79,20 +79,29 @@ class Tool:
         description: str | None = None,
         strict: bool | None = None,
         function: Callable[..., Any] | None = None,
+        needs_approval: NeedsApproval = False,
     ) -> Tool:
         """Makes a tool whose arguments are the fields of a pydantic model; its docstring is the description.
 
         Args:
             function: what runs a call; it takes an instance of the model.
+            needs_approval: see `Tool`.
         """
         schema = model.model_json_schema()
         schema.pop("title", None)
         found = schema.pop("description", "")
         about = found if description is None else description
-        return cls(name or model.__name__, about, schema, strict, function=function, model=model)
+        shown = name or model.__name__
+        return cls(shown, about, schema, strict, function=function, model=model, needs_approval=needs_approval)
 
     @classmethod
-    def from_mcp(cls, description: Any, *, function: Callable[..., Any] | None = None) -> Tool:
+    def from_mcp(
+        cls,
+        description: Any,
+        *,
+        function: Callable[..., Any] | None = None,
+        needs_approval: NeedsApproval = False,
+    ) -> Tool:
         """Makes a tool from an MCP description: an object or a dict with `name`, `description` and `inputSchema`.
 
         https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool is the shape.
@@ -100,6 +109,7 @@ class Tool:
         Args:
             function: what runs a call; it takes the arguments by name. With the `mcp` package it is a line:
                 `lambda **arguments: session.call_tool(name, arguments)`.
+            needs_approval: see `Tool`.
 
         Raises:
             ConfigError: it has no name, or its schema is not one of an object.
@@ -113,7 +123,7 @@ class Tool:
         schema = {"type": "object", "properties": {}} if schema is None else schema
         if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
             raise ConfigError(f"the MCP tool {name!r}: inputSchema is the JSON schema of an object, not {schema!r}")
-        return cls(name, about or "", dict(schema), function=function)
+        return cls(name, about or "", dict(schema), function=function, needs_approval=needs_approval)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function with the arguments as they are, so that a decorated function stays callable.
