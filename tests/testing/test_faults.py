@@ -22,12 +22,17 @@ from streamfold import (
     RateLimitError,
     Reply,
     ServerError,
+    StreamDecoder,
     StreamError,
     Timeouts,
 )
+from streamfold.engine import event_ranges
 from streamfold.engine.sse import SSEDecoder
 from streamfold.net import retries
 from streamfold.recording import FaultTransport, Recording, ReplayTransport
+from streamfold.testing import assert_any_cut, say, think, usage
+from streamfold.testing import call as call_step
+from streamfold.testing.answers import AnswerWriter
 from streamfold.testing.faults import (
     Fault,
     Injector,
@@ -419,3 +424,34 @@ async def test_what_httpx_raises(fault: Fault, in_words: tuple[type[Exception], 
                 with pytest.raises(kind, match=words) as caught:
                     await client.post(base_url + "/chat/completions", json={})
                 assert type(caught.value) is kind
+
+
+# --- Anthropic's and Google's wires -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "gemini"])
+def test_faults_on_the_other_wires(wire: str) -> None:
+    """Events are cut, spoilt and left behind there too, whatever their line ends; what breaks off hands out no call."""
+    steps = [think("Hm."), say("I look."), call_step("f", a=1), call_step("g", b="ä"), usage(7, 3)]
+    events = [event for _, event in AnswerWriter(wire).events(steps) if event]
+    body = b"".join(events)
+    calls = [(made.name, made.arguments) for made in assert_any_cut(body, adapter=wire).tool_calls]
+    assert calls == [("f", {"a": 1}), ("g", {"b": "ä"})]
+    ends = []
+    for count in range(1, len(list(event_ranges(body)))):
+        for fault in (cut_after(events=count), truncate_json(count), reset(after_events=count)):
+            ends.append(ended(body_of(faulty([body], fault)), wire))
+    assert all(end in (calls, []) for end in ends)
+    assert ends.count(calls) <= 2 * 3  # behind the finish reason
+
+
+def ended(body: bytes, wire: str) -> list[tuple[str, Any]]:
+    """The calls of an answer, which may have broken off."""
+    decoder = StreamDecoder(wire)
+    try:
+        decoder.feed(body)
+        decoder.close()
+        reply: Reply | None = decoder.reply
+    except StreamError as error:
+        reply = error.partial
+    return [(made.name, made.arguments) for made in (reply.tool_calls if reply else ())]
