@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from collections import Counter
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import corpus
 import scale
 from folding import bytewise, random_cut
-from streamfold import Reply, StreamDecoder, StreamError
+from streamfold import ProtocolError, Reply, StreamDecoder, StreamError
 from streamfold.adapters.gemini import EventReader
 
 
@@ -110,3 +111,38 @@ def test_vector(name: str) -> None:
     _check(bytewise(body), expected, name)
     for at in scale.some(range(1, len(body)), 20):
         _check([body[:at], body[at:]], expected, name)
+
+
+def _arguments_in_pieces(*pieces: dict[str, Any], args: Any = None) -> bytes:
+    calls = [{"name": "f", "willContinue": True, **({"args": args} if args is not None else {})}]
+    calls += [{"partialArgs": [piece], "willContinue": True} for piece in pieces]
+    parts = [[{"functionCall": call}] for call in [*calls, {}]]
+    chunks: list[dict[str, Any]] = [{"candidates": [{"content": {"parts": part}}]} for part in parts]
+    chunks[-1]["candidates"][0]["finishReason"] = "STOP"
+    return b"".join(b"data: " + json.dumps(chunk).encode() + b"\r\n\r\n" for chunk in chunks)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _arguments_in_pieces({"jsonPath": "$.a[3]", "numberValue": 1}),
+        _arguments_in_pieces({"jsonPath": "$.a", "numberValue": 1}, {"jsonPath": "a.b", "numberValue": 1}),
+        _arguments_in_pieces({"jsonPath": "$[0]", "stringValue": "x", "willContinue": True}),
+        _arguments_in_pieces({"jsonPath": "$.a['\\x']", "numberValue": 1}),
+        _arguments_in_pieces({"jsonPath": "$" + ".a" * 100_000, "numberValue": 1}),
+        _arguments_in_pieces({"jsonPath": "$.a", "numberValue": 1}, args="no JSON"),
+    ],
+    ids=["a gap", "no path", "no member", "a bad escape", "deep", "beside text"],
+)
+@pytest.mark.parametrize("size", [1, 10**6])
+def test_pieces_of_arguments_that_make_no_object(body: bytes, size: int) -> None:
+    """They are an error of ours, and no call comes of them."""
+    decoder, size = StreamDecoder("gemini"), size if len(body) < 10_000 else 10**6
+
+    def read() -> None:
+        for at in range(0, len(body), size):
+            assert not any(chunk.tool_calls for chunk in decoder.feed(body[at : at + size]))
+        decoder.close()
+
+    with pytest.raises(ProtocolError, match="can't be put together"):
+        read()

@@ -13,7 +13,8 @@ text of a block waits until the earlier blocks of its kind are closed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from ..values import (
     Extra,
     PathValue,
     PathValues,
+    ProtocolError,
     Reasoning,
     Text,
     ToolCall,
@@ -202,10 +204,11 @@ class Blocks:
             return out
         value, member = piece.value, piece.member
         if type(value) is PathValue:
-            if block.values is None:
-                start = parse_object(block.begun.call.arguments or "{}") if block.begun.call else {}
-                block.values = PathValues(start if isinstance(start, dict) else {})
-            block.values.feed(value)
+            with _putting_together():
+                if block.values is None:
+                    start = parse_object(block.begun.call.arguments or "{}") if block.begun.call else {}
+                    block.values = PathValues(start if isinstance(start, dict) else {})
+                block.values.feed(value)
             return out
         if piece.how in ("append", "json"):
             if piece.how == "json":
@@ -257,8 +260,18 @@ class Blocks:
         block.counted = True
         out: list[Delta] = [self._head(block)] if block.begun.held else []
         brought = any(piece.strip() for pieces in block.pieces.values() for piece in pieces)
-        text = block.values.text() if block.values else "" if brought else call.arguments
+        with _putting_together():
+            text = block.values.text() if block.values else "" if brought else call.arguments
         return [*out, Call(block.number, arguments=text, markup=call.markup)] if text else out
+
+
+@contextmanager
+def _putting_together() -> Iterator[None]:
+    """Raises ProtocolError where values at paths make no object."""
+    try:
+        yield
+    except (ValueError, RecursionError) as exc:
+        raise ProtocolError(f"the arguments of a call can't be put together: {exc}") from exc
 
 
 def _goes_on(block: _OpenBlock, piece: BlockPiece) -> bool:
