@@ -183,7 +183,8 @@ def _part(part: dict[str, Any], out: list[Delta]) -> None:
 def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
     """A call comes whole in one part, unless the request asked for its arguments in pieces."""
     name, goes_on = word(call.get("name")), call.get("willContinue") is True
-    values = [_path_value(piece) for piece in call.get("partialArgs") or () if isinstance(piece, dict)]
+    pieces = call.get("partialArgs")
+    values = [_path_value(piece) for piece in pieces if isinstance(piece, dict)] if isinstance(pieces, list) else []
     args = call.get("args")
     if name is not None:
         id_ = word(call.get("id"))
@@ -191,7 +192,7 @@ def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
         # Most calls have no id here, and that is nothing to warn of.
         made = Call(None, id_, name, text, extra=_extra(part), markup=id_ is None)
         out.append(Block(None, "call", part, "args", made, _write_call, held=True))
-    elif args:
+    elif isinstance(args, dict):
         values = [PathValue(f"$[{json.dumps(key)}]", value) for key, value in args.items()] + values
     for value in values:
         out.append(BlockPiece(None, "call", "args", value, "path"))
