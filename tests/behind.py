@@ -11,6 +11,8 @@ import anthropic
 import httpx
 import httpx2
 import openai
+from google import genai
+from google.genai import types as genai_types
 from openai.lib.streaming.chat import AsyncChatCompletionStream
 
 from streamfold import Provider
@@ -135,11 +137,39 @@ async def messages(transport: Any, **request: Any) -> Seen:
     return seen
 
 
+async def gemini(transport: Any, **request: Any) -> Seen:
+    """A streamed answer of Gemini's API, read with Google's client: its parts, one after the other."""
+    http = httpx.AsyncClient(transport=transport)
+    options = genai_types.HttpOptions(base_url="http://test", httpx_async_client=http)
+    client, seen = genai.Client(api_key="none", http_options=options), Seen()
+    parts: list[dict[str, Any]] = []
+    try:
+        async for chunk in await client.aio.models.generate_content_stream(model="m", contents="Hello"):
+            data = chunk.model_dump(
+                exclude_none=True, exclude={"sdk_http_response", "automatic_function_calling_history"}
+            )
+            for candidate in data.pop("candidates", []):
+                seen.finish = candidate.get("finish_reason") or seen.finish
+                parts += (candidate.pop("content", None) or {}).get("parts") or []
+                seen.whole |= candidate
+            seen.whole |= data
+    except Exception as error:
+        seen.error = error
+        return seen
+    seen.text = "".join(part.get("text", "") for part in parts if not part.get("thought"))
+    calls = [part["function_call"] for part in parts if "function_call" in part]
+    seen.calls = [(call.get("name", ""), json.dumps(call.get("args", {}))) for call in calls]
+    seen.finish = str(getattr(seen.finish, "value", seen.finish)).lower()
+    seen.whole["parts"] = [part for part in parts if part != {"text": ""}]
+    return seen
+
+
 Client = Callable[..., Any]
 CLIENTS: dict[str, tuple[Client, Any, Any]] = {
     "chat": (chat, httpx, on_httpx.RepairTransport),
     "responses": (responses, httpx, on_httpx.RepairTransport),
     "anthropic": (messages, httpx2, on_httpx2.RepairTransport),
+    "gemini": (gemini, httpx, on_httpx.RepairTransport),
 }
 
 
@@ -179,7 +209,7 @@ def is_right(recording: Recording, seen: Seen) -> bool:
     cut = expect.get("finish_reason") in ("length", "content_filter")
     if cut:
         half = all(_meaning(text) == text for _, text in seen.calls)  # what was begun can't be run
-        return seen.finish in ("length", "content_filter", "incomplete", "max_tokens", "refusal") and half
+        return seen.finish in ("length", "content_filter", "incomplete", "max_tokens", "refusal", "safety") and half
     wanted = [(call["name"], _meaning(call["arguments"])) for call in expect.get("calls", ())]
     calls = [(name, _meaning(text)) for name, text in seen.calls]
     if recording.adapter == "responses":  # calls come in the order in which they began

@@ -28,7 +28,7 @@ FOLDER = Path(__file__).parents[2] / "fixtures"
 RECORDINGS = {
     f"{file.parent.name}/{file.stem}": Recording.load(file.with_suffix("")) for file in sorted(FOLDER.glob("*/*.sse"))
 }
-NAMES = [name for name, recording in RECORDINGS.items() if recording.adapter != "gemini"]
+NAMES = list(RECORDINGS)
 CITY = '{"city":"Paris"}'
 CUT = text("Hel")
 
@@ -61,6 +61,7 @@ def test_any_cut_gives_the_same_bytes(name: str) -> None:
     assert written(body, list(bytewise(body)), adapter, dialect=dialect) == whole
 
 
+WIRES = ("responses", "anthropic", "gemini")
 WHERE_OURS_DIFFERS = {  # member of the client's object: why
     "role": "repeated by servers, and joined by OpenAI's client",
     "index": "positions that OpenAI's client demands",
@@ -68,13 +69,17 @@ WHERE_OURS_DIFFERS = {  # member of the client's object: why
 }
 
 
-@pytest.mark.parametrize("name", scale.some(corpus.names("corpus/responses/*.sse", "corpus/anthropic/*.sse"), 60))
+@pytest.mark.parametrize("name", scale.some(corpus.names(*(f"corpus/{wire}/*.sse" for wire in WIRES)), 80))
 async def test_a_healthy_answer_loses_nothing(name: str) -> None:
     """Of an answer with nothing to mend, the client's own object is the same with and without the repairs."""
     adapter, body = name.split("/")[1], (corpus.folder() / name).read_bytes()
     bare, ours = await ask(adapter, body, repaired=False), await ask(adapter, body)
-    if bare.error is not None or ours.extensions["streamfold"].warnings:
+    if bare.error is not None or (ours.extensions and ours.extensions["streamfold"].warnings):
         return
+    if ours.error is not None and not bare.text and not bare.whole.get("parts", True):
+        return  # no answer at all, of which the client says nothing
+    if "partial_args" in repr(bare.whole):
+        return  # calls in pieces, which the client leaves to the program
     assert ours.error is None
     assert [*differences(bare.whole, ours.whole)] == []
 

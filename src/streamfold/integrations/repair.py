@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..adapters import Adapter, find_adapter
 from ..adapters.anthropic import MessagesOverlay
 from ..adapters.chat import ChatOverlay
+from ..adapters.gemini import GeminiOverlay
 from ..adapters.responses import ResponsesOverlay
 from ..engine import EventScanner, Rewriter, StreamDecoder
 from ..net import Redactor
@@ -61,10 +62,11 @@ class Repaired:
 _OVERLAYS: dict[str, Any] = {
     "anthropic": MessagesOverlay,
     "chat": ChatOverlay,
+    "gemini": GeminiOverlay,
     "kimi": ChatOverlay,
     "responses": ResponsesOverlay,
 }
-_BY_PATH = ("chat", "responses", "anthropic")
+_BY_PATH = ("chat", "responses", "anthropic", "gemini")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,8 @@ class WholeRepair(_Repair):
             raise
         self._tell(decoder.warnings, decoder.reply, None)
         given = json.loads(body)
+        if not isinstance(given, dict):  # Gemini's chunks in one array
+            return body
         made = self._emitter.whole(given, decoder.reply)
         return body if made == given else json.dumps(made, ensure_ascii=False).encode()
 
@@ -228,6 +232,8 @@ def _functions(entries: Iterable[Any]) -> Iterator[Tool]:
 
 
 def _choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
+    if isinstance(choice, Mapping) and choice.get("type") == "none":  # Anthropic's word
+        return "none"
     try:
         return read_tool_choice(choice, tools)
     except ConfigError:

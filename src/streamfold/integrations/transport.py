@@ -21,11 +21,11 @@ _EVENTS = "text/event-stream"
 class Repairing:
     """Sends requests as they are, and repairs the answers of language models.
 
-    An answer is repaired if the path of its request belongs to a wire format (`/chat/completions`, `/responses`,
-    `/messages`) and its status is 200; everything else passes through untouched. A call arrives whole or not at all.
-    An answer that breaks off ends with an error, which the client raises. What an event says beyond text, calls and
-    usage stays in it. `response.extensions["streamfold"]` is a `Repaired`; the logger `streamfold.integrations` tells
-    the same.
+    An answer is repaired if its status is 200 and the path of its request belongs to a wire format
+    (`/chat/completions`, `/responses`, `/messages`, `:streamGenerateContent`); everything else passes through
+    untouched. No call is handed on that could be run by mistake. An answer that breaks off ends with an error, which
+    the client raises. What an event says beyond text, calls and usage stays in it. `response.extensions["streamfold"]`
+    is a `Repaired`; the logger `streamfold.integrations` tells the same.
 
     Args:
         transport: what sends the requests. Default: httpx's own, async or not as the client is. It is closed with this

@@ -4,6 +4,7 @@ from .adapter import *
 from .decode import *
 from .emit import *
 from .errors import *
+from .overlay import *
 from .parse import *
 from .signatures import *
 from .spelling import *

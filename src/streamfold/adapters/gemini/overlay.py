@@ -1,0 +1,113 @@
+"""An answer of Gemini's API that is written again over the chunks it came in.
+
+Text, thoughts, calls and the end are written from what the engine read. Parts of other kinds (code and its results,
+images), signatures of texts, and members that have no delta go out as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...values import Reasoning, Refusal, Reply, Text
+from .emit import GeminiEmitter
+
+__all__ = ["GeminiOverlay"]
+
+_WRITTEN = frozenset({"candidates", "modelVersion", "responseId", "usageMetadata", "error"})
+_WRITTEN_OF_CANDIDATE = frozenset({"content", "finishReason", "index"})
+
+
+class GeminiOverlay(GeminiEmitter):
+    """Writes a streamed answer with the parts and members of its chunks that have no delta.
+
+    Args:
+        request: the body of the request.
+        mend_finish: without meaning here: every answer says how it ended.
+        others: see `GeminiEmitter`.
+    """
+
+    def __init__(self, *, request: Mapping[str, Any], mend_finish: bool = False, **others: Any) -> None:
+        super().__init__(id="", model="", **others)
+        self._rest: dict[str, Any] = {}
+        self._candidate_rest: dict[str, Any] = {}
+        self._text_rest: dict[str, Any] = {}
+        self._calls_there: list[dict[str, Any]] = []  # as they came
+
+    @staticmethod
+    def tools(request: Mapping[str, Any]) -> Iterable[Any]:
+        """Returns the functions of a request in the shape of Chat Completions."""
+        for tool in _dicts(request.get("tools")):
+            for function in _dicts(tool.get("functionDeclarations") or tool.get("function_declarations")):
+                schema = function.get("parametersJsonSchema") or {"type": "object", "properties": {}}
+                yield {"type": "function", "function": {"name": function.get("name"), "parameters": schema}}
+
+    def see(self, payload: Any) -> None:
+        """Takes what a chunk says beside its deltas. To be called before they are fed."""
+        if not isinstance(payload, dict):
+            return
+        if not self._begun:
+            self.id = str(payload.get("responseId") or self.id)
+            self.model = str(payload.get("modelVersion") or self.model)
+        self._rest |= {name: value for name, value in payload.items() if name not in _WRITTEN}
+        for candidate in _dicts(payload.get("candidates"))[:1]:
+            about = {name: value for name, value in candidate.items() if name not in _WRITTEN_OF_CANDIDATE}
+            self._candidate_rest |= about
+            content = candidate.get("content")
+            for part in _dicts(content.get("parts") if isinstance(content, dict) else None):
+                self._see_part(part)
+
+    def _see_part(self, part: dict[str, Any]) -> None:
+        if isinstance(part.get("functionCall"), dict):
+            self._calls_there.append(part)
+            return
+        if isinstance(answered := part.get("functionResponse"), dict):  # by the server: the call is not the client's
+            name = answered.get("name")
+            for call in [one for one in self._calls_there if one["functionCall"].get("name") == name][:1]:
+                self._calls_there.remove(call)
+                self._put(call)
+        if "text" in part and (part["text"] or len(part) == 1):
+            self._text_rest = {name: value for name, value in part.items() if name not in ("text", "thought")}
+        else:  # of another kind, or nothing but a signature
+            self._put(part)
+
+    def _text(self, delta: Text) -> None:
+        rest, self._text_rest = self._text_rest, {}
+        self._put({"text": delta.text, **rest})
+
+    def _reasoning(self, delta: Reasoning) -> None:
+        if delta.text:
+            rest, self._text_rest = self._text_rest, {}
+            self._put({"text": delta.text, "thought": True, **rest})
+
+    def _refusal(self, delta: Refusal) -> None:
+        """It is in a member of the chunk, which was written."""
+
+    def _extra(self, name: str, value: Any) -> None:
+        """Everything that is an extra here was in a chunk, and was written with it, but for what blocks an answer."""
+        if name == "promptFeedback":
+            super()._extra(name, value)
+
+    def _send(self, chunk: dict[str, Any]) -> None:
+        if candidates := chunk.get("candidates"):
+            chunk = {**chunk, "candidates": [{**self._candidate_rest, **candidates[0]}]}
+            self._candidate_rest = {}
+        rest, self._rest = self._rest, {}
+        super()._send({**rest, **chunk})
+
+    def whole(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+        """Returns an answer that was not streamed. Gemini's calls need no mending there; text that is one does."""
+        candidates = _dicts(body.get("candidates"))
+        parts = [part for one in candidates[:1] for part in _dicts((one.get("content") or {}).get("parts"))]
+        given = [part["functionCall"].get("name") for part in parts if isinstance(part.get("functionCall"), dict)]
+        if given == [call.name for call in reply.tool_calls] or not candidates:
+            return body
+        kept = [part for part in parts if part.keys() - {"text"} and "functionCall" not in part]
+        calls = [{"functionCall": {"name": call.name, "args": call.arguments}} for call in reply.tool_calls]
+        made = [*kept, *([{"text": reply.text}] if reply.text else []), *calls]
+        content = {**(candidates[0].get("content") or {}), "parts": made}
+        return {**body, "candidates": [{**candidates[0], "content": content}, *candidates[1:]]}
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
