@@ -7,6 +7,7 @@ import pytest
 
 from streamfold import AuthenticationError, ConfigError, Provider
 from streamfold.config.file import read_profile
+from streamfold.config.show import key_state
 
 KEYS = ("MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY", "KIMI_API_KEY", "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY")
 
@@ -131,3 +132,19 @@ def test_no_key_no_header() -> None:
     assert read_profile({"base_url": "http://x/v1", "key_header": "api-key"}).key_headers() == {}
     with pytest.raises(ConfigError, match='no API key for "azure": set AZURE_OPENAI_API_KEY'):
         read_profile("azure").key_headers()
+
+
+def test_credentials_stand_in_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where requests are signed, no key is missing; one that is set is used."""
+    for name, variable, words in [
+        ("bedrock", "AWS_BEARER_TOKEN_BEDROCK", "AWS credentials (or AWS_BEARER_TOKEN_BEDROCK)"),
+        ("vertex", "GOOGLE_ACCESS_TOKEN", "Google credentials (or GOOGLE_ACCESS_TOKEN)"),
+    ]:
+        monkeypatch.delenv(variable, raising=False)
+        profile = read_profile(name)
+        assert (key_state(profile), profile.key(), profile.key_headers()) == (words, None, {})
+        monkeypatch.setenv(variable, "t-1")
+        assert (key_state(profile), profile.key_headers()) == (f"set ({variable})", {"Authorization": "Bearer t-1"})
+    with pytest.raises(ConfigError, match=r"auth: can't be 'sigv5' \(did you mean 'sigv4'"):
+        read_profile("bedrock", {"auth": "sigv5"})
+    assert key_state(read_profile({"base_url": "http://127.0.0.1/v1", "auth": "sigv4"})) == "AWS credentials"
