@@ -148,7 +148,7 @@ def _text(stream: Stream) -> Iterator[str] | None:
 @rule("arguments", "response.function_call_arguments.done has the arguments of all their deltas.")
 def _arguments(stream: Stream) -> Iterator[str] | None:
     calls = [item for item in map(_item, stream.of("response.output_item.done")) if item.get("type") == "function_call"]
-    return _wholes(stream, _ARGUMENTS, "arguments") if calls else None
+    return _wholes(stream, _ARGUMENTS, "arguments") if calls and not stream.of("response.incomplete") else None
 
 
 def _item(payload: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -169,6 +169,8 @@ def _long_arguments(answers: Answers) -> Outcome:
 
 def _cut_call(answers: Answers) -> Outcome:
     seen = first(answers)
+    if seen.refused and seen.inspection:
+        return Outcome("handled", f"a cut call ends in an error: {shown(seen.said)}", "it is not handed out")
     if seen.refused:
         return Outcome("fault", refusal(seen))
     if seen.reply.finish_reason == "length":
