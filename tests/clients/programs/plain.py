@@ -33,12 +33,17 @@ def body(command: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(wire: str, events: Iterable[str], heard: Heard) -> None:
-    """Reads the data of events. Raises Refused for an error event, and EOFError where the answer has no end."""
-    if not any((_chat if wire == "chat" else _responses)(data, heard) for data in events):
+    """Reads the data of events. Calls are handed out at the end of the answer: they come in pieces.
+
+    Raises Refused for an error event, and EOFError where the answer has no end.
+    """
+    calls: list[list[Any]] = []
+    if not any((_chat if wire == "chat" else _responses)(data, heard, calls) for data in events):
         raise EOFError("the stream ended without its end")
+    heard.calls += calls
 
 
-def _chat(data: str, heard: Heard) -> bool:
+def _chat(data: str, heard: Heard, calls: list[list[Any]]) -> bool:
     if data == "[DONE]":
         return True
     chunk = json.loads(data)
@@ -50,13 +55,13 @@ def _chat(data: str, heard: Heard) -> bool:
         heard.reasoning.append(delta.get("reasoning_content") or "")
         for entry in delta.get("tool_calls", ()):
             if "id" in entry:
-                heard.calls.append([entry["id"], entry["function"]["name"], ""])
-            heard.calls[entry["index"]][2] += entry["function"]["arguments"]
+                calls.append([entry["id"], entry["function"]["name"], ""])
+            calls[entry["index"]][2] += entry["function"]["arguments"]
         heard.finish = choice["finish_reason"] or heard.finish
     return False
 
 
-def _responses(data: str, heard: Heard) -> bool:
+def _responses(data: str, heard: Heard, calls: list[list[Any]]) -> bool:
     event = json.loads(data)
     match event["type"].removeprefix("response."):
         case "output_text.delta":
@@ -65,7 +70,7 @@ def _responses(data: str, heard: Heard) -> bool:
             heard.reasoning.append(event["delta"])
         case "output_item.done" if event["item"]["type"] == "function_call":
             item = event["item"]
-            heard.calls.append([item["call_id"], item["name"], item["arguments"]])
+            calls.append([item["call_id"], item["name"], item["arguments"]])
         case "failed":
             error = event["response"]["error"]
             raise Refused(error["message"], error.get("status"))
