@@ -1,8 +1,8 @@
 """Writes answers of the Responses API: https://platform.openai.com/docs/api-reference/responses-streaming.
 
-An answer is a list of items. Texts come one after the other: what is next closes what was open, in the order that the
-API has settled: pieces, the whole of the text, its part, its item. Calls are items of their own. One that comes in
-pieces stays open to the end, because nothing before tells that it is complete.
+An answer is a list of items, one after the other: what is next closes what was open, in the order that the API has
+settled: pieces, the whole of the text, its part, its item. Calls are items of their own. One that comes in pieces stays
+open to the end, because nothing before tells that it is complete, and what comes after it waits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...values import Failure, Part, Reasoning, Refusal, Text
+from ...values import Call, Delta, Extra, Failure, Part, Reasoning, Refusal, Text
 from ..emitting.emitter import Emitter, WrittenCall, event
 from .client_tools import ClientTools, is_run_by_client
 from .skeleton import response_skeleton
@@ -65,10 +65,43 @@ class ResponsesEmitter(Emitter):
         self._current: _OpenItem | None = None
         self._call_items: dict[int, CallItem] = {}
         self._tools = tools or {}
+        self._writing: int | None = None  # the call whose item is open
+        self._behind: list[Delta] = []  # what comes after it
         self._carried: set[str] = set()  # the ids of items that a provider wrote
         self._waiting: list[dict[str, Any]] = []  # those that the client would run at once, for the end
         self._blank = ""
         self._has_text = False  # and not only white space
+
+    # --- the order of items -------------------------------------------------------------------------------------------
+
+    def feed(self, delta: Delta) -> bytes:
+        if self._writing is not None and not self.ended and self._is_behind(delta):
+            self._behind.append(delta)
+            return b""
+        return super().feed(delta) + self._released()
+
+    def finish(self) -> bytes:
+        out = b""
+        while self._behind and not self.ended:
+            self._end_calls("incomplete" if self._finish is not None and self._finish.cut else "completed")
+            out += self._written() + self._released()
+        return out + super().finish()
+
+    def _is_behind(self, delta: Delta) -> bool:
+        """Whether a delta comes after the call that is being written. OpenAI's items never overlap, and some clients
+        (langchain-openai 1.7) put pieces of items that do into the wrong ones."""
+        if isinstance(delta, Call):
+            call = self._calls.get(0 if delta.index is None else delta.index)
+            return call is None or call.number != self._writing
+        return isinstance(delta, Text | Reasoning | Refusal | Extra)
+
+    def _released(self) -> bytes:
+        """Writes what has waited for a call that is complete now."""
+        out = b""
+        while self._behind and self._writing is None:
+            waiting, self._behind = self._behind, []
+            out += b"".join([self.feed(delta) for delta in waiting])
+        return out
 
     # --- texts --------------------------------------------------------------------------------------------------------
 
@@ -155,6 +188,7 @@ class ResponsesEmitter(Emitter):
             written = self._call_items[call.number] = call_item(call, self._tools)
             if not written.waits:
                 self._add_call(written)
+                self._writing = call.number
         written = self._call_items[call.number]
         if piece and not written.waits:
             self._call_events(written, written.piece(piece))
@@ -165,6 +199,8 @@ class ResponsesEmitter(Emitter):
     def _end_call(self, call: WrittenCall, status: str) -> None:
         written = self._call_items.pop(call.number)
         written.carry(call)
+        if self._writing == call.number:
+            self._writing = None
         if status == "completed":
             events = written.complete(call.arguments)
             if written.index is None:
@@ -253,24 +289,24 @@ class ResponsesEmitter(Emitter):
     def _fail(self, failure: Failure) -> None:
         self._write_blank()
         self._close_all("incomplete")
+        behind, self._behind = self._behind, []
+        for delta in behind:
+            if isinstance(delta, Text):
+                self._text(delta)
+        self._write_blank()
+        self._close_current("incomplete")
         self._write_warnings()
         self._last("failed", error=response_error(failure.info))
 
     def _close_all(self, status: str) -> None:
         """Closes everything that is open, in the order of the output."""
-        calls = [call for call in self._calls.values() if self._is_open(call)]
-        if (current := self._current) is not None:
-            for call in calls:
-                index = self._call_items[call.number].index
-                if index is not None and index < current.index:
-                    self._end_call(call, status)
-            self._close_current(status)
-        for call in calls:
-            if self._is_open(call):
-                self._end_call(call, status)
+        self._close_current(status)
+        self._end_calls(status)
 
-    def _is_open(self, call: WrittenCall) -> bool:
-        return call.number in self._call_items
+    def _end_calls(self, status: str) -> None:
+        for call in self._calls.values():
+            if call.number in self._call_items:
+                self._end_call(call, status)
 
     # --- events -------------------------------------------------------------------------------------------------------
 
