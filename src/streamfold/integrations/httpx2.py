@@ -14,4 +14,4 @@ __all__ = ["RepairTransport", "Repaired"]
 
 
 class RepairTransport(Repairing, httpx2.AsyncBaseTransport, httpx2.BaseTransport):
-    __doc__ = Repairing.__doc__
+    """A transport for httpx2 that repairs the answers of models. The arguments are those of `Repairing`."""
