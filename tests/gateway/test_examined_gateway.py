@@ -5,45 +5,51 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import trio
-from trio.testing import MockClock
 
-from gateways import client_of
+from examined import examine_gateway
 from patients import Patient
-from streamfold import Provider, Timeouts
-from streamfold.config import read_profile
-from streamfold.gateway import gateway
+from scale import some
+from streamfold.testing import faults
 from streamfold.testing.conformance import RULES, judge
-from streamfold.testing.doctor import Card, Diagnosis
+from streamfold.testing.faults import Fault
 
 # httpx on trio, when a stream is left before its end.
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-
-
-def examined(adapter: str, patient: Patient) -> Card:
-    """The card of a gateway on one wire, before a server of Chat Completions."""
-
-    async def run() -> Card:
-        config = {"base_url": "http://patient.test/v1", "model": "patient-1", "max_retries": 0}
-        async with (
-            patient.client() as upstream,
-            Provider.from_config(config, http_client=upstream) as provider,
-            client_of(gateway({"main": provider})) as client,
-        ):
-            profile = read_profile({"adapter": adapter, "base_url": "http://gateway/v1", "model": "main"})
-            diagnosis = Diagnosis(http_client=client, timeouts=Timeouts(10, 30, 20, 30, 90))
-            return (await diagnosis.run(profile))[0]
-
-    return trio.run(run, clock=MockClock(autojump_threshold=0))
 
 
 @pytest.mark.parametrize("adapter", ["chat", "responses", "anthropic"])
 @pytest.mark.parametrize("thinks", [False, True], ids=["plain", "thinking"])
 def test_the_gateway_keeps_all_rules(adapter: str, thinks: bool) -> None:
     """What it writes is as the documentation of each wire says, and its findings are those of the server behind it."""
-    card = examined(adapter, Patient(thinks=thinks))
+    card = examine_gateway(adapter, Patient(thinks=thinks))
     ruling = judge(card)
     found: dict[str, Any] = {each.rule.name: each.violations[:2] for each in ruling.judged if each.violations}
     assert found == {}
     assert ruling.applied == len(RULES[adapter])
     assert [(finding.probe, finding.saw) for finding in card.with_verdict("fault")] == []
+
+
+# What is planted between the gateway and the doctor, and the probe that names it. In this process an answer is one
+# piece, so that none is slow.
+FAULTS: list[tuple[Fault, str]] = [
+    (faults.cut_after(events=4), "cuts"),
+    (faults.reset(after_events=4), "resets"),
+    (faults.hang_up(), "hang_ups"),
+    (faults.stall(after_events=4), "stalls"),
+    (faults.keepalive(after_events=2), "comments"),
+    (faults.garbage(after_events=2), "garbage"),
+    (faults.drop([6, 8]), "lost"),
+    (faults.duplicate([6, 8]), "repeated"),
+    (faults.corrupt(3), "utf8"),
+    (faults.truncate_json(6), "truncated"),
+    (faults.status(503), "statuses"),
+]
+
+
+@pytest.mark.parametrize("adapter", ["responses", "anthropic", "gemini"])
+@pytest.mark.parametrize(("fault", "probe"), some(FAULTS, 4))
+def test_faults_are_named_on_every_wire(adapter: str, fault: Fault, probe: str) -> None:
+    """What breaks answers of Chat Completions is named where it breaks those of other wires."""
+    finding = examine_gateway(adapter, Patient(), [fault]).of(probe)
+    assert finding is not None
+    assert finding.verdict in ("fault", "handled")
