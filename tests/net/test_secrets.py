@@ -180,7 +180,7 @@ async def test_n1_no_key_in_any_text(key: str, script: Any, logs: io.StringIO) -
         assert CANARY in unquote(server.requests[0].decode())
     assert isinstance(error, APIError)
     assert "in read_whole" in "".join(traceback.format_tb(error.__traceback__))
-    assert "in _next_batch" in shown(error) or "in open" in shown(error)  # deep inside, and still there
+    assert "in next_batch" in shown(error) or "in open" in shown(error)  # deep inside, and still there
     everything = shown(error) + repr(provider) + repr(provider.profile)
     # httpcore logs the headers of answers at DEBUG, and we don't reach into other people's loggers.
     echoed = {status, redirect, nonsense}

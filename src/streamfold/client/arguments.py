@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Self, cast
 
 from ..config import timeouts_over
@@ -27,7 +27,7 @@ class Arguments:
     repair: bool = False
     fragments: bool = False
     timeouts: Timeouts | TimeoutOptions | None = None
-    extra_headers: Mapping[str, str] | None = None
+    extra_headers: Mapping[str, str] | None = field(default=None, repr=False)  # their values are often secrets
     many: bool = False
 
     @classmethod
