@@ -15,8 +15,8 @@ import httpx
 
 from ...adapters import Adapter, Prepared
 from ...config import Profile
-from ...engine import StreamDecoder
-from ...net import Clocks, Exchange, HTTPRequest, Redactor, make_client, redact_error
+from ...engine import StreamDecoder, WireNames
+from ...net import Clocks, Exchange, HTTPRequest, Redactor, Signer, make_client, redact_error
 from ...requests import Request
 from ...values import (
     APIConnectionError,
@@ -66,6 +66,7 @@ class Endpoint:
         self._client = http_client or make_client(profile.transport)
         self._client.event_hooks["request"].append(self._watch)
         self._client.event_hooks["response"].append(self._note)
+        self._signer: Signer | None = None
         self._connects: int | None = None
         self._headers: Mapping[str, str] = {}
 
@@ -133,7 +134,8 @@ class Endpoint:
         self, method: str, path: str, headers: Mapping[str, str], content: bytes, adapter: Adapter
     ) -> HTTPRequest:
         url = self.profile.sent_url(path)
-        sent = {**_HEADERS, **headers, **self.profile.key_headers(), **self.profile.sent_headers()}
+        key = self.profile.key_headers()
+        sent = {**_HEADERS, **headers, **key, **self.profile.sent_headers()}
         return HTTPRequest(
             method=method,
             read_error=adapter.read_error,
@@ -145,7 +147,14 @@ class Endpoint:
             shown_url=self.profile.shown_url(url),
             hide_url=self._given is None,
             redactor=Redactor(self.profile.secrets(), guess=True),
+            signer=None if key else self._credentials(),
         )
+
+    def _credentials(self) -> Signer | None:
+        """Returns what authenticates requests without a key; it keeps what it was given."""
+        if self._signer is None:
+            self._signer = self.profile.make_signer()
+        return self._signer
 
     def _decoder(self, adapter: Adapter, request: Request) -> StreamDecoder:
         return StreamDecoder(
@@ -154,6 +163,7 @@ class Endpoint:
             tools=request.tools,
             tool_choice=request.tool_choice,
             limits=self.profile.limits,
+            names=WireNames(request.names, request.answer_tool),
         )
 
     def _described(self, path: Path, ask: Ask) -> Recording:
