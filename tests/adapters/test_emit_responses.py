@@ -248,7 +248,7 @@ def test_an_error_closes_everything() -> None:
     made = emitter("responses")
     said: list[Delta] = [Call(0, "a", "f", '{"x'), Text("Hi")]
     body = made.feed_all(said) + made.feed(Failure(ErrorInfo("overloaded", "server_error", "busy", 503)))
-    assert types(body) == [*BEGIN, *CALL, "output_item.done", *MESSAGE, *MESSAGE_END, "failed"]
+    assert types(body) == [*BEGIN, *CALL, *MESSAGE, *MESSAGE_END, "failed"]
     response = check_response_events(body)
     assert response["error"] == {"code": "busy", "message": "overloaded", "type": "server_error", "status": 503}
     assert [item["status"] for item in response["output"]] == ["incomplete", "incomplete"]

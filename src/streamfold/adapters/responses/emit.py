@@ -67,6 +67,7 @@ class ResponsesEmitter(Emitter):
         self._tools = tools or {}
         self._writing: int | None = None  # the call whose item is open
         self._behind: list[Delta] = []  # what comes after it
+        self._failed = False  # no call is done any more: the AI SDK takes what is done, complete or not
         self._carried: set[str] = set()  # the ids of items that a provider wrote
         self._waiting: list[dict[str, Any]] = []  # those that the client would run at once, for the end
         self._blank = ""
@@ -209,7 +210,8 @@ class ResponsesEmitter(Emitter):
         else:
             written.cut(call.arguments)
         written.item["status"] = status
-        if written.index is not None and (status == "completed" or written.ends_when_cut):
+        done = status == "completed" or (written.ends_when_cut and not self._failed)
+        if written.index is not None and done:
             self._done(written.index, written.item)
 
     def _add_call(self, written: CallItem) -> None:
@@ -287,6 +289,7 @@ class ResponsesEmitter(Emitter):
             self._last("completed")
 
     def _fail(self, failure: Failure) -> None:
+        self._failed = True
         self._write_blank()
         self._close_all("incomplete")
         behind, self._behind = self._behind, []
