@@ -20,6 +20,8 @@ from servers import END, STREAM, Connection, framed, serving
 from streamfold import StreamDecoder
 from streamfold.adapters.chat import ChatEmitter
 from streamfold.gateway import gateway
+from streamfold.gateway.kept.running import Running
+from streamfold.gateway.kept.store import InMemoryResponses, KeptResponse
 from streamfold.values import Call, Finish, Reasoning, Text, Usage
 
 pytestmark = pytest.mark.anyio
@@ -404,3 +406,25 @@ async def test_openai_python() -> None:
         await sdk.responses.delete(second.id)
         with pytest.raises(openai.NotFoundError):
             await sdk.responses.retrieve(second.id)
+
+
+async def test_an_answer_has_one_end() -> None:
+    """Where it breaks off while it is being cancelled, the first of both ends it, and the other changes nothing."""
+
+    class Slow(InMemoryResponses):
+        async def append(self, *args: Any) -> None:
+            await anyio.sleep(0.01)
+            await super().append(*args)
+
+    store = Slow()
+    begun = KeptResponse("resp_1", "me", [], None, {"id": "resp_1", "status": "in_progress", "output": []})
+    await store.put(begun)
+    running = Running(store, begun, {"background": True})
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(running.cancel)
+        tasks.start_soon(running.finish)
+    kept = await store.get("resp_1", "me")
+    assert kept is not None
+    assert running.kept.response == kept.response
+    assert [event.last for event in running.events] == [True]
+    assert kept.response["status"] in running.events[0].data.decode()

@@ -40,6 +40,7 @@ class Running:
         self._head: Mapping[str, Any] = {}
         self._gone = anyio.Event()
         self._changed = anyio.Event()
+        self._taking = anyio.Lock()  # an answer has one end, whoever comes first: its provider, or who cancels it
         self.kept = kept
         self.events: list[KeptEvent] = []
         self.refused: Sent | None = None
@@ -58,19 +59,17 @@ class Running:
             if not self._about["background"]:
                 self.refused = self._head["status"], self._head["headers"], message["body"]
             await self._end_with("failed", error=_error_in(message["body"]))
-        elif not self.ended:
-            await self._take(list(self._reader.feed(message.get("body", b""))))
+        else:
+            async with self._taking:
+                await self._take(list(self._reader.feed(message.get("body", b""))))
 
     async def finish(self) -> None:
         """Ends the answer as it is, if it has no end yet."""
-        if not self.ended:
-            error = {"code": "server_error", "message": "the answer broke off"}
-            await self._end_with("failed", error=error)
+        await self._end_with("failed", error={"code": "server_error", "message": "the answer broke off"})
 
     async def cancel(self) -> None:
         """Gives the answer up, with what had come of it, and closes the provider's connection."""
-        if not self.ended:
-            await self._end_with("cancelled")
+        await self._end_with("cancelled")
         self._gone.set()
 
     def log_failure(self) -> None:
@@ -84,7 +83,7 @@ class Running:
             await changed.wait()
 
     async def _take(self, read: list[tuple[KeptEvent, dict[str, Any] | None]]) -> None:
-        if not read:
+        if not read or self.ended:
             return
         events = [kept for kept, _ in read]
         states = [state for _, state in read if state is not None]
@@ -94,8 +93,9 @@ class Running:
         self._tell(ended=events[-1].last)
 
     async def _end_with(self, status: str, **members: Any) -> None:
-        response, last = broken_off(self.kept.response, self.events, status, **members)
-        await self._take([(last, response)])
+        async with self._taking:
+            response, last = broken_off(self.kept.response, self.events, status, **members)
+            await self._take([(last, response)])
 
     def _tell(self, *, ended: bool) -> None:
         self.ended = ended
