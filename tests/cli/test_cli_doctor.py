@@ -74,6 +74,7 @@ def test_a_faulty_server_has_an_exit_code_of_its_own(server: PatientServer, tmp_
     assert "fault" in [finding["verdict"] for finding in card["findings"]]
 
 
+@pytest.mark.thorough
 def test_two_versions_are_compared(server: PatientServer, tmp_path: Path) -> None:
     """0: nothing has changed; 1: something has."""
     for name, patient in (("old", Patient()), ("same", Patient()), ("new", Patient(dialect="hermes"))):
@@ -102,6 +103,7 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     assert run(cwd=tmp_path).exit_code == 2
 
 
+@pytest.mark.thorough
 def test_a_table_that_is_there_is_updated(server: PatientServer, tmp_path: Path) -> None:
     """Comments and settings of one's own stay; only what was found is changed."""
     file = tmp_path / "streamfold.toml"
@@ -137,6 +139,7 @@ def test_conformance(server: PatientServer, tmp_path: Path) -> None:
     assert "(cut_call/note)" in done.output
 
 
+@pytest.mark.thorough
 def test_the_conformance_suite_for_pytest(server: PatientServer, tmp_path: Path) -> None:
     """Each rule is a test of the server; rules of wires that it does not speak are skipped."""
     server.patient = Patient(ends_early=True)

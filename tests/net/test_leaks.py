@@ -24,7 +24,7 @@ import scale
 import servers
 from folding import text
 from leaving import HELLO, WAYS, leave, read, trickling
-from servers import STREAM, Connection, answer, framed, serving
+from servers import STREAM, Connection, Server, answer, framed, serving
 from streamfold import APITimeoutError, IncompleteStreamError, Provider, StreamfoldError, UpstreamError
 
 HERE = Path(__file__).parent
@@ -248,16 +248,20 @@ def test_k8_a_loop_that_was_closed_without_its_generators() -> None:
         anyio.from_thread.start_blocking_portal() as portal,
         portal.wrap_async_context_manager(serving(trickling)) as server,
     ):
-        provider = server.provider(transport="httpx")
+        _ask_in_two_loops(server)
+        gc.collect()  # here, where the warnings are expected
 
-        async def ask() -> str:
-            return (await provider.chat("whole")).text
 
-        for _ in range(2):
-            loop = asyncio.new_event_loop()
-            assert loop.run_until_complete(ask()) == "Hi"
-            loop.close()
-        gc.collect()
+def _ask_in_two_loops(server: Server) -> None:
+    provider = server.provider(transport="httpx")
+
+    async def ask() -> str:
+        return (await provider.chat("whole")).text
+
+    for _ in range(2):
+        loop = asyncio.new_event_loop()
+        assert loop.run_until_complete(ask()) == "Hi"
+        loop.close()
 
 
 def test_k8_two_event_loops_at_once() -> None:
