@@ -192,7 +192,8 @@ def test_a_recorded_answer_written_again(name: str, wire: str) -> None:
     for cut in (None, bytewise(body), *(random_cut(body, rng) for _ in range(scale.pick(20, 2)))):
         assert written(facts(read(wire, body, cut))) == expected
     if wire == "responses":
-        check_open_responses(body)
+        if not {item["type"] for item in outcome.extras.get("output", [])} & OPENAI_ITEMS:
+            check_open_responses(body)
         check_response_events(body)
         openai_response(body)
     else:
@@ -223,6 +224,8 @@ def check_error(wire: str, body: bytes, error: StreamError) -> None:
         if isinstance(error, UpstreamError) and wire == "chat":
             assert (again.type, again.code, again.status_code) == (error.type, error.code, error.status_code)
 
+
+OPENAI_ITEMS = {"custom_tool_call", "web_search_call"}  # of OpenAI's API, and not of openresponses.org's types
 
 WHOLE = [name for name in NAMES if isinstance(play(name)[2], Reply)]
 

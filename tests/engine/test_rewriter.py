@@ -284,3 +284,16 @@ def test_servers_with_random_habits(share: int) -> None:
             assert not any(map(looks_whole, written_calls(out).values())), seed
             with pytest.raises(StreamError):
                 read(wire, out)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_calls_that_wait_for_another_keep_their_pieces_in_order(wire: str) -> None:
+    """A call whose arguments come first is written last, from its beginning to its end."""
+    heads = call(*(entry(number, f"id_{number}", "f") for number in range(3)))
+    third = (
+        call(entry(2, arguments='{"a": "x')) + call(entry(1, arguments='{"b": 1}')) + call(entry(2, arguments='y"}'))
+    )
+    body = heads + third + call(entry(0, arguments='{"c": 2}')) + fin("tool_calls") + DONE
+    made = Rewriter("chat", emitter(wire))
+    out = made.feed(body) + made.close()
+    assert [made.arguments for made in read(wire, out).tool_calls] == [{"c": 2}, {"b": 1}, {"a": "xy"}]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 
 from ...values import (
     Call,
@@ -107,10 +108,12 @@ class Order:
         released = True
         while released:
             released, late, self._late = False, self._late, []
+            waiting: float = inf  # the lowest place that still waits: what came later for it does not overtake it
             for place, delta in late:
                 goes_on = isinstance(delta, Call) and delta.index in self._begun
-                if place > self._next and not goes_on:
+                if (place > self._next or place >= waiting) and not goes_on:
                     self._late.append((place, delta))
+                    waiting = min(waiting, place)
                     continue
                 out.append(delta)
                 released = True
