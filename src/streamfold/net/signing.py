@@ -6,6 +6,7 @@ Credentials are looked up and refreshed by the cloud's own library, in a thread:
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -43,7 +44,7 @@ class Signer(Protocol):
         ...
 
 
-class _InThread:
+class _InThread(ABC):
     """Runs `_headers` in a thread, one at a time, so that credentials are refreshed once."""
 
     def __init__(self, provider: str) -> None:
@@ -68,12 +69,13 @@ class _InThread:
             forget_locals(exc)
             raise error from None  # what the library says is in the message; its frames hold credentials
 
+    @abstractmethod
     def _headers(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
-        raise NotImplementedError
+        """Returns the headers to add, as the cloud's library makes them."""
 
+    @abstractmethod
     def _error(self, exc: Exception) -> StreamfoldError | None:
         """Returns our error for one of the cloud's library; None if it is not a failure to get credentials."""
-        raise NotImplementedError
 
     def _missing(self, how: str) -> NotConfiguredError:
         return NotConfiguredError(f'no credentials for "{self._provider}": {how}')
