@@ -110,6 +110,25 @@ async def test_parquet_in_and_out(tmp_path: Path) -> None:
             pass
 
 
+async def test_what_is_no_single_value_is_json_text(tmp_path: Path) -> None:
+    """A column has one type: messages and options may be text, and warnings and tool calls of answers are text."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    messages = json.dumps([{"role": "user", "content": "one"}])
+    columns = {"messages": [messages, "[", None], "options": ['{"seed": 1}', None, None], "body": [None, None, "[]"]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "rows.parquet")
+    async with batch(provider(), tmp_path / "rows.parquet", ledger=tmp_path / "ledger") as running:
+        await running.run()
+    with Ledger(tmp_path / "ledger", readonly=True) as ledger:
+        export([ledger], tmp_path / "out.parquet")
+    first, second, third = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    assert (first["text"], first["error"], first["tool_calls"], first["refusal"]) == ("one", None, "[]", None)
+    assert [warning["code"] for warning in json.loads(first["warnings"])] == ["missing_finish_reason"]
+    assert json.loads(second["error"])["message"].startswith("rows.parquet, row 2: messages: not JSON")
+    assert json.loads(third["error"])["message"] == "rows.parquet, row 3: body: must be an object, not list"
+
+
 def test_outputs_that_can_not_be_written(tmp_path: Path) -> None:
     """They are refused before anything is asked."""
     with pytest.raises(ConfigError, match=r"answers are written to \.jsonl, \.ndjson and \.parquet files"):

@@ -24,8 +24,9 @@ from ..jobs import (
     check_output,
     export,
     export_columns,
+    schema_check,
 )
-from ..values import ConfigError, Reply
+from ..values import ConfigError
 from . import config as config_commands
 from .errors import reported_errors
 from .output import console, print_json, say
@@ -99,9 +100,10 @@ def run(
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         if schema is not None:
             given["response_format"] = _read_json(schema)
+            given["check"] = schema_check(given["response_format"], str(schema))
         given |= {"concurrency": concurrency, "tries": tries, "rpm": rpm, "tpm": tpm, "max_cost": max_cost}
         given |= {"retry_errors": retry_errors, "in_flight": in_flight, "shard": _read_shard(shard)}
-        given |= {"tools": _read_json(tools) if tools else (), "check": _fits(schema) if schema else None}
+        given |= {"tools": _read_json(tools) if tools else ()}
         specs: list[str | None] = [*dict.fromkeys(provider or ())] or [None]
         models = [Provider.from_config(spec, config=config, model=model, max_retries=0) for spec in specs]
         path = ledger or output.with_name(f"{output.name}.ledger")
@@ -256,27 +258,3 @@ def _read_shard(text: str) -> tuple[int, int]:
     if not (mark and first.isdecimal() and count.isdecimal()):
         raise ConfigError(f"--shard must look like 3/16, not {text!r}")
     return int(first), int(count)
-
-
-def _fits(path: Path) -> Callable[[Reply], str | None]:
-    """Returns a check of replies against a JSON schema."""
-    try:
-        import jsonschema
-    except ModuleNotFoundError:
-        raise ConfigError('--schema needs jsonschema: pip install "streamfold[batch]"') from None
-    schema = _read_json(path)
-    try:
-        jsonschema.validators.validator_for(schema).check_schema(schema)
-    except jsonschema.SchemaError as error:
-        raise ConfigError(f"{path}: not a JSON schema: {error.message}") from None
-    validator = jsonschema.validators.validator_for(schema)(schema)
-
-    def check(reply: Reply) -> str | None:
-        try:
-            value = json.loads(reply.text if reply.answer is None else reply.answer)
-        except (ValueError, RecursionError) as error:
-            return f"the answer is not JSON: {error}"
-        wrong = jsonschema.exceptions.best_match(validator.iter_errors(value))
-        return None if wrong is None else f"the answer does not fit the schema: {wrong.json_path}: {wrong.message}"
-
-    return check

@@ -1,10 +1,12 @@
 """Jobs over many rows: each is asked once, its answer is kept in a ledger, and a job that died goes on where it was."""
 
 from .answers import *
+from .columns import *
 from .job import *
 from .ledger import *
 from .output import *
 from .pace import *
 from .rows import *
+from .schema import *
 from .settings import *
 from .start import *

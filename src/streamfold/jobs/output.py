@@ -13,6 +13,7 @@ from typing import Any
 
 from ..values import ConfigError
 from .answers import Answer
+from .columns import answer_cells, answer_schema
 from .ledger import Ledger
 
 __all__ = ["check_output", "export", "export_columns"]
@@ -133,21 +134,14 @@ def _write_parquet(path: Path, answers: Iterator[Answer]) -> int:
     pyarrow = _pyarrow(path)
     from pyarrow import parquet
 
-    texts = ("id", "text", "reasoning", "finish_reason", "model", "request_id", "tool_calls", "usage", "cost", "error")
-    schema = pyarrow.schema(
-        [*((name, pyarrow.string()) for name in texts), ("tries", pyarrow.int64()), ("seconds", pyarrow.float64())]
-    )
+    schema = answer_schema("id")
     count = 0
     with parquet.ParquetWriter(path, schema) as writer:
         while group := list(islice(answers, 1000)):
-            rows = [{name: _cell(answer.as_line().get(name)) for name in schema.names} for answer in group]
+            rows = [{"id": answer.id, **answer_cells(answer)} for answer in group]
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))
             count += len(group)
     return count
-
-
-def _cell(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, dict | list) else value
 
 
 def _pyarrow(path: Path) -> Any:

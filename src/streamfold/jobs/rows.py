@@ -14,6 +14,7 @@ from ..adapters.chat import parse_request as parse_chat
 from ..adapters.responses import parse_request as parse_responses
 from ..client import Arguments
 from ..values import ConfigError, nearest
+from .columns import row_members
 
 __all__ = ["Row", "Rows"]
 
@@ -107,11 +108,13 @@ class Rows:
     def __init__(self, source: str | os.PathLike[str] | Iterable[Mapping[str, Any]]) -> None:
         self._kept: list[Mapping[str, Any]] = []
         self._path: Path | None = None
+        self._in_columns = False
         if isinstance(source, str | os.PathLike):
             self._path = Path(source)
             if self._path.suffix not in (".jsonl", ".ndjson", ".parquet"):
                 raise ConfigError(f"{source}: rows are read from .jsonl, .ndjson and .parquet files")
             self._path.stat()
+            self._in_columns = self._path.suffix == ".parquet"
         else:
             self._kept = list(source)
 
@@ -119,7 +122,7 @@ class Rows:
         """Yields the rows as they came: lines that are not blank, or mappings."""
         if self._path is None:
             yield from self._kept
-        elif self._path.suffix == ".parquet":
+        elif self._in_columns:
             yield from _parquet(self._path)
         else:
             with self._path.open("rb") as file:
@@ -128,7 +131,8 @@ class Rows:
     def parse(self, number: int, raw: bytes | Mapping[str, Any]) -> Row:
         """Returns a row. Raises ConfigError with its place if it is not one."""
         try:
-            return Row.read(number, _value(raw))
+            value = _value(raw)
+            return Row.read(number, row_members(value) if self._in_columns else value)
         except ConfigError as error:
             raise ConfigError(f"{self.place(number)}: {error}") from None
 
@@ -192,5 +196,4 @@ def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
         if not set(file.schema_arrow.names) & set(_CONVERSATION):
             raise ConfigError(f"{path}: there is no column named {' or '.join(_CONVERSATION)}")
         for batch in file.iter_batches(batch_size=1000):
-            for row in batch.to_pylist():
-                yield {name: value for name, value in row.items() if value is not None}
+            yield from batch.to_pylist()
