@@ -2,21 +2,28 @@
 
 It cuts the bytes at blank lines, parses what is behind `data: `, and collects text and fragments under their index. It
 knows no carriage returns but Google's, comments, errors, missing indices or early ends. Nobody could ask less of it,
-and so nothing that reads the same answers can cost less by much.
+and so nothing that parses the same answers event by event can cost less by much.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["BareLoop"]
 
 
 class BareLoop:
-    """One answer, read by the simplest means. `wire` is "chat", "responses", "anthropic" or "gemini"."""
+    """One answer, read by the simplest means.
 
-    def __init__(self, wire: str) -> None:
+    Args:
+        wire: "chat", "responses", "anthropic" or "gemini".
+        parse: reads JSON.
+    """
+
+    def __init__(self, wire: str, parse: Callable[[bytes], Any] = json.loads) -> None:
+        self._parse = parse
         self._read = getattr(self, f"_{wire}")
         self._blank = b"\r\n\r\n" if wire == "gemini" else b"\n\n"
         self._rest = b""
@@ -30,7 +37,7 @@ class BareLoop:
             payload = event[event.index(b"data: ") + 6 :]
             if payload != b"[DONE]":
                 self.chunks += 1
-                self._read(json.loads(payload))
+                self._read(self._parse(payload))
 
     def collect(self, payload: dict[str, Any]) -> None:
         """An event that somebody else has read."""

@@ -14,7 +14,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from time import monotonic, process_time
@@ -91,12 +90,12 @@ async def streamfold(provider: Provider, meter: Meter) -> None:
 async def client(name: str, streams: int, base: str) -> dict[str, float]:
     """All of the streams, from one process."""
     limits = httpx.Limits(max_connections=None)
-    transport = "aiohttp" if name.endswith("aiohttp") else "httpx"
+    chosen = {"transport": "httpx"} if name.endswith("httpx") else {}
     async with httpx.AsyncClient(timeout=None, limits=limits) as http:
 
         async def all_at_once(count: int, events: int) -> Meter:
             url = f"{base}/any/paced-{count}/{events}/v1"
-            config = {"adapter": "chat", "base_url": url, "model": "any", "transport": transport}
+            config = {"adapter": "chat", "base_url": url, "model": "any", **chosen}
             async with Provider.from_config(config) as provider:
                 meter = Meter(count)
                 asks = (bare(http, url, meter) if name == "bare" else streamfold(provider, meter) for _ in range(count))
@@ -112,7 +111,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--client"]:
         print(json.dumps(asyncio.run(client(sys.argv[2], int(sys.argv[3]), sys.argv[4]))))
         return
-    names = ["bare", "streamfold", *(["streamfold-aiohttp"] if find_spec("httpx_aiohttp") else [])]
+    names = ["bare", "streamfold", "streamfold-httpx"]
     print("streams                       chunks/s    late p50    late p99   of a core   memory per stream")
     for streams in [int(word) for word in sys.argv[1:]] or [1, 100, 1000]:
         found: dict[str, list[dict[str, float]]] = {name: [] for name in names}

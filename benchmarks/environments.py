@@ -14,7 +14,18 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CONTESTANTS", "PEERS", "PLOT", "ROOT", "Contestant", "clean_environment", "is_set_up", "python", "set_up"]
+__all__ = [
+    "CONTESTANTS",
+    "FLOOR",
+    "PEERS",
+    "PLOT",
+    "ROOT",
+    "Contestant",
+    "clean_environment",
+    "is_set_up",
+    "python",
+    "set_up",
+]
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -33,6 +44,7 @@ REQUIREMENTS: dict[str, list[str]] = {
     "plot": ["matplotlib"],
 }
 PLOT = "plot"
+FLOOR = "floor"  # the contestant to which all others are compared
 _OPENAI = ("chat", "responses")
 _WIRES = (*_OPENAI, "anthropic", "gemini")
 
@@ -67,7 +79,7 @@ _SPOKEN = {
 }
 PEERS = tuple(_SPOKEN)
 CONTESTANTS = [
-    *(Contestant(name, "streamfold") for name in ("bare", "httpx-sse", "streamfold", "streamfold-aiohttp")),
+    *(Contestant(name, "streamfold") for name in (FLOOR, "bare", "httpx-sse", "streamfold", "streamfold-httpx")),
     *(Contestant(name, name, wires=wires) for name, wires in _SPOKEN.items()),
 ]
 

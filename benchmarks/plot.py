@@ -1,4 +1,4 @@
-"""The picture of the results: what a chunk costs, as a multiple of the bare loop, by wire, library and delivery.
+"""The picture of the results: what a chunk costs, as a multiple of the floor, by wire, library and delivery.
 
 python plot.py RESULTS.json TARGET.svg
 """
@@ -14,12 +14,13 @@ from statistics import geometric_mean
 from typing import Any
 
 import matplotlib as mpl
+from environments import FLOOR
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from report import TITLES, lines
 
-OURS = ("streamfold", "streamfold-aiohttp")
+OURS = ("streamfold", "streamfold-httpx")
 WIRES = {  # what everybody reads
     "Chat Completions": ("chat-text", "chat-calls"),
     "Responses": ("responses-text", "responses-calls"),
@@ -32,7 +33,7 @@ def ratios(found: dict[str, Any], payloads: Collection[str]) -> dict[str, dict[s
     """For each contestant and delivery, the geometric mean over these answers, if it got them right."""
     kept: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for line in lines(found):
-        if line.payload in payloads and line.contestant != "bare" and line.result == "right" and line.ratio:
+        if line.payload in payloads and line.contestant != FLOOR and line.result == "right" and line.ratio:
             kept[line.contestant][line.delivery].append(line.ratio)
     return {name: {delivery: geometric_mean(values) for delivery, values in of.items()} for name, of in kept.items()}
 
@@ -46,11 +47,11 @@ def draw(found: dict[str, Any], target: Path) -> None:
     for axes, (wire, means) in zip(figure.subplots(1, len(panels), sharey=True), panels.items(), strict=True):
         draw_panel(axes, names, means)
         axes.set_title(wire, fontsize=10)
-        axes.set_xlim(0.3, 2 * most)
+        axes.set_xlim(0.1, 2 * most)
         axes.set_yticks(range(len(names)), names)
         for label in axes.get_yticklabels():
             label.set_fontweight("bold" if label.get_text() in OURS else "normal")
-    figure.supxlabel("CPU time per chunk, as a multiple of a bare httpx loop (log scale, less is better)", fontsize=9)
+    figure.supxlabel("CPU time per chunk, as a multiple of httpx and from_json alone (log, less is better)", fontsize=9)
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="upper center", ncols=len(labels), frameon=False, fontsize=8)
     figure.tight_layout(rect=(0, 0, 1, 0.97))
@@ -71,7 +72,7 @@ def draw_panel(axes: Axes, names: list[str], means: dict[str, dict[str, float]])
     axes.axvline(1, color="#666666", linewidth=1)
     axes.set_xscale("log")
     axes.set_ylim(-0.5, len(names) - 0.4)
-    ticks = (0.5, 1, 2, 5, 10, 20, 50)
+    ticks = (0.2, 0.5, 1, 2, 5, 10, 20, 50)
     axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.spines[["top", "right"]].set_visible(False)

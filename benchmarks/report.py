@@ -1,4 +1,4 @@
-"""From the runs to the table: medians, spread, ratios to the bare loop of the same round, and the targets."""
+"""From the runs to the table: medians, spread, ratios to the floor of the same round, and the targets."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from environments import PEERS
+from environments import FLOOR, PEERS
 
 __all__ = ["Line", "best_peer", "lines", "table"]
 
-# How much CPU of the bare loop's an event may take: by delivery, of text and native calls on OpenAI's wires, of markup,
-# and of messages of Anthropic's.
+# How much of the floor's CPU an event may take, by delivery. Gemini's wire has no targets.
 TARGETS = {
-    "streamfold": ({"one": 1.3, "bulk": 1.6, "live": 1.1}, {"one": 1.7, "bulk": 2.5}, {"one": 1.4, "bulk": 1.6}),
-    "streamfold-aiohttp": ({"one": 0.5, "live": 0.65}, {}, {}),
+    "streamfold": {"one": 0.6, "bulk": 1.2, "live": 0.7},
+    "streamfold-httpx": {"one": 1.2, "bulk": 1.5, "live": 1.05},
 }
-PEER_TARGETS = {"one": 7.0, "bulk": 15.0}  # how many times streamfold the best peer takes, on OpenAI's wires
+MARKUP = 0.3  # more than that where markup is read as well
+PEER_TARGETS = {"one": 12.0, "bulk": 12.0}  # how many times streamfold the best peer takes
 TITLES = {"one": "one event per HTTP chunk", "bulk": "HTTP chunks of 16 KiB", "live": "live, one event at a time"}
 
 
@@ -27,8 +27,8 @@ class Line:
 
     Attributes:
         us: microseconds of CPU per event, the median of the rounds; low, high: the least and the most.
-        ratio: to the bare loop, the median of the ratios within the rounds; least, most: their ends.
-        quiet: the ratio of the least to the bare loop's least. Where others use the machine too, this is the steadier.
+        ratio: to the floor, the median of the ratios within the rounds; least, most: their ends.
+        quiet: the ratio of the least to the floor's least. Where others use the machine too, this is the steadier.
         result: "right", "markup unread", "wrong" or "failed".
     """
 
@@ -47,27 +47,27 @@ class Line:
 
     @property
     def target(self) -> float | None:
-        plain, markup, messages = TARGETS.get(self.contestant, ({}, {}, {}))
         wire = self.payload.partition("-")[0]
-        return {"kimi": markup, "anthropic": messages, "gemini": {}}.get(wire, plain).get(self.delivery)
+        least = TARGETS.get(self.contestant, {}).get(self.delivery)
+        return None if least is None or wire == "gemini" else least + (MARKUP if wire == "kimi" else 0)
 
 
 def lines(found: dict[str, Any]) -> list[Line]:
     """One line for each contestant and scenario, in the order in which they were measured."""
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
-    bare: dict[tuple[str, str, int], float] = {}
+    floor: dict[tuple[str, str, int], float] = {}
     for run in found["runs"]:
         groups[run["payload"], run["delivery"], run["contestant"]].append(run)
-        if run["contestant"] == "bare" and "us_per_event" in run:
-            bare[run["payload"], run["delivery"], run["round"]] = run["us_per_event"]
+        if run["contestant"] == FLOOR and "us_per_event" in run:
+            floor[run["payload"], run["delivery"], run["round"]] = run["us_per_event"]
     order = {name: number for number, name in enumerate(found["versions"])}
-    made = [_line(*key, runs, bare) for key, runs in groups.items()]
+    made = [_line(*key, runs, floor) for key, runs in groups.items()]
     scenarios = list(dict.fromkeys((line.payload, line.delivery) for line in made))
     return sorted(made, key=lambda line: (scenarios.index((line.payload, line.delivery)), order[line.contestant]))
 
 
 def _line(
-    name: str, delivery: str, contestant: str, runs: list[dict[str, Any]], bare: dict[tuple[str, str, int], float]
+    name: str, delivery: str, contestant: str, runs: list[dict[str, Any]], floor: dict[tuple[str, str, int], float]
 ) -> Line:
     results = {run["result"] for run in runs}
     for bad in ("failed", "wrong"):
@@ -75,9 +75,9 @@ def _line(
             return Line(contestant, name, delivery, bad, detail=next(filter(None, (r.get("error") for r in runs)), ""))
     costs = [run["us_per_event"] for run in runs]
     keys = [(name, delivery, run["round"]) for run in runs]
-    pairs = [(cost, bare[key]) for cost, key in zip(costs, keys, strict=True) if key in bare]
+    pairs = [(cost, floor[key]) for cost, key in zip(costs, keys, strict=True) if key in floor]
     if not pairs:
-        return Line(contestant, name, delivery, "failed", detail="the bare loop did")
+        return Line(contestant, name, delivery, "failed", detail="the floor did")
     ratios = [cost / beside for cost, beside in pairs]
     return Line(
         contestant,
@@ -117,11 +117,8 @@ def table(found: dict[str, Any]) -> str:
         ours = next((line for line in here if line.contestant == "streamfold"), None)
         peer = best_peer(made, name, delivery)
         if ours and ours.ratio and peer and peer.ratio:
-            is_openai = name.partition("-")[0] in ("chat", "responses", "kimi")
-            times, target = peer.ratio / ours.ratio, PEER_TARGETS.get(delivery) if is_openai else None
-            out.append(
-                f"  best peer {peer.contestant}: {times:.1f} times streamfold{_judged(times, target, least=True)}"
-            )
+            judged = _judged(times := peer.ratio / ours.ratio, PEER_TARGETS.get(delivery), least=True)
+            out.append(f"  best peer {peer.contestant}: {times:.1f} times streamfold{judged}")
     return "\n".join(out)
 
 
@@ -131,7 +128,7 @@ def _shown(line: Line) -> str:
         return f"{begin} {line.result}: {line.detail}"
     unread = "   (markup unread)" if line.result == "markup unread" else ""
     cost = f"{line.us:8.1f} us [{line.low:6.1f} .. {line.high:6.1f}]"
-    ratio = f"{line.ratio:6.2f}x bare [{line.least:5.2f} .. {line.most:5.2f}] {line.quiet:6.2f}x"
+    ratio = f"{line.ratio:6.2f}x floor [{line.least:5.2f} .. {line.most:5.2f}] {line.quiet:6.2f}x"
     return f"{begin} {cost} {ratio}{_judged(line.ratio, line.target)}{unread}"
 
 

@@ -1,10 +1,10 @@
-"""What streamfold adds to a streamed chunk, beside the bare httpx loop and beside the alternatives, side by side.
+"""What a streamed chunk costs in streamfold, in a bare httpx loop and in the alternatives, side by side.
 
 Each contestant is a process in an environment of its own (`worker.py`), and reads the same bytes over real HTTP from
 the same server (`replay.py`). In each round every contestant streams each answer once, in shuffled order, so that
 whatever else the machine does falls on all of them. What counts is CPU time of the contestant's process per event, and
-its ratio to the bare loop's in the same round. A result that is not what the answer says is shown as wrong, and has no
-time.
+its ratio to that of the floor, the cheapest bare loop, in the same round. A result that is not what the answer says is
+shown as wrong, and has no time.
 
     python benchmarks/run.py --setup [NAME ...]     make the environments, once
     python benchmarks/run.py                        measure, print the table, write results/streams.json and the plot
@@ -28,7 +28,7 @@ from typing import Any
 
 import environments
 import report
-from environments import CONTESTANTS, HERE, PEERS, PLOT, ROOT, Contestant
+from environments import CONTESTANTS, FLOOR, HERE, PEERS, PLOT, ROOT, Contestant
 from payloads import PAYLOADS, Payload, payload
 
 DELIVERIES = {"one": 2000, "bulk": 2000, "live": 400}  # events that carry something
@@ -147,11 +147,11 @@ def chosen_contestants(arguments: argparse.Namespace) -> list[Contestant]:
     known = [contestant.name for contestant in CONTESTANTS]
     if unknown := [name for name in names if name not in known]:
         sys.exit(f"no such contestants: {', '.join(unknown)}. There are {', '.join(known)}")
-    chosen = [contestant for contestant in CONTESTANTS if contestant.name in ("bare", *names)]
+    chosen = [contestant for contestant in CONTESTANTS if contestant.name in (FLOOR, *names)]
     for path in arguments.beside:
         chosen.append(Contestant("streamfold", "streamfold", Path(path).resolve(), f"streamfold in {path}"))
     missing = [contestant.title for contestant in chosen if not environments.is_set_up(contestant.environment)]
-    if "bare" in missing:
+    if FLOOR in missing:
         sys.exit("the environment of streamfold is not set up: benchmarks/run.py --setup streamfold")
     if missing:
         print(f"not set up, and left out: {', '.join(missing)} (benchmarks/run.py --setup)", file=sys.stderr)

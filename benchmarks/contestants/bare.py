@@ -1,6 +1,10 @@
-"""httpx and nothing else."""
+"""httpx and `json`, and nothing else."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
 
 import httpx
 from bare import BareLoop
@@ -11,13 +15,13 @@ from . import KEY, MODEL, PATHS, Answer, Ask
 PACKAGES = ("httpx",)
 
 
-def prepare(url: str, wire: str, _: str | None) -> Ask:
+def prepare(url: str, wire: str, _: str | None, parse: Callable[[bytes], Any] = json.loads) -> Ask:
     client = httpx.AsyncClient(timeout=None)
     path = url + PATHS[wire]
     body = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "stream": True, "tools": TOOLS}
 
     async def ask() -> Answer:
-        loop = BareLoop(wire)
+        loop = BareLoop(wire, parse)
         async with client.stream("POST", path, json=body, headers={"authorization": f"Bearer {KEY}"}) as response:
             async for data in response.aiter_bytes():
                 loop.feed(data)

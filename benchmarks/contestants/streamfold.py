@@ -1,4 +1,4 @@
-"""streamfold over httpx."""
+"""streamfold as it is installed: over the transport that it chooses by itself."""
 
 from __future__ import annotations
 
@@ -8,19 +8,12 @@ from streamfold import Provider
 
 from . import KEY, MODEL, Answer, Ask
 
-PACKAGES = ("httpx", "pydantic")
+PACKAGES = ("httpx", "pydantic", "httpx-aiohttp", "aiohttp")
 
 
-def prepare(url: str, wire: str, dialect: str | None, transport: str = "httpx") -> Ask:
+def prepare(url: str, wire: str, dialect: str | None, **config: str) -> Ask:
     provider = Provider.from_config(
-        {
-            "adapter": wire,
-            "base_url": url,
-            "model": MODEL,
-            "api_key": KEY,
-            "dialect": dialect,
-            "transport": transport,
-        }
+        {"adapter": wire, "base_url": url, "model": MODEL, "api_key": KEY, "dialect": dialect, **config}
     )
 
     async def ask() -> Answer:
