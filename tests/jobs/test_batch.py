@@ -248,7 +248,8 @@ async def test_rows_that_were_under_way_when_a_job_died(tmp_path: Path) -> None:
         with Ledger(path) as ledger:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ledger.commit)
-                await ledger.sent(1, "r1")
+                ledger.sent(1, "r1")
+                await ledger.written()
                 tasks.cancel_scope.cancel()
         found = await finished(batch(server.provider(), rows(3), ledger=path, in_flight=in_flight))  # type: ignore[arg-type]
         assert found == [("r0", "p0!"), ("r1", said), ("r2", "p2!")]

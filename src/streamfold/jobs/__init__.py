@@ -2,11 +2,14 @@
 
 from .answers import *
 from .columns import *
+from .errors import *
 from .job import *
 from .ledger import *
+from .live import *
 from .output import *
 from .pace import *
 from .rows import *
 from .schema import *
 from .settings import *
 from .start import *
+from .work import *

@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ import anyio.to_thread
 
 from ..values import ConfigError, Cost, Usage
 from .answers import Answer, JobSummary, encoded
+from .errors import JobPausedError
 
 __all__ = ["DONE", "ERROR", "SENT", "Ledger"]
 
@@ -42,8 +43,11 @@ _SENT = (
     " ON CONFLICT (n) DO UPDATE SET state = 1, tries = tries + 1, at = excluded.at"
 )
 _ENDED = (
-    "UPDATE row SET state = ?, answer = ?, error = ?, seconds = ?, at = unixepoch('subsec'), input_tokens = ?,"
-    " output_tokens = ?, cost = ?, currency = ?, estimated = ? WHERE n = ?"
+    "INSERT INTO row (n, id, state, tries, answer, error, seconds, at, input_tokens, output_tokens, cost, currency,"
+    " estimated) VALUES (?, ?, ?, 1, ?, ?, ?, unixepoch('subsec'), ?, ?, ?, ?, ?) ON CONFLICT (n) DO UPDATE SET"
+    " state = excluded.state, answer = excluded.answer, error = excluded.error, seconds = excluded.seconds,"
+    " at = excluded.at, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,"
+    " cost = excluded.cost, currency = excluded.currency, estimated = excluded.estimated"
 )
 _TOTALS = (
     "SELECT count(*), sum(input_tokens), sum(output_tokens), cost, currency, max(estimated) FROM row WHERE state = 2"
@@ -76,6 +80,9 @@ class Ledger:
             raise
         self._using = threading.Lock()  # the connection is used by one thread at a time
         self._waiting: list[tuple[str, tuple[Any, ...]]] = []
+        self._told: list[tuple[Callable[[Answer], None], Answer]] = []
+        self._failure: sqlite3.Error | None = None
+        self._storing: anyio.Event | None = None  # set when the group that is being committed is on disk
         self._committed = anyio.Event()
         self._wanted = anyio.Event()
 
@@ -149,28 +156,50 @@ class Ledger:
         with self._using:
             return dict(self._db.execute("SELECT key, value FROM meta"))
 
-    async def sent(self, number: int, name: str) -> None:
-        """Marks a row as sent. When it returns, that is on disk."""
-        await self._write(_SENT, (number, name))
+    def sent(self, number: int, name: str) -> None:
+        """Marks a row as sent."""
+        self.note(_SENT, (number, name))
 
-    async def ended(self, answer: Answer) -> None:
-        """Notes the answer of a row that was sent. When it returns, it is on disk."""
+    def not_sent(self, number: int) -> None:
+        """Takes the mark back: the server refused to look at the request, and it was no try."""
+        self.note(_NOT_SENT, (0, number))
+
+    def ended(self, answer: Answer, then: Callable[[Answer], None] | None = None) -> None:
+        """Notes the answer of a row.
+
+        Args:
+            then: is called with the answer when it is on disk.
+        """
         reply = encoded(answer.reply) if answer.reply is not None else None
         error = encoded(answer.error) if answer.error is not None else None
         state = DONE if error is None else ERROR
         usage, cost = answer.usage, answer.cost
         priced = (f"{cost.amount:f}", cost.currency, cost.estimated) if cost else (None, None, None)
         tokens = (usage.input_tokens, usage.output_tokens)
-        await self._write(_ENDED, (state, reply, error, answer.seconds, *tokens, *priced, answer.number))
+        self.note(_ENDED, (answer.number, answer.id, state, reply, error, answer.seconds, *tokens, *priced))
+        if then is not None:
+            self._told.append((then, answer))
 
-    async def not_sent(self, number: int) -> None:
-        """Takes the mark back: the server refused to look at the request, and it was no try."""
-        await self._write(_NOT_SENT, (0, number))
+    async def written(self) -> None:
+        """Waits until all that was noted is on disk.
+
+        Raises:
+            JobPausedError: it can't be written. It is written when the ledger is closed, if that is possible then.
+        """
+        if self._waiting:
+            self._wanted.set()
+            await self._committed.wait()
+        elif self._storing is not None:
+            await self._storing.wait()
+        if self._failure is not None:
+            raise JobPausedError(
+                f"{self.path}: the job has paused, because its ledger can't be written: {self._failure}"
+            )
 
     async def commit(self) -> None:
-        """Commits what is written, in groups, until it is cancelled; what waits then is committed."""
+        """Commits what is noted, in groups, until it is cancelled or fails; what waits then is committed."""
         try:
-            while True:
+            while self._failure is None:
                 await self._wanted.wait()
                 await anyio.sleep(_GROUP)
                 await self._flush()
@@ -178,16 +207,27 @@ class Ledger:
             with anyio.CancelScope(shield=True):
                 await self._flush()
 
-    async def _write(self, statement: str, values: tuple[Any, ...]) -> None:
+    def note(self, statement: str, values: tuple[Any, ...]) -> None:
+        """Notes a statement. What is noted without an `await` in between is committed in one transaction."""
         self._waiting.append((statement, values))
         self._wanted.set()
-        await self._committed.wait()
 
     async def _flush(self) -> None:
+        if not self._waiting:
+            return
         group, self._waiting = self._waiting, []
+        told, self._told = self._told, []
         committed, self._committed, self._wanted = self._committed, anyio.Event(), anyio.Event()
-        if group:
+        self._storing = committed
+        try:
             await anyio.to_thread.run_sync(self._store, group)
+        except sqlite3.Error as error:
+            self._failure = error
+            self._waiting, self._told = [*group, *self._waiting], [*told, *self._told]
+        else:
+            for then, answer in told:
+                then(answer)
+        self._storing = None
         committed.set()
 
     def _store(self, group: list[tuple[str, tuple[Any, ...]]]) -> None:

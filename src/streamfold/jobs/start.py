@@ -9,6 +9,7 @@ from typing import Any, Literal
 from ..client import ChatModel
 from ..values import Reply, ToolLike
 from .job import BatchJob
+from .live import LiveAsker
 from .pace import Pace
 from .rows import Rows
 from .settings import JobSettings
@@ -65,4 +66,4 @@ def batch(
     settings = JobSettings(
         concurrency, tries, max_cost, in_flight, retry_errors, shard, tuple(tools), run_tools, check, options
     )
-    return BatchJob(model, Rows(rows), ledger, settings, Pace(rpm, tpm))
+    return BatchJob(model, Rows(rows), ledger, settings, LiveAsker(model, Pace(rpm, tpm)))

@@ -1,0 +1,155 @@
+"""What a job has to do and what came of it: all that whoever asks its rows sees of the job.
+
+A job may be asked in several ways: by live requests, or by a provider's batches. Each of them is an `Asker`: it takes
+the rows that have no answer from `Work`, marks them as sent before they are, and hands in their answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any, Protocol
+
+import anyio
+
+from ..values import ConfigError, Cost, Reply
+from .answers import Answer, JobSummary, error_members, reply_members
+from .errors import JobPausedError
+from .ledger import DONE, ERROR, SENT, Ledger
+from .rows import Row, Rows
+from .settings import JobSettings
+
+__all__ = ["Asker", "Work"]
+
+
+class Asker(Protocol):
+    """Asks the rows of a job."""
+
+    async def ask(self, work: Work) -> None:
+        """Asks for every row of `work.todo()`, until all have ended or the work is stopped.
+
+        Whatever is known of a request must be in the ledger before it is sent: this may be killed at any moment, and
+        is called again with what is left.
+        """
+
+
+class Work:
+    """The rows of a job, and what came of each of them.
+
+    Attributes:
+        summary: what the job has done so far.
+        states: one byte for each row: 0, `SENT`, `DONE` or `ERROR`. A row has ended when its answer is on disk.
+        stopped: why nothing more is asked, once that is so.
+    """
+
+    def __init__(self, rows: Rows, ledger: Ledger, settings: JobSettings, name: str) -> None:
+        self.rows = rows
+        self.ledger = ledger
+        self.settings = settings
+        self.name = name
+        self.summary = JobSummary()
+        self.states = bytearray()
+        self.stopped: JobPausedError | None = None
+        self.stopping = anyio.Event()
+        self._changed = anyio.Event()
+
+    def begin(self, identity: Mapping[str, str]) -> None:
+        """Checks the rows unless they were checked before, and counts what earlier runs have done.
+
+        Raises:
+            ConfigError: the rows are wrong, or the ledger is that of another job.
+        """
+        first, step = self.settings.shard
+        rows = {"rows": self.rows.digest(), "shard": f"{first}/{step}"}
+        before = self.ledger.settings()
+        count = int(before["count"]) if before.get("rows") == rows["rows"] and "count" in before else None
+        count = self.rows.check() if count is None else count
+        self.ledger.begin({**rows, "count": str(count), **identity})
+        self.states = self.ledger.states(count)
+        self.summary = self.ledger.summary(len(range(first, count, step)))
+        if self.settings.retry_errors:
+            self.states = self.states.replace(bytes([ERROR]), bytes([0]))
+            self.summary.recorded, self.summary.errors = self.summary.done, 0
+
+    def todo(self) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
+        """Yields the numbers of the rows that have no answer, and the rows as they came."""
+        first, step = self.settings.shard
+        for number, raw in enumerate(self.rows):
+            if number % step == first and self.states[number] not in (DONE, ERROR):
+                yield number, raw
+
+    async def row(self, number: int, raw: bytes | Mapping[str, Any]) -> Row | None:
+        """Returns a row, or None if it is wrong in itself: that is its answer then."""
+        try:
+            return self.rows.parse(number, raw)
+        except ConfigError as error:
+            self.end(Answer(str(number), number, error=error_members(error)))
+            await self.ledger.written()
+            return None
+
+    async def sent(self, *rows: Row) -> None:
+        """Marks rows as sent. When it returns, that is on disk."""
+        for row in rows:
+            self.ledger.sent(row.number, row.id)
+            self.states[row.number] = SENT
+        await self.ledger.written()
+
+    async def not_sent(self, *rows: Row) -> None:
+        """Takes the mark back: the server refused to look at them, and it was no try."""
+        for row in rows:
+            self.ledger.not_sent(row.number)
+            self.states[row.number] = 0
+        await self.ledger.written()
+
+    def answer(self, row: Row, reply: Reply, cost: Cost | None, tries: int, seconds: float) -> Answer:
+        """Returns the answer that a reply is, or the error if the caller's check finds it wrong."""
+        wrong = self.settings.check(reply) if self.settings.check else None
+        members = reply_members(reply, cost)
+        if wrong is None:
+            return Answer(row.id, row.number, members, None, tries, seconds)
+        error = {"type": "CheckFailed", "message": wrong, "reply": members}
+        return Answer(row.id, row.number, None, error, tries, seconds)
+
+    def end(self, answer: Answer) -> None:
+        """Takes the answer of a row. It counts when it is on disk, which is at the latest when the next mark is."""
+        self.ledger.ended(answer, self._ended)
+
+    def _ended(self, answer: Answer) -> None:
+        self.states[answer.number] = ERROR if answer.error else DONE
+        self.summary.add(answer)
+        if answer.cost is None and self.settings.max_cost is not None and not answer.error:
+            self.stop(f"max_cost: what {self.name} costs is not known; give its prices in the configuration")
+        self.notice()
+
+    def too_expensive(self, more: int) -> bool:
+        """Whether the answers to so many rows more may cost more than there is to spend. If so, the work is stopped."""
+        limit, known = self.settings.max_cost, sum((cost.amount for cost in self.summary.costs.values()), Decimal(0))
+        if limit is None:
+            return False
+        mean = known / max(self.summary.done - self.summary.unpriced, 1)
+        if float(known + mean * more) < limit:
+            return False
+        self.stop(f"the job has paused: max_cost is {limit:g}, and {known:f} are spent")
+        return True
+
+    def stop(self, text: str, cause: Exception | None = None) -> None:
+        """Stops asking. The first reason is the one that is reported."""
+        if self.stopped is None:
+            self.stopped = JobPausedError(text)
+            self.stopped.__cause__ = cause
+            self.stopping.set()
+            self.notice()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row has ended."""
+        return self.summary.done + self.summary.errors >= self.summary.rows
+
+    async def change(self) -> None:
+        """Waits until a row has ended or the work is stopped."""
+        await self._changed.wait()
+
+    def notice(self) -> None:
+        """Wakes whoever waits for a change."""
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
