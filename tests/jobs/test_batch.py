@@ -18,6 +18,7 @@ from streamfold import (
     BatchJob,
     ConfigError,
     JobPausedError,
+    PermissionDeniedError,
     Provider,
     QuotaExceededError,
     Reply,
@@ -400,3 +401,36 @@ async def test_a_pace_is_kept(limit: dict[str, float]) -> None:
         await job.run()
     seconds = made[-1] - made[10]
     assert seconds >= 49 * 0.01 * 0.8
+
+
+async def test_a_prompt_that_is_refused_with_403() -> None:
+    """It is an error of its row if others are answered; if nobody is, the job pauses, and no row is an error."""
+    for concurrency in (1, 5):
+        server = Server({f"p{at}": [refused(403, "flagged")] for at in (0, 7, 19)})
+        found = await finished(batch(server.provider(), rows(20), concurrency=concurrency))
+        assert [name for name, said in found if said is None] == ["r0", "r7", "r19"]
+        server = Server({f"p{at}": [refused(403, "no access")] for at in range(4, 100)})
+        with pytest.raises(JobPausedError, match="nothing more would be answered: custom: no access") as caught:
+            await finished(batch(server.provider(), rows(100), concurrency=concurrency))
+        assert isinstance(caught.value.__cause__, PermissionDeniedError)
+        assert len(server.asked) <= 4 + 2 * concurrency + 1
+
+
+async def test_the_last_rows_are_refused_with_403(tmp_path: Path) -> None:
+    """The job pauses; started again, when there is nothing else to ask, they are errors, which can be asked again."""
+    odd = {f"p{at}": [refused(403, "no access") for _ in range(2)] for at in range(4, 10)}
+    server, ledger = Server(odd), tmp_path / "ledger"
+    with pytest.raises(JobPausedError):
+        await finished(batch(server.provider(), rows(10), ledger=ledger))
+    assert [said for _, said in await finished(batch(server.provider(), rows(10), ledger=ledger))][4:] == [None] * 6
+    found = await finished(batch(server.provider(), rows(10), ledger=ledger, retry_errors=True))
+    assert [said for _, said in found] == [f"p{at}!" for at in range(10)]
+
+
+async def test_a_key_that_is_not_set_pauses_the_job() -> None:
+    """It is said once, and not for each row."""
+    server = Server()
+    model = server.provider(api_key_env=["STREAMFOLD_NO_SUCH_KEY"])
+    with pytest.raises(JobPausedError, match="set STREAMFOLD_NO_SUCH_KEY"):
+        await finished(batch(model, rows(10)))
+    assert server.asked == []

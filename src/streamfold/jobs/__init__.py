@@ -1,6 +1,7 @@
 """Jobs over many rows: each is asked once, its answer is kept in a ledger, and a job that died goes on where it was."""
 
 from .answers import *
+from .asking import *
 from .columns import *
 from .errors import *
 from .job import *

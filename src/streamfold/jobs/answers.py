@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 from ..values import APIError, Cost, Reply, Usage
 
 __all__ = ["Answer", "JobSummary"]
+
+Check = Callable[[Reply], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,27 @@ class JobSummary:
         """Adds what answers cost to the sum of their currency."""
         before = self.costs.get(cost.currency)
         self.costs[cost.currency] = cost if before is None else before + cost
+
+
+class _Asked(Protocol):
+    """A row, as far as its answer needs it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def number(self) -> int: ...
+
+
+def checked_answer(
+    row: _Asked, reply: Reply, cost: Cost | None, tries: int, seconds: float, check: Check | None = None
+) -> Answer:
+    """Returns the answer that a reply is, or the error if the caller's check finds it wrong."""
+    wrong = check(reply) if check else None
+    members = reply_members(reply, cost)
+    if wrong is None:
+        return Answer(row.id, row.number, members, None, tries, seconds)
+    error = {"type": "CheckFailed", "message": wrong, "reply": members}
+    return Answer(row.id, row.number, None, error, tries, seconds)
 
 
 def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:

@@ -134,7 +134,7 @@ class BatchJob:
                 await self._asker.ask(self._work)
                 await self.ledger.written()
             except JobPausedError as error:
-                self._work.stop(str(error), error)
+                self._work.stop(str(error), error.__cause__)
             finally:
                 tasks.cancel_scope.cancel()
                 self._over = True

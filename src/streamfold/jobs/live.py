@@ -2,53 +2,63 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import anyio
 
-from ..client import ChatModel, run_tools
-from ..values import (
-    APIError,
-    AuthenticationError,
-    Cost,
-    PermissionDeniedError,
-    QuotaExceededError,
-    RateLimitError,
-    Reply,
-    StreamfoldError,
-    total_cost,
-)
+from ..client import ChatModel
+from ..values import PermissionDeniedError
 from .answers import Answer, error_members
+from .asking import Asking
 from .errors import JobPausedError
 from .ledger import SENT
 from .pace import Pace
 from .rows import Row
+from .settings import JobSettings
 from .work import Work
 
 __all__ = ["LiveAsker"]
 
-_PAUSE = 1.0  # seconds to wait after "too many requests" without a Retry-After; doubled each time
-_LONGEST_PAUSE = 60.0
-# Nothing that is asked afterwards will be answered either.
-_HOPELESS = (AuthenticationError, PermissionDeniedError, QuotaExceededError)
+
+_FEW = 3  # refusals of the last rows that are taken for their own
 
 
 class LiveAsker:
-    """Asks each row by a request of its own, at a pace."""
+    """Asks each row by a request of its own, at a pace.
 
-    def __init__(self, model: ChatModel, pace: Pace) -> None:
-        self._model = model
-        self._pace = pace
+    HTTP 403 is said of a key that may not ask, and by some providers of a single prompt. It is the row's own error if
+    another row is answered that was asked later; if none is, nobody will be answered, and the job pauses.
+    """
+
+    def __init__(self, model: ChatModel, settings: JobSettings, pace: Pace) -> None:
+        self._asking = Asking(model, settings, pace)
         self._running = 0
-        self._refused = 0  # "too many requests", one after the other
+        self._answered = False
+        self._denials = 0
+        self._denied: deque[tuple[int, Row, PermissionDeniedError]] = (
+            deque()
+        )  # since the last answer to a row that was asked later
 
     async def ask(self, work: Work) -> None:
         """See `Asker`."""
         todo = work.todo()
-        async with anyio.create_task_group() as workers:
-            for _ in range(work.settings.concurrency):
-                workers.start_soon(self._worker, work, todo)
+        async with anyio.create_task_group() as watching:
+            watching.start_soon(self._watch, work)
+            async with anyio.create_task_group() as workers:
+                for _ in range(work.settings.concurrency):
+                    workers.start_soon(self._worker, work, todo)
+            watching.cancel_scope.cancel()
+        if self._denied and not work.stopped:
+            if work.summary.recorded or (self._answered and len(self._denied) < _FEW):
+                self._own_errors(work, self._denials)
+            else:
+                self._pause(work)
+
+    async def _watch(self, work: Work) -> None:
+        await work.stopping.wait()
+        self._asking.stop()
 
     async def _worker(self, work: Work, todo: Iterator[tuple[int, bytes | Mapping[str, Any]]]) -> None:
         for number, raw in todo:
@@ -59,7 +69,7 @@ class LiveAsker:
                 if (row := await work.row(number, raw)) is not None:
                     await self._row(work, row)
             except JobPausedError as error:
-                work.stop(str(error), error)
+                work.stop(str(error), error.__cause__)
             except Exception as error:  # of the caller's check or tools: what was asked is not lost
                 place = work.rows.place(number)
                 work.stop(f"the job has stopped at {place}: {type(error).__name__}: {error}", error)
@@ -67,58 +77,42 @@ class LiveAsker:
                 self._running -= 1
 
     async def _row(self, work: Work, row: Row) -> None:
-        """Asks for one row until there is an answer, or an error that stays."""
         if work.states[row.number] == SENT and work.settings.in_flight == "error":
             lost = {"type": "InFlight", "message": "it had been sent when the job died; the answer is lost"}
             work.end(Answer(row.id, row.number, error=lost))
             await work.ledger.written()
             return
-        tries = 0
-        while True:
-            reserved = await self._pace.wait()
+        earlier = 0  # denials before the request was sent
+
+        async def sending(row: Row) -> bool:
+            nonlocal earlier
             if work.stopped or work.too_expensive(self._running):
-                return
+                return False
             await work.sent(row)
-            tries, began = tries + 1, anyio.current_time()
-            try:
-                reply, cost = await self._reply(work, row)
-            except RateLimitError as error:
-                await work.not_sent(row)
-                if isinstance(error, _HOPELESS):
-                    work.stop(f"the job has paused, because nothing more would be answered: {error}", error)
-                    return
-                tries -= 1
-                self._rest(error)
-            except _HOPELESS as error:
-                await work.not_sent(row)
-                work.stop(f"the job has paused, because nothing more would be answered: {error}", error)
-                return
-            except StreamfoldError as error:
-                self._pace.settle(reserved, None)
-                if tries < work.settings.tries and isinstance(error, APIError) and error.retryable:
-                    await anyio.sleep(min(_PAUSE * 2 ** (tries - 1), _LONGEST_PAUSE))
-                    continue
-                seconds = anyio.current_time() - began
-                work.end(Answer(row.id, row.number, None, error_members(error), tries, seconds))
-                return
-            else:
-                self._refused = 0
-                self._pace.settle(reserved, reply.usage)
-                work.end(work.answer(row, reply, cost, tries, anyio.current_time() - began))
-                return
+            earlier = self._denials
+            return True
 
-    async def _reply(self, work: Work, row: Row) -> tuple[Reply, Cost | None]:
-        settings = work.settings
-        options = {**settings.options, **row.options}
-        tools = row.tools if row.tools is not None else settings.tools
-        if settings.run_tools:
-            run = run_tools(self._model, row.messages, tools or (), tool_choice=row.tool_choice, **options)
-            await run
-            return run.reply, total_cost(run.replies)
-        reply = await self._model.chat(row.messages, tools or None, tool_choice=row.tool_choice, **options)
-        return reply, reply.cost
+        try:
+            answer = await self._asking.answer(row, sending=sending, unsent=work.not_sent)
+        except PermissionDeniedError as error:
+            await work.not_sent(row)
+            self._denials += 1
+            self._denied.append((self._denials, row, error))
+            if len(self._denied) > work.settings.concurrency:
+                self._pause(work)
+            return
+        if answer is not None:
+            work.end(answer)
+            if answer.error is None:
+                self._answered = True
+                self._own_errors(work, earlier)
 
-    def _rest(self, error: RateLimitError) -> None:
-        self._refused += 1
-        wanted = min(_PAUSE * 2 ** min(self._refused - 1, 6), _LONGEST_PAUSE)
-        self._pace.rest(wanted if error.retry_after is None else error.retry_after)
+    def _own_errors(self, work: Work, until: int) -> None:
+        """Takes the first denials for errors of their rows."""
+        while self._denied and self._denied[0][0] <= until:
+            _, row, error = self._denied.popleft()
+            work.end(Answer(row.id, row.number, error=error_members(error)))
+
+    def _pause(self, work: Work) -> None:
+        _, _, error = self._denied[0]
+        work.stop(f"the job has paused, because nothing more would be answered: {error}", error)

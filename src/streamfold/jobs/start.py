@@ -66,4 +66,4 @@ def batch(
     settings = JobSettings(
         concurrency, tries, max_cost, in_flight, retry_errors, shard, tuple(tools), run_tools, check, options
     )
-    return BatchJob(model, Rows(rows), ledger, settings, LiveAsker(model, Pace(rpm, tpm)))
+    return BatchJob(model, Rows(rows), ledger, settings, LiveAsker(model, settings, Pace(rpm, tpm)))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import anyio
 
 from ..values import ConfigError, Cost, Reply
-from .answers import Answer, JobSummary, error_members, reply_members
+from .answers import Answer, JobSummary, checked_answer, error_members
 from .errors import JobPausedError
 from .ledger import DONE, ERROR, SENT, Ledger
 from .rows import Row, Rows
@@ -103,12 +103,7 @@ class Work:
 
     def answer(self, row: Row, reply: Reply, cost: Cost | None, tries: int, seconds: float) -> Answer:
         """Returns the answer that a reply is, or the error if the caller's check finds it wrong."""
-        wrong = self.settings.check(reply) if self.settings.check else None
-        members = reply_members(reply, cost)
-        if wrong is None:
-            return Answer(row.id, row.number, members, None, tries, seconds)
-        error = {"type": "CheckFailed", "message": wrong, "reply": members}
-        return Answer(row.id, row.number, None, error, tries, seconds)
+        return checked_answer(row, reply, cost, tries, seconds, self.settings.check)
 
     def end(self, answer: Answer) -> None:
         """Takes the answer of a row. It counts when it is on disk, which is at the latest when the next mark is."""
@@ -132,7 +127,7 @@ class Work:
         self.stop(f"the job has paused: max_cost is {limit:g}, and {known:f} are spent")
         return True
 
-    def stop(self, text: str, cause: Exception | None = None) -> None:
+    def stop(self, text: str, cause: BaseException | None = None) -> None:
         """Stops asking. The first reason is the one that is reported."""
         if self.stopped is None:
             self.stopped = JobPausedError(text)
