@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-MODULE = [sys.executable, "-m", "streamfold"]
+from commands import COMMAND
+
 PROMPT = b"> "
 
 
@@ -30,7 +30,7 @@ def on_terminal(folder: Path, *words: str, typed: Sequence[bytes] = (), columns:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("STREAMFOLD_", "COLUMNS"))}
     source = str(Path(__file__).resolve().parents[1] / "src")
     process = subprocess.Popen(
-        [*MODULE, *words],
+        [*COMMAND, *words],
         stdin=child,
         stdout=child,
         stderr=child,

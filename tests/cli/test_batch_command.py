@@ -1,4 +1,4 @@
-"""`streamfold batch` in processes of its own, some of which are killed."""
+"""`streamfold batch`, also in processes that are killed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,16 @@ import anyio.to_thread
 import pytest
 
 import scale
+from commands import COMMAND, Done, environment, run_beside
 from folding import DONE, event, fin, text
 from servers import END, STREAM, Connection, answer, framed, serving
 
 pytestmark = pytest.mark.anyio
-COMMAND = [sys.executable, "-c", "from streamfold.cli import main; main()", "batch"]
 
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """The command runs in a process of its own: one event loop for the server that it asks is enough."""
+    """The command has an event loop of its own: one for the server that it asks is enough."""
     return "asyncio"
 
 
@@ -56,26 +55,17 @@ class Upstream:
             await peer.send(STREAM, framed(text(f"{prompt}!"), fin("stop"), usage, DONE), END)
 
 
-def environment(folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.endswith("API_KEY")}
-    return {**kept, "STREAMFOLD_CONFIG": str(folder / "streamfold.toml")}
-
-
 def prepared(folder: Path, count: int, base_url: str, **more: Any) -> list[str]:
     lines = [json.dumps({"id": f"r{number}", "prompt": f"p{number}"}) for number in range(count)]
     (folder / "rows.jsonl").write_text("\n".join(lines), "utf-8")
     table = {"base_url": base_url, "model": "m", **more}
     settings = "\n".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
     (folder / "streamfold.toml").write_text(f"[providers.main]\n{settings}\n[providers.two]\n{settings}\n", "utf-8")
-    return [*COMMAND, "rows.jsonl", "-o", "out.jsonl", "-p", "main"]
+    return ["rows.jsonl", "-o", "out.jsonl", "-p", "main"]
 
 
-async def ran(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    def run() -> subprocess.CompletedProcess[str]:
-        environ = environment(folder)
-        return subprocess.run(command, capture_output=True, encoding="utf-8", cwd=folder, env=environ, timeout=120)
-
-    return await anyio.to_thread.run_sync(run)
+async def ran(words: list[str], folder: Path) -> Done:
+    return await run_beside(folder, "batch", *words)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -86,15 +76,15 @@ async def test_rows_become_answers(tmp_path: Path) -> None:
     """In their order, with a summary; a second start asks nothing."""
     upstream = Upstream()
     async with serving(upstream) as server:
-        command = prepared(tmp_path, 30, server.base_url)
+        words = prepared(tmp_path, 30, server.base_url)
         for _ in range(2):
-            done = await ran(command, tmp_path)
+            done = await ran(words, tmp_path)
             assert (done.returncode, done.stdout) == (0, "30 answers, 0 errors, 30 rows; 300 + 60 tokens\n"), (
                 done.stderr
             )
     assert [(line["id"], line["text"]) for line in lines(tmp_path)] == [(f"r{at}", f"p{at}!") for at in range(30)]
     assert set(upstream.asked.values()) == {1}
-    status = await ran([*COMMAND, "status", "out.jsonl.ledger"], tmp_path)
+    status = await ran(["status", "out.jsonl.ledger"], tmp_path)
     assert status.stdout.startswith("30 answers, 0 errors, 0 under way, 30 rows\n")
 
 
@@ -144,7 +134,7 @@ async def test_two_providers(tmp_path: Path) -> None:
 async def test_mistakes_in_the_command(tmp_path: Path, words: list[str], problem: str) -> None:
     """They end it with 2 before anything is asked."""
     prepared(tmp_path, 1, "http://127.0.0.1:9/v1")
-    done = await ran([*COMMAND, *words, *(["-p", "main"] if words[0] != "status" else [])], tmp_path)
+    done = await ran([*words, *(["-p", "main"] if words[0] != "status" else [])], tmp_path)
     assert done.returncode == 2
     assert problem in done.stderr
 
@@ -155,17 +145,21 @@ async def test_a_job_that_is_killed_again_and_again(tmp_path: Path) -> None:
     rows, kills, concurrency = scale.pick(5000, 200), scale.pick(8, 2), 20
     upstream, rng = Upstream(faults=0.05), random.Random(3)
     async with serving(upstream) as server:
-        command = [*prepared(tmp_path, rows, server.base_url), "--concurrency", str(concurrency)]
+        words = [*prepared(tmp_path, rows, server.base_url), "--concurrency", str(concurrency)]
         for _ in range(kills):
             wanted = sum(upstream.asked.values()) + rng.randrange(1, max(2, rows // (kills + 2)))
             with subprocess.Popen(
-                command, cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+                [*COMMAND, "batch", *words],
+                cwd=tmp_path,
+                env=environment(tmp_path),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
             ) as process:
                 while sum(upstream.asked.values()) < wanted and process.poll() is None:
                     await anyio.sleep(0.005)
                 process.send_signal(signal.SIGKILL)
                 assert await anyio.to_thread.run_sync(process.wait) == -signal.SIGKILL
-        done = await ran(command, tmp_path)
+        done = await ran(words, tmp_path)
     assert done.returncode == 0, done.stderr
     assert [(line["id"], line["text"]) for line in lines(tmp_path)] == [(f"r{at}", f"p{at}!") for at in range(rows)]
     again = sum(upstream.asked.values()) - rows

@@ -1,9 +1,10 @@
-"""The command line, run as a user runs it: in a process of its own."""
+"""The command line: what the commands print, and how they end."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import anyio
 import pytest
 
 import streamfold
+from commands import COMMAND, Done, environment, run_beside, start
+from commands import run as run_in
 from folding import DONE, call, entry, fin, text
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.config.catalogue import provider_files
@@ -21,28 +24,35 @@ from terminals import on_terminal
 ROOT = Path(__file__).resolve().parents[2]
 PNG = b"\x89PNG\r\n\x1a\n"
 CALL = call(entry(0, "a", "get_weather", "{}"))
-COMMAND = [sys.executable, "-c", "from streamfold.cli import main; main()"]
 # Whoever is started in the background ignores SIGINT, and so do the processes that it starts.
 INTERRUPTIBLE = [
-    *COMMAND[:2],
-    f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {COMMAND[2]}",
+    *(sys.executable, "-c"),
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import streamfold.cli as cli; cli.main()",
 ]
-ENVIRONMENT = {
-    **{name: value for name, value in os.environ.items() if not name.endswith("API_KEY")},
-    "COLUMNS": "200",
-    "PYTHONIOENCODING": "utf-8",
-}
 
 
-def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *words],
-        capture_output=True,
-        encoding="utf-8",
-        cwd=ROOT,
-        env={**ENVIRONMENT, **environment},
-        timeout=60,
-    )
+def run(*words: str, **variables: str) -> Done:
+    return run_in(ROOT, *words, STREAMFOLD_CONFIG=os.devnull, **variables)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "demo --speed 5000",
+        "replay fixtures/demo/reasoning_text.sse",
+        "inspect fixtures/demo/reasoning_text.sse",
+        "diff fixtures/demo/reasoning_text.sse fixtures/demo/reasoning_text.sse",
+        "providers",
+        "config path",
+        "doctor http://127.0.0.1:9/v1 --model m --dry-run",
+        "--version",
+    ],
+)
+def test_each_command_starts(words: str) -> None:
+    """In a process of its own, whose standard output can't carry every character."""
+    done = start(ROOT, *shlex.split(words), PYTHONIOENCODING="ascii:strict")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert done.stdout
 
 
 def test_demo_streams_text_and_shows_whole_calls() -> None:
@@ -81,9 +91,8 @@ def test_replay_of_a_broken_recording_fails() -> None:
 
 
 def test_version() -> None:
-    """The version is the package's own, and the module is the command too."""
-    words = [sys.executable, "-m", "streamfold", "--version"]
-    done = subprocess.run(words, capture_output=True, encoding="utf-8", env=ENVIRONMENT, timeout=60)
+    """The version is the package's own."""
+    done = run("--version")
     assert (done.returncode, done.stdout) == (0, f"streamfold {streamfold.__version__}\n")
 
 
@@ -123,11 +132,10 @@ def test_providers_lists_the_catalogue() -> None:
     assert [row["name"] for row in rows] == list(provider_files())
 
 
-async def _chat(script, *words: str) -> tuple[subprocess.CompletedProcess[bytes], list[bytes]]:
+async def _chat(script, *words: str, stdin: bytes = b"") -> tuple[Done, list[bytes]]:
     async with serving(script) as server:
-        arguments = ["chat", "Weather?", "-p", "vllm:any", "--base-url", server.base_url, *words]
-        with anyio.fail_after(30):
-            done = await anyio.run_process([*COMMAND, *arguments], check=False, env=ENVIRONMENT)
+        arguments = ["chat", *words, "-p", "vllm:any", "--base-url", server.base_url]
+        done = await run_beside(ROOT, *arguments, stdin=stdin, STREAMFOLD_CONFIG=os.devnull)
         return done, server.requests
 
 
@@ -144,11 +152,18 @@ async def test_chat_sends_what_was_said(tmp_path: Path) -> None:
         )
 
     done, (request,) = await _chat(
-        script, "--system", "Be brief.", "--tool-file", str(tmp_path / "tools.json"), "--tool-choice", "get_weather"
+        script,
+        "Weather?",
+        "--system",
+        "Be brief.",
+        "--tool-file",
+        str(tmp_path / "tools.json"),
+        "--tool-choice",
+        "get_weather",
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(b"Let me see.\n")
-    assert b"get_weather" in done.stdout
+    assert done.stdout.startswith("Let me see.\n")
+    assert "get_weather" in done.stdout
     body = json.loads(request.partition(b"\r\n\r\n")[2])
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
     assert body["tool_choice"] == {"type": "function", "function": {"name": "get_weather"}}
@@ -166,8 +181,8 @@ async def test_chat_sends_its_options(tmp_path: Path) -> None:
 
     words = ["--model", "other", "--temperature", "0.5", "--max-output-tokens", "7"]
     images = ["--image", str(tmp_path / "dot.png"), "--image", "https://x.test/a.png"]
-    done, (request,) = await _chat(script, *words, *images)
-    assert (done.returncode, done.stdout) == (0, b"A dot.\n"), done.stderr
+    done, (request,) = await _chat(script, "Weather?", *words, *images)
+    assert (done.returncode, done.stdout) == (0, "A dot.\n"), done.stderr
     body = json.loads(request.partition(b"\r\n\r\n")[2])
     assert (body["model"], body["temperature"]) == ("other", 0.5)
     assert 7 in (body.get("max_tokens"), body.get("max_completion_tokens"))
@@ -192,11 +207,11 @@ async def test_chat_sends_its_options(tmp_path: Path) -> None:
 )
 def test_there_must_be_a_question(words: list[str], stdin: bytes, message: str) -> None:
     """An empty text or an empty file asks nobody."""
-    command = [*COMMAND, *words, "-p", "vllm:any", "--base-url", "http://127.0.0.1:9/v1"]
-    done = subprocess.run(command, input=stdin, capture_output=True, cwd=ROOT, env=ENVIRONMENT, timeout=60)
+    provider = ["-p", "vllm:any", "--base-url", "http://127.0.0.1:9/v1"]
+    done = run_in(ROOT, *words, *provider, stdin=stdin, STREAMFOLD_CONFIG=os.devnull)
     assert done.returncode == 2
-    assert message in done.stderr.decode()
-    assert done.stderr.count(b"\n") == 1
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.anyio
@@ -207,11 +222,9 @@ async def test_a_question_may_be_piped_in() -> None:
         await peer.request()
         await peer.send(STREAM, framed(text("Yes."), fin("stop"), DONE), END)
 
-    async with serving(script) as server:
-        words = [*COMMAND, "chat", "-p", "vllm:any", "--base-url", server.base_url]
-        done = await anyio.run_process(words, input="\ufeffWhy?\r\n".encode(), check=False, env=ENVIRONMENT)
-    assert (done.returncode, done.stdout) == (0, b"Yes.\n"), done.stderr
-    assert json.loads(server.requests[0].partition(b"\r\n\r\n")[2])["messages"][-1]["content"] == "Why?\r\n"
+    done, (request,) = await _chat(script, stdin="\ufeffWhy?\r\n".encode())
+    assert (done.returncode, done.stdout) == (0, "Yes.\n"), done.stderr
+    assert json.loads(request.partition(b"\r\n\r\n")[2])["messages"][-1]["content"] == "Why?\r\n"
 
 
 @pytest.mark.anyio
@@ -260,7 +273,7 @@ async def test_ctrl_c_ends_cleanly() -> None:
     async with serving(script) as server:
         words = ["chat", "Hello", "-p", "vllm:any", "--base-url", server.base_url]
         with anyio.fail_after(30):
-            async with await anyio.open_process([*INTERRUPTIBLE, *words], env=ENVIRONMENT) as process:
+            async with await anyio.open_process([*INTERRUPTIBLE, *words], env=environment(ROOT)) as process:
                 assert process.stdout is not None
                 assert process.stderr is not None
                 assert await process.stdout.receive() == b"one"
@@ -273,10 +286,8 @@ async def test_ctrl_c_ends_cleanly() -> None:
 
 def test_reader_that_leaves_is_no_error() -> None:
     """`streamfold ... | head` ends quietly."""
-    command = f"{sys.executable} -c 'from streamfold.cli import main; main()' demo --json --speed 5000 | head -n 1"
-    done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, env=ENVIRONMENT, timeout=60
-    )
+    words = ["bash", "-c", f"{shlex.join(COMMAND)} demo --json --speed 5000 | head -n 1"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment(ROOT), timeout=60)
     assert json.loads(done.stdout)
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr

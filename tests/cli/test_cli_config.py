@@ -1,20 +1,17 @@
-"""`streamfold config` and the default provider, run as a user runs them."""
+"""`streamfold config` and the default provider."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import streamfold
+from commands import Done
+from commands import run as run_in
 from streamfold.config.catalogue import provider_files
 
-SOURCE = Path(streamfold.__file__).parents[1]
-COMMAND = [sys.executable, "-c", "from streamfold.cli import main; main()"]
 MAIN = """\
 default = "main"
 [providers.main]
@@ -36,19 +33,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(cwd: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("STREAMFOLD_")}
-    kept = {name: value for name, value in kept.items() if not name.endswith("_KEY")}
-    user = {"XDG_CONFIG_HOME": str(cwd / "user"), "APPDATA": str(cwd / "user"), "PYTHONPATH": str(SOURCE)}
-    done = subprocess.run(
-        [*COMMAND, *words],
-        capture_output=True,
-        encoding="utf-8",
-        cwd=cwd,
-        env={**kept, **user, "COLUMNS": "200", "PYTHONIOENCODING": "utf-8", **environment},
-        timeout=60,
-    )
-    assert "Traceback" not in done.stderr
+def run(folder: Path, *words: str, **variables: str) -> Done:
+    done = run_in(folder, *words, **variables)
     assert "canary" not in done.stdout + done.stderr
     return done
 

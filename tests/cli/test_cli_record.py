@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import httpx
 import pytest
 
-import streamfold
+from commands import environment, run_beside, start
+from commands import run as run_in
 from folding import DONE, fin, text
 from streamfold import ConfigError
 from streamfold.recording import Recording
@@ -21,29 +23,19 @@ from streamfold.testing.faults import Fault, drop, read_fault, reset, stall, sta
 from streamfold.testing.replay_server import serve_replay
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-c", "from streamfold.cli import main; main()"]
 KEY = "sk-canary-0123456789abcdef"
-ENVIRONMENT = {
-    **os.environ,
-    "COLUMNS": "200",
-    "PYTHONIOENCODING": "utf-8",
-    "PYTHONPATH": str(Path(streamfold.__file__).parents[1]),
-    "ACME_KEY": KEY,
-}
 HELLO = Recording("case/hello", text("Hel") + text(f"lo {KEY}") + fin("stop") + DONE)
 
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """One is enough here: the command is a process with an event loop of its own."""
+    """One is enough here: the command has an event loop of its own."""
     return "asyncio"
 
 
 async def run(folder: Path, *words: str) -> tuple[int, str, str]:
-    environment = {**ENVIRONMENT, "STREAMFOLD_CONFIG": str(folder / "streamfold.toml")}
-    with anyio.fail_after(60):
-        done = await anyio.run_process([*COMMAND, *words], check=False, env=environment, cwd=folder)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    done = await run_beside(folder, *words, ACME_KEY=KEY)
+    return done.returncode, done.stdout, done.stderr
 
 
 def configure(folder: Path, base_url: str) -> None:
@@ -66,6 +58,18 @@ async def test_record_and_replay(tmp_path: Path) -> None:
     assert b"canary" not in b"".join(file.read_bytes() for file in tmp_path.joinpath("fixtures/acme").iterdir())
     again = await run(tmp_path, "replay", "fixtures/acme/hello.sse", "--speed", "500", "--cuts", "bytes:9")
     assert again[:2] == (0, "Hello ***\n")
+
+
+@pytest.mark.anyio
+async def test_the_commands_in_processes_of_their_own(tmp_path: Path) -> None:
+    """`record` and `chat` end as they do here."""
+    async with serve_replay([HELLO] * 2) as base_url:
+        configure(tmp_path, base_url)
+        for words in (["record", "hello"], ["chat"]):
+            command = partial(start, tmp_path, *words, "Say it.", "-p", "acme", ACME_KEY=KEY)
+            done = await anyio.to_thread.run_sync(command)
+            assert (done.returncode, done.stdout) == (0, f"Hello {KEY}\n"), done.stderr
+    assert Recording.load(tmp_path / "fixtures/hello").complete
 
 
 @pytest.mark.anyio
@@ -115,10 +119,11 @@ async def test_serve_replay(tmp_path: Path) -> None:
     """It answers whoever asks, with the faults that were named, until Ctrl-C."""
     HELLO.save(tmp_path / "hello")
     interruptible = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    command = [*COMMAND[:2], interruptible + COMMAND[2], "serve-replay", str(tmp_path), "--match", "any"]
+    program = f"{interruptible}import streamfold.cli as cli; cli.main()"
+    command = [sys.executable, "-c", program, "serve-replay", str(tmp_path), "--match", "any"]
     with anyio.fail_after(60):
         faults = ["--fault", "status(503, times=1)", "--fault", "drop(2)"]
-        async with await anyio.open_process([*command, *faults], env=ENVIRONMENT) as process:
+        async with await anyio.open_process([*command, *faults], env=environment(tmp_path)) as process:
             assert process.stdout is not None
             told = (await process.stdout.receive()).decode()
             base_url = told.split()[0]
@@ -146,9 +151,7 @@ async def test_serve_replay(tmp_path: Path) -> None:
 )
 def test_mistakes(words: list[str], message: str) -> None:
     """A mistake is one line on standard error and exit code 2."""
-    done = subprocess.run(
-        [*COMMAND, *words], capture_output=True, encoding="utf-8", cwd=ROOT, env=ENVIRONMENT, timeout=60
-    )
+    done = run_in(ROOT, *words, STREAMFOLD_CONFIG=os.devnull)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr

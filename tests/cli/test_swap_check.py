@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from commands import Done, start
+from commands import run as run_in
 from streamfold import Message, image, user
 from streamfold.cli.swap import read_conversation
 from streamfold.config.catalogue import provider_files
@@ -61,15 +60,11 @@ def test_files_that_hold_no_conversation(data: Any, wanted: str) -> None:
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
-def run(tmp_path: Path, data: Any, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(tmp_path: Path, data: Any, *words: str, apart: bool = False, **variables: str) -> Done:
+    """Checks a conversation; `apart`: in a process of its own."""
     file = tmp_path / "conversation.json"
     file.write_text(json.dumps(data) if not isinstance(data, str) else data, "utf-8")
-    clean = {name: value for name, value in os.environ.items() if not name.endswith("API_KEY")}
-    return subprocess.run(
-        [sys.executable, "-c", "from streamfold.cli import main; main()", "swap-check", *words, str(file)],
-        capture_output=True, encoding="utf-8", check=False, timeout=60,
-        env={**clean, "COLUMNS": "150", "PYTHONIOENCODING": "utf-8", **environment},
-    )  # fmt: skip
+    return (start if apart else run_in)(tmp_path, "swap-check", *words, str(file), **variables)
 
 
 def test_the_command_without_keys(tmp_path: Path) -> None:
@@ -79,7 +74,7 @@ def test_the_command_without_keys(tmp_path: Path) -> None:
         {"role": "assistant", "content": "Yes?"},
         {"role": "user", "content": "No."},
     ]
-    done = run(tmp_path, data, "-p", "openai:gpt-5-mini", "-p", "kimi:kimi-k2.6")
+    done = run(tmp_path, data, "-p", "openai:gpt-5-mini", "-p", "kimi:kimi-k2.6", apart=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "POST https://api.openai.com/v1/chat/completions\n" in done.stdout
     assert '"model": "kimi-k2.6"' in done.stdout
