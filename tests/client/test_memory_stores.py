@@ -153,6 +153,19 @@ def test_names_that_can_not_be_used(where: str, message: str) -> None:
         open_store(where)
 
 
+async def test_one_file_for_several_things(tmp_path: Path) -> None:
+    """A store forgets by its own limits, and leaves alone what another one has under the same keys."""
+    where = f"sqlite:///{tmp_path / 'all.db'}"
+    turns, answers = open_store(where), open_store(where, StoreLimits(age=0.01), name="answers")
+    await turns.put({"a": b"turn"})
+    await answers.put({"a": b"answer"})
+    await anyio.sleep(0.02)
+    await answers.put({"b": b"answer"})
+    assert (await turns.get("ab"), await answers.get("ab")) == ({"a": b"turn"}, {"b": b"answer"})
+    await turns.aclose()
+    await answers.aclose()
+
+
 async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     """The error names the file."""
     (tmp_path / "x.db").write_bytes(b"no database at all, and long enough to be one" * 100)
@@ -258,6 +271,17 @@ async def test_valkey_forgets(shared: Any) -> None:
     await store.put({"b": b"1"})
     assert set(await store.get("ab")) == {"b"}
     await store.aclose()
+
+
+async def test_one_database_for_several_things(shared: Any, valkey_url: str) -> None:
+    """A store forgets by its own limits, and leaves alone what another one has under the same keys."""
+    turns, answers = shared(), ValkeyStore(valkey_url, StoreLimits(entries=1), name="answers")
+    await turns.put(dict.fromkeys("abcd", b"turn"))
+    await answers.put(dict.fromkeys("abc", b"answer"))
+    assert len(await turns.get("abcd")) == 4
+    assert len(await answers.get("abcd")) == 2
+    await turns.aclose()
+    await answers.aclose()
 
 
 def test_valkey_hides_its_password() -> None:

@@ -130,12 +130,13 @@ class Memory:
         return {key: Message.from_dict(json.loads(value)) for key, value in values.items()}
 
 
-def open_store(where: str, limits: StoreLimits | None = None) -> MemoryStore:
+def open_store(where: str, limits: StoreLimits | None = None, *, name: str = "turns") -> MemoryStore:
     """Returns a store by its name.
 
     Args:
         where: "memory"; `sqlite:///PATH`, relative to the working directory, with a fourth slash an absolute path; or
             the URL of a Valkey or Redis server, `valkey://HOST:PORT/DATABASE`, with TLS `valkeys://`.
+        name: what is kept. In one file or database, stores with other names have other entries and limits.
 
     Raises:
         ConfigError: it is none of them.
@@ -147,7 +148,9 @@ def open_store(where: str, limits: StoreLimits | None = None) -> MemoryStore:
     scheme, _, rest = where.partition("://")
     if scheme == "memory":
         return InMemoryStore(limits)
-    return SQLiteStore(rest[1:], limits) if scheme == "sqlite" else ValkeyStore(where, limits)
+    if scheme == "sqlite":
+        return SQLiteStore(rest[1:], limits, name=name)
+    return ValkeyStore(where, limits, name=name)
 
 
 def read_memory(given: Memory | MemoryStore | str | bool | None, limits: StoreLimits | None = None) -> Memory | None:

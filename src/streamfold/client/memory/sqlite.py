@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["SQLiteStore", "private_database"]
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS turns (key TEXT PRIMARY KEY, value BLOB NOT NULL, used REAL NOT NULL) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS turns_used ON turns (used);
-CREATE TABLE IF NOT EXISTS turns_size (entries INTEGER NOT NULL, size INTEGER NOT NULL);
-INSERT INTO turns_size SELECT 0, 0 WHERE NOT EXISTS (SELECT 1 FROM turns_size);
-CREATE TRIGGER IF NOT EXISTS turns_added AFTER INSERT ON turns BEGIN
-    UPDATE turns_size SET entries = entries + 1, size = size + length(NEW.key) + length(NEW.value);
+CREATE TABLE IF NOT EXISTS {name} (key TEXT PRIMARY KEY, value BLOB NOT NULL, used REAL NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS {name}_used ON {name} (used);
+CREATE TABLE IF NOT EXISTS {name}_size (entries INTEGER NOT NULL, size INTEGER NOT NULL);
+INSERT INTO {name}_size SELECT 0, 0 WHERE NOT EXISTS (SELECT 1 FROM {name}_size);
+CREATE TRIGGER IF NOT EXISTS {name}_added AFTER INSERT ON {name} BEGIN
+    UPDATE {name}_size SET entries = entries + 1, size = size + length(NEW.key) + length(NEW.value);
 END;
-CREATE TRIGGER IF NOT EXISTS turns_removed AFTER DELETE ON turns BEGIN
-    UPDATE turns_size SET entries = entries - 1, size = size - length(OLD.key) - length(OLD.value);
+CREATE TRIGGER IF NOT EXISTS {name}_removed AFTER DELETE ON {name} BEGIN
+    UPDATE {name}_size SET entries = entries - 1, size = size - length(OLD.key) - length(OLD.value);
 END;
 """
 _MOST_VARIABLES = 500  # of one statement; SQLite allows at least 999
@@ -61,19 +61,26 @@ class SQLiteStore:
         path: the file. Only this user may read it.
         limits: how much is kept.
         clock: what the age goes by, in seconds since 1970.
+        name: the table. Stores with other names have other entries and limits.
 
     Raises:
         ConfigError: there is no folder for the file.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], limits: StoreLimits | None = None, *, clock: Callable[[], float] = time
+        self,
+        path: str | os.PathLike[str],
+        limits: StoreLimits | None = None,
+        *,
+        clock: Callable[[], float] = time,
+        name: str = "turns",
     ) -> None:
         self._path = Path(path).expanduser()
         if not self._path.parent.is_dir():
             raise ConfigError(f"there is no folder {str(self._path.parent)!r} for the database {self._path.name!r}")
         self._limits = limits or StoreLimits()
         self._clock = clock
+        self._table = name
         self._lock = Lock()
         self._open: sqlite3.Connection | None = None
 
@@ -91,37 +98,38 @@ class SQLiteStore:
 
     def _get(self, keys: list[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
-        now, age = self._clock(), self._limits.age
+        now, age, table = self._clock(), self._limits.age, self._table
         with self._transaction() as database:
             for start in range(0, len(keys), _MOST_VARIABLES):
                 some = keys[start : start + _MOST_VARIABLES]
                 among = f"key IN ({','.join('?' * len(some))})"
-                rows = database.execute(f"SELECT key, value FROM turns WHERE {among} AND used >= ?", (*some, now - age))  # noqa: S608
+                query = f"SELECT key, value FROM {table} WHERE {among} AND used >= ?"  # noqa: S608
+                rows = database.execute(query, (*some, now - age))
                 found.update(rows)
                 touched = (now, *some, now - age * _TOUCHED, now - age)
-                database.execute(f"UPDATE turns SET used = ? WHERE {among} AND used < ? AND used >= ?", touched)  # noqa: S608
+                database.execute(f"UPDATE {table} SET used = ? WHERE {among} AND used < ? AND used >= ?", touched)  # noqa: S608
         return found
 
     def _put(self, entries: dict[str, bytes]) -> None:
-        now = self._clock()
+        now, table = self._clock(), self._table
         with self._transaction() as database:
             for key, value in entries.items():
-                database.execute("DELETE FROM turns WHERE key = ?", (key,))
-                database.execute("INSERT INTO turns VALUES (?, ?, ?)", (key, value, now))
-            database.execute("DELETE FROM turns WHERE used < ?", (now - self._limits.age,))
+                database.execute(f"DELETE FROM {table} WHERE key = ?", (key,))  # noqa: S608
+                database.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", (key, value, now))  # noqa: S608
+            database.execute(f"DELETE FROM {table} WHERE used < ?", (now - self._limits.age,))  # noqa: S608
             while True:
-                entries_now, size = database.execute("SELECT entries, size FROM turns_size").fetchone()
+                entries_now, size = database.execute(f"SELECT entries, size FROM {table}_size").fetchone()  # noqa: S608
                 if entries_now <= 2 * self._limits.entries and size <= self._limits.size:
                     break
-                oldest = "SELECT key FROM turns ORDER BY used LIMIT 1"
-                database.execute(f"DELETE FROM turns WHERE key IN ({oldest})")  # noqa: S608
+                oldest = f"SELECT key FROM {table} ORDER BY used LIMIT 1"  # noqa: S608
+                database.execute(f"DELETE FROM {table} WHERE key IN ({oldest})")  # noqa: S608
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             if self._open is None:
                 self._open = private_database(self._path)
-                self._open.executescript(_SCHEMA)
+                self._open.executescript(_SCHEMA.format(name=self._table))
             self._open.execute("BEGIN IMMEDIATE")
             try:
                 yield self._open

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ValkeyStore"]
 
 # The names of all keys have a common tag, so that they are on one node of a cluster and a script may use them together.
-_PREFIX = "{streamfold}:turns:"
-_KEYS = (f"{_PREFIX}by-use", f"{_PREFIX}sizes", f"{_PREFIX}size")
+_PREFIX = "{streamfold}:"
 _UNVERIFIED = ("ssl_cert_reqs", "ssl_check_hostname")
 
 # Times are the server's own, so that the clocks of the gateways do not matter. ARGV: age in ms, prefix, keys.
@@ -70,12 +69,15 @@ class ValkeyStore:
         url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.
         limits: how much is kept, by all that use the same database together.
         timeout: seconds for a connection or an answer. Without either, the model answers without the memory.
+        name: what is kept. Stores with other names have other entries and limits.
 
     Raises:
         ConfigError: the extra is missing, or the URL can't be used.
     """
 
-    def __init__(self, url: str, limits: StoreLimits | None = None, *, timeout: float = 2.0) -> None:
+    def __init__(
+        self, url: str, limits: StoreLimits | None = None, *, timeout: float = 2.0, name: str = "turns"
+    ) -> None:
         try:
             import valkey
         except ImportError as exc:
@@ -96,19 +98,21 @@ class ValkeyStore:
         self._get_script = self._client.register_script(_GET)
         self._put_script = self._client.register_script(_PUT)
         self._age = max(1, round(self._limits.age * 1000))
+        self._prefix = f"{_PREFIX}{name}:"
+        self._keys = [self._prefix + key for key in ("by-use", "sizes", "size")]
 
     async def get(self, keys: Collection[str]) -> Mapping[str, bytes]:
         """Returns the values of those keys that are known. Raises valkey.ValkeyError."""
         asked = list(keys)
-        arguments: list[Any] = [self._age, _PREFIX, *asked]
-        values = await anyio.to_thread.run_sync(lambda: self._get_script(_KEYS[:1], arguments))
+        arguments: list[Any] = [self._age, self._prefix, *asked]
+        values = await anyio.to_thread.run_sync(lambda: self._get_script(self._keys[:1], arguments))
         return {key: value for key, value in zip(asked, values, strict=False) if value is not None}
 
     async def put(self, entries: Mapping[str, bytes]) -> None:
         """Keeps entries. A key that is known gets the new value. Raises valkey.ValkeyError."""
         pairs = [part for pair in entries.items() for part in pair]
-        limits: list[Any] = [self._age, _PREFIX, 2 * self._limits.entries, self._limits.size]
-        await anyio.to_thread.run_sync(lambda: self._put_script(_KEYS, [*limits, *pairs]))
+        limits: list[Any] = [self._age, self._prefix, 2 * self._limits.entries, self._limits.size]
+        await anyio.to_thread.run_sync(lambda: self._put_script(self._keys, [*limits, *pairs]))
 
     async def aclose(self) -> None:
         """Closes the connections."""
