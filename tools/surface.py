@@ -87,8 +87,9 @@ def _bases(kind: type) -> str:
 def _members(kind: type) -> Iterator[str]:
     """What can be used of an instance: methods, properties and fields. Those of its public bases stand there."""
     seen = set()
+    public = [base for base in kind.__mro__[1:] if base.__name__ in streamfold.__all__]
     for base in kind.__mro__:
-        if not base.__module__.startswith("streamfold") or (base is not kind and base.__name__ in streamfold.__all__):
+        if not base.__module__.startswith("streamfold") or any(issubclass(known, base) for known in public):
             continue
         names = [*vars(base), *getattr(base, "__annotations__", {})]
         for name in names:

@@ -3,6 +3,7 @@
 from .answer import *
 from .approvals import *
 from .arguments import *
+from .base_model import *
 from .connections import *
 from .extract import *
 from .failover import *

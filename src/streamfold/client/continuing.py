@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 from dataclasses import replace
 
-from ..values import APIError, Message, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Writing
+from ..values import APIError, Message, Reply, StreamChunk, StreamfoldError
 from .answer import ChunkSource
 from .arguments import Arguments
+from .wrapped import WrappedAnswer
 
 __all__ = ["ContinuedAnswer", "continued_arguments"]
 
@@ -38,7 +38,7 @@ def continued_arguments(arguments: Arguments, error: APIError) -> Arguments:
     return replace(arguments, request=replace(arguments.request, messages=(*earlier, begun)))
 
 
-class ContinuedAnswer:
+class ContinuedAnswer(WrappedAnswer):
     """The rest of an answer. Its reply is the whole.
 
     Args:
@@ -49,34 +49,17 @@ class ContinuedAnswer:
     """
 
     def __init__(self, source: ChunkSource, partial: Reply, *, echo: bool, again: Callable[[APIError], object]) -> None:
-        self.fragments = False
-        self._source = source
+        super().__init__(source)
         self._partial = partial
         self._again = again
         self._expected = partial.text if echo else ""  # what an echo has still to say
         self._held: list[StreamChunk] = []  # what may be an echo
         self._echoed = ""
-        self.reply: Reply | None = None
-
-    @property
-    def warnings(self) -> tuple[ProtocolWarning, ...]:
-        """The warnings so far."""
-        return self._source.warnings
-
-    @property
-    def writing(self) -> tuple[Writing, ...]:
-        """The tool calls that the model is writing."""
-        return self._source.writing
-
-    async def aclose(self) -> None:
-        """Closes the connection and wakes the task that waits for it."""
-        await self._source.aclose()
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks of the rest."""
-        self._source.fragments = self._source.fragments or self.fragments
         try:
-            async with aclosing(self._source.batches()) as batches:
+            async with self._opened() as batches:
                 async for batch in batches:
                     shown = [chunk for each in batch for chunk in self._without_echo(each)]
                     if (reply := self._source.reply) is not None:

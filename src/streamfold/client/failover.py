@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import monotonic
 
@@ -14,12 +14,10 @@ from ..values import (
     BadRequestError,
     ConfigError,
     NotConfiguredError,
-    ProtocolWarning,
-    Reply,
     StreamChunk,
-    Writing,
 )
 from .answer import ChunkSource
+from .wrapped import WrappedAnswer
 
 __all__ = ["Candidate", "Failover"]
 
@@ -114,7 +112,7 @@ class Failover:
         return not isinstance(error, BadRequestError) if self._on is None else isinstance(error, self._on)
 
 
-class _FailoverAnswer:
+class _FailoverAnswer(WrappedAnswer):
     """The answer of the first candidate that brings a chunk."""
 
     def __init__(self, failover: Failover, candidates: Sequence[Candidate]) -> None:
@@ -122,28 +120,14 @@ class _FailoverAnswer:
         self._candidates = candidates
         self._attempts: list[Attempt] = []
         self._problems: list[ConfigError] = []
-        self._closed = False
-        self.reply: Reply | None = None
-        self.fragments = False
         places = range(len(candidates))
         self._awake = deque(position for position in places if failover.resting(position) is None)
         resting = [position for position in places if position not in self._awake]
         self._resting = deque(sorted(resting, key=failover.back_at))  # asked when all others failed
-        self._position, self._source = self._choose()
+        self._position, source = self._choose()
+        super().__init__(source)
         if self._failover.resting(self._position) is None:
             self._attempts += [self._skipped(position) for position in resting]
-
-    @property
-    def warnings(self) -> tuple[ProtocolWarning, ...]:
-        return self._source.warnings
-
-    @property
-    def writing(self) -> tuple[Writing, ...]:
-        return self._source.writing
-
-    async def aclose(self) -> None:
-        self._closed = True
-        await self._source.aclose()
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         self._make_way()
@@ -151,8 +135,7 @@ class _FailoverAnswer:
             position, begun = self._position, False
             try:
                 with self._failover.asking(position):
-                    self._source.fragments = self._source.fragments or self.fragments
-                    async with aclosing(self._source.batches()) as batches:
+                    async with self._opened() as batches:
                         async for batch in batches:
                             if not begun:
                                 begun = True

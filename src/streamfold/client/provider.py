@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import httpx
@@ -14,19 +13,19 @@ import httpx
 from ..config import Profile, load_profiles
 from ..net import hides_arguments
 from ..requests import Capabilities, ChatOptions, Request
-from ..values import Messages, Reply, Timeouts, ToolChoice, ToolLike, shown_url
+from ..values import Messages, Timeouts, ToolChoice, ToolLike, shown_url
 from .answer import ChunkSource
 from .arguments import Arguments
+from .base_model import BaseChatModel
 from .connections import Connections
 from .extract import extract
 from .failover import Candidate, Failover
 from .fallback import candidates
 from .hooks import Hooks, read_hooks
 from .memory import Memory, MemoryStore, read_memory
-from .misuse import AsyncContext
 from .preview import Preview
 from .requester import Requester
-from .stream import ChatStream, read_whole
+from .stream import ChatStream
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Provider"]
 
 
-class Provider(AsyncContext):
+class Provider(BaseChatModel):
     """A language model behind an endpoint. Safe to share between the tasks of one event loop.
 
         async with Provider.from_config("kimi:kimi-k2.6") as provider:
@@ -131,49 +130,6 @@ class Provider(AsyncContext):
         return self.profile.capabilities_of(model or self.profile.sent_model())
 
     @hides_arguments
-    def chat_stream(
-        self,
-        messages: Messages,
-        tools: Iterable[ToolLike] | None = None,
-        *,
-        tool_choice: ToolChoice = "auto",
-        **options: Unpack[ChatOptions],
-    ) -> ChatStream:
-        """Returns a streamed answer. Nothing is sent until the first chunk is asked for.
-
-            async with provider.chat_stream("Hello", temperature=0.2) as stream:
-                async for chunk in stream:
-                    print(chunk.delta, end="")
-
-        Args:
-            messages: the conversation. A string is one user message.
-            tools: the tools that the model may call: `Tool`s, typed functions, pydantic models, or dicts in the shape
-                of either OpenAI wire format.
-            tool_choice: "auto", "none", "required", or `NamedTool(name)`.
-            options: see `ChatOptions`.
-
-        Returns:
-            An async iterator of `StreamChunk`, which is also an async context manager.
-
-        Raises:
-            ConfigError: the request can't be sent as it is, or needs something that the model does not support. Network
-                errors are raised while iterating.
-        """
-        return self._stream(Arguments.read(messages, tools, tool_choice, options))
-
-    def stream_request(self, request: Request, *, repair: bool = False, fragments: bool = False) -> ChatStream:
-        """Returns a streamed answer to a request that was read already, as the gateway's are.
-
-        Args:
-            request: its model "" stands for the configured one.
-            repair, fragments: see `ChatOptions`.
-
-        Raises:
-            ConfigError: the request can't be sent as it is.
-        """
-        return self._stream(Arguments(request, repair, fragments, many=True))
-
-    @hides_arguments
     def preview(
         self,
         messages: Messages,
@@ -221,23 +177,6 @@ class Provider(AsyncContext):
         return await self._requester.count(Arguments(request, timeouts=timeouts)).number()
 
     @hides_arguments
-    async def chat(
-        self,
-        messages: Messages,
-        tools: Iterable[ToolLike] | None = None,
-        *,
-        tool_choice: ToolChoice = "auto",
-        **options: Unpack[ChatOptions],
-    ) -> Reply:
-        """Returns the whole answer, collected from the same stream. Takes the arguments of `chat_stream`.
-
-        Raises:
-            ConfigError: the request can't be sent as it is.
-            APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
-        """
-        return await read_whole(self.chat_stream(messages, tools, tool_choice=tool_choice, **options))
-
-    @hides_arguments
     async def extract(
         self,
         form: type[M],
@@ -258,14 +197,6 @@ class Provider(AsyncContext):
             if self.memory is not None and self._owns_memory:
                 stack.push_async_callback(self.memory.aclose)
             await self._connections.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         url, others = shown_url(self.profile.base_url), ", ".join(model.name for model in self.fallbacks)

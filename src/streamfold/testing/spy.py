@@ -7,19 +7,18 @@ decodes the answers. Only the transport of its HTTP client is replaced.
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import httpx
 
-from ..client import ChatStream, Hooks, Preview, Provider
+from ..client import Arguments, BaseChatModel, ChatStream, Hooks, Preview, Provider, pass_on
 from ..config import Profile, load_profile
 from ..requests import Capabilities, ChatOptions, Options, Request
-from ..values import Message, Messages, ReadToolChoice, Reply, Tool, ToolChoice, ToolLike
+from ..values import Message, Messages, ReadToolChoice, Tool, ToolChoice, ToolLike
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -74,7 +73,7 @@ def _text(part: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-class SpyProvider(ABC):
+class SpyProvider(BaseChatModel):
     """A model that sends its requests through a transport of its own, and keeps them.
 
     Attributes:
@@ -125,28 +124,6 @@ class SpyProvider(ABC):
         """See `Provider.preview`."""
         return self.provider.preview(messages, tools, tool_choice=tool_choice, **options)
 
-    def chat_stream(
-        self,
-        messages: Messages,
-        tools: Iterable[ToolLike] | None = None,
-        *,
-        tool_choice: ToolChoice = "auto",
-        **options: Unpack[ChatOptions],
-    ) -> ChatStream:
-        """See `Provider.chat_stream`."""
-        return self.provider.chat_stream(messages, tools, tool_choice=tool_choice, **options)
-
-    async def chat(
-        self,
-        messages: Messages,
-        tools: Iterable[ToolLike] | None = None,
-        *,
-        tool_choice: ToolChoice = "auto",
-        **options: Unpack[ChatOptions],
-    ) -> Reply:
-        """See `Provider.chat`."""
-        return await self.provider.chat(messages, tools, tool_choice=tool_choice, **options)
-
     async def extract(
         self,
         form: type[M],
@@ -159,16 +136,11 @@ class SpyProvider(ABC):
         """See `Provider.extract`."""
         return await self.provider.extract(form, messages, tools, attempts=attempts, **options)
 
-    async def aclose(self) -> None:  # noqa: B027 - most doubles have nothing to close
+    async def aclose(self) -> None:
         """Closes connections, if there are any. The double can still be used afterwards."""
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
+    def _stream(self, arguments: Arguments) -> ChatStream:
+        return pass_on(self.provider, arguments)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} requests={len(self.requests)}>"

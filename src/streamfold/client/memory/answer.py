@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...values import APIError, ProtocolWarning, Reply, StreamChunk, Writing
+from ...values import APIError, ProtocolWarning, StreamChunk
 from ..answer import ChunkSource
 from ..arguments import Arguments
+from ..wrapped import WrappedAnswer
 
 if TYPE_CHECKING:
     from .memory import Memory
@@ -20,7 +20,7 @@ __all__ = ["RememberedAnswer"]
 _OF_RECALLED_PARTS = ("reasoning_dropped", "extras_dropped")
 
 
-class RememberedAnswer:
+class RememberedAnswer(WrappedAnswer):
     """Recalls the earlier turns, gets the answer, and remembers it before its end is handed out.
 
     The request is prepared at once, so that its mistakes are raised where it is made; and once more if the memory gave
@@ -31,31 +31,18 @@ class RememberedAnswer:
     """
 
     def __init__(self, memory: Memory, arguments: Arguments, open_source: Callable[[Arguments], ChunkSource]) -> None:
+        super().__init__(open_source(arguments))
         self._memory = memory
         self._arguments = arguments
         self._open = open_source
-        self._source = open_source(arguments)
         self._own = self._source.warnings
         self._recalled = False
         self._failures: list[ProtocolWarning] = []
-        self._closed = False
-        self.reply: Reply | None = None
-        self.fragments = False
 
     @property
     def warnings(self) -> tuple[ProtocolWarning, ...]:
         """The warnings so far."""
         return tuple(self._told(self._source.warnings))
-
-    @property
-    def writing(self) -> tuple[Writing, ...]:
-        """The tool calls that the model is writing."""
-        return self._source.writing
-
-    async def aclose(self) -> None:
-        """Closes the connection and wakes the task that waits for it."""
-        self._closed = True
-        await self._source.aclose()
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks of the answer."""
@@ -68,9 +55,8 @@ class RememberedAnswer:
             request = replace(self._arguments.request, messages=recalled.messages)
             self._source = self._open(replace(self._arguments, request=request))
             self._recalled = True
-        self._source.fragments = self._source.fragments or self.fragments
         try:
-            async with aclosing(self._source.batches()) as batches:
+            async with self._opened() as batches:
                 async for batch in batches:
                     if self.reply is None and (reply := self._source.reply) is not None:
                         failed = await self._memory.remember(messages, reply)

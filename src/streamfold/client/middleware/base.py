@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
-from types import TracebackType
-from typing import Self, Unpack
 
-from ...net import hides_arguments
-from ...requests import ChatOptions, Request
-from ...values import APIError, Messages, ProtocolWarning, Reply, StreamChunk, ToolChoice, ToolLike, Writing
-from ..answer import ChunkSource
+from ...requests import Request
+from ...values import APIError, Reply, StreamChunk
 from ..arguments import Arguments
-from ..misuse import AsyncContext
+from ..base_model import BaseChatModel, open_answer
 from ..model import ChatModel
-from ..stream import ChatStream, read_whole
+from ..stream import ChatStream
+from ..wrapped import WrappedAnswer
 
 __all__ = ["Middleware"]
 
 
-class Middleware(AsyncContext):
+class Middleware(BaseChatModel):
     """A model that asks another model. Override what you want to change; the rest passes through.
 
         class Polite(Middleware):
@@ -75,54 +72,9 @@ class Middleware(AsyncContext):
         """The name of the model that is asked."""
         return self.model.name
 
-    @hides_arguments
-    def chat_stream(
-        self,
-        messages: Messages,
-        tools: Iterable[ToolLike] | None = None,
-        *,
-        tool_choice: ToolChoice = "auto",
-        **options: Unpack[ChatOptions],
-    ) -> ChatStream:
-        """Returns a streamed answer. Takes the arguments of `Provider.chat_stream`.
-
-        Raises:
-            ConfigError: an argument is wrong, or the model can't take the request.
-        """
-        return self._stream(Arguments.read(messages, tools, tool_choice, options))
-
-    def stream_request(self, request: Request, *, repair: bool = False, fragments: bool = False) -> ChatStream:
-        """Returns a streamed answer to a request that was read already. See `Provider.stream_request`."""
-        return self._stream(Arguments(request, repair, fragments))
-
-    @hides_arguments
-    async def chat(
-        self,
-        messages: Messages,
-        tools: Iterable[ToolLike] | None = None,
-        *,
-        tool_choice: ToolChoice = "auto",
-        **options: Unpack[ChatOptions],
-    ) -> Reply:
-        """Returns the whole answer. Takes the arguments of `Provider.chat_stream`.
-
-        Raises:
-            ConfigError: an argument is wrong, or the model can't take the request.
-            APIError: the model failed, or its answer broke off.
-        """
-        return await read_whole(self.chat_stream(messages, tools, tool_choice=tool_choice, **options))
-
     async def aclose(self) -> None:
         """Closes the model."""
         await self.model.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model!r}>"
@@ -130,46 +82,17 @@ class Middleware(AsyncContext):
     def _stream(self, arguments: Arguments) -> ChatStream:
         return ChatStream(_ChangedAnswer(self, arguments), fragments=arguments.fragments)
 
-    def _open(self, arguments: Arguments) -> ChunkSource:
-        """Prepares the answer of the model below, without sending the request."""
-        return opened(self.model, arguments)
 
-
-def opened(model: ChatModel, arguments: Arguments) -> ChunkSource:
-    """Prepares the answer of a model, without sending the request. Raises ConfigError if the model can't take it."""
-    request = arguments.request
-    given = arguments.given()
-    return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **given).source
-
-
-class _ChangedAnswer:
+class _ChangedAnswer(WrappedAnswer):
     """An answer that goes through a middleware.
 
     The request is prepared at once, so that its mistakes are raised where it is made; and once more if it is changed.
     """
 
     def __init__(self, middleware: Middleware, arguments: Arguments) -> None:
+        super().__init__(open_answer(middleware.model, arguments))
         self._middleware = middleware
         self._arguments = arguments
-        self._source = middleware._open(arguments)
-        self._closed = False
-        self.reply: Reply | None = None
-        self.fragments = False
-
-    @property
-    def warnings(self) -> tuple[ProtocolWarning, ...]:
-        """The warnings so far."""
-        return self._source.warnings
-
-    @property
-    def writing(self) -> tuple[Writing, ...]:
-        """The tool calls that the model is writing."""
-        return self._source.writing
-
-    async def aclose(self) -> None:
-        """Closes the connection and wakes the task that waits for it."""
-        self._closed = True
-        await self._source.aclose()
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks of the answer, as the middleware hands them out."""
@@ -178,8 +101,7 @@ class _ChangedAnswer:
         if self._closed:
             return
         if request is not given:
-            self._source = middleware._open(replace(self._arguments, request=request))
-        self._source.fragments = self._source.fragments or self.fragments
+            self._source = open_answer(middleware.model, replace(self._arguments, request=request))
         try:
             async with AsyncExitStack() as stack:
                 chunks = await stack.enter_async_context(aclosing(self._chunks()))
@@ -199,7 +121,7 @@ class _ChangedAnswer:
             raise other from None
 
     async def _chunks(self) -> AsyncGenerator[StreamChunk, None]:
-        async with aclosing(self._source.batches()) as batches:
+        async with self._opened() as batches:
             async for batch in batches:
                 for chunk in batch:
                     yield chunk

@@ -8,12 +8,14 @@ from dataclasses import replace
 
 import anyio
 
-from ...values import APIError, Attempt, ConfigError, ProtocolWarning, Reply, StreamChunk, Writing
+from ...values import APIError, Attempt, ConfigError, StreamChunk
 from ..answer import ChunkSource
 from ..arguments import Arguments
+from ..base_model import open_answer
 from ..model import ChatModel
 from ..stream import ChatStream
-from .base import Middleware, opened
+from ..wrapped import WrappedAnswer
+from .base import Middleware
 
 __all__ = ["Hedge"]
 
@@ -54,7 +56,7 @@ class Hedge(Middleware):
 
     def _stream(self, arguments: Arguments) -> ChatStream:
         names = (self.model.name, self.other.name)
-        sources = (opened(self.model, arguments), opened(self.other, arguments))
+        sources = (open_answer(self.model, arguments), open_answer(self.other, arguments))
         return ChatStream(_HedgedAnswer(names, sources, self.hedge_after), fragments=arguments.fragments)
 
 
@@ -83,25 +85,13 @@ class _Runner:
         await self.batches.aclose()
 
 
-class _HedgedAnswer:
+class _HedgedAnswer(WrappedAnswer):
     """The answer of the request that begins first."""
 
     def __init__(self, names: Sequence[str], sources: Sequence[ChunkSource], after: float) -> None:
+        super().__init__(sources[0])
         self._names, self._sources, self._after = names, sources, after
-        self._source = sources[0]
         self._attempts: tuple[Attempt, ...] = ()
-        self.reply: Reply | None = None
-        self.fragments = False
-
-    @property
-    def warnings(self) -> tuple[ProtocolWarning, ...]:
-        """The warnings so far."""
-        return self._source.warnings
-
-    @property
-    def writing(self) -> tuple[Writing, ...]:
-        """The tool calls that the model is writing."""
-        return self._source.writing
 
     async def aclose(self) -> None:
         """Closes both requests and wakes the task that waits for them."""
