@@ -77,6 +77,12 @@ def test_hostile_text_is_still_there():
     assert HOSTILE[:-1] in made["words"]
 
 
+def test_a_name_is_only_a_name():
+    """It takes the place of nothing in the page, whatever it looks like."""
+    made = data_of(render_page(inspect_stream(DONE, name="$data $script ${body}")))
+    assert (made["name"], made["answer"]["text"]) == ("$data $script ${body}", "")
+
+
 def test_the_policy_allows_this_script_and_nothing_else():
     """The hashes are those of the page's own script and style; no source of anything is named."""
     page = render_page(inspect_stream(text("a") + DONE, name="a"))

@@ -1,22 +1,15 @@
-"""The report card: one HTML page with all findings, in which each answer opens in the inspector's timeline.
-
-The page needs no network, no server and no other file. Text of a server can't become markup in it: the data is JSON in
-which no character can be read as markup, the script makes elements from text alone, and the content security policy
-allows only the scripts and styles of the card and of the inspector, by their hashes.
-"""
+"""The report card: one HTML page with all findings, in which each answer opens in the inspector's timeline."""
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.resources import files
-from string import Template
 from typing import Any
 
 from ...config import Profile
-from ..inspection import content_policy, json_block, page_assets, page_data, page_frame
+from ..inspection import document, json_block, page_assets, page_data, page_frame
 from .profile import profile_text
 from .values import VERDICTS, Card, Finding, Seen
 
@@ -32,16 +25,16 @@ def render_card(cards: Sequence[tuple[Card, Profile]]) -> str:
     Args:
         cards: the cards, each with the profile that the examination ended with.
     """
-    style, script = _asset("card.css"), _asset("card.js")
-    inner_style, inner_script = page_assets()
     title = f"{cards[0][0].name} at {cards[0][0].base_url}" if cards else "nothing was examined"
-    return Template(_asset("card.html")).substitute(
-        policy=content_policy([style, inner_style], [script, inner_script]),
-        title=html.escape(title),
-        style=style,
-        script=script,
-        data=json_block(_data(title, cards)),
+    before, after = document(
+        _asset("card.html"),
+        command="doctor",
+        title=title,
+        style=_asset("card.css"),
+        script=_asset("card.js"),
+        framed=[page_assets()],
     )
+    return before + json_block(_data(title, cards)) + after
 
 
 def _asset(name: str) -> str:

@@ -3,14 +3,15 @@
 Nothing here decodes a stream by itself. `trace.py` runs the library's own decoder and listens to its decisions
 (`watchers.py`), so an explanation shows what really happens. The result is a value (`values.py`). It is compared
 (`compare.py`), described in lines (`steps.py`, `words.py`), written as JSON (`export.py`) and drawn as an HTML page
-(`page.py`).
+(`page.py`, `document.py`).
 """
 
 from __future__ import annotations
 
 from .compare import ANSWER_FIELDS, Comparison, FirstDifference, compare
+from .document import document, json_block
 from .export import comparison_to_dict, to_dict
-from .page import content_policy, json_block, page_assets, page_data, page_frame, render_page
+from .page import page_assets, page_data, page_frame, render_page
 from .steps import Step, steps
 from .trace import inspect_stream
 from .values import Caused, Event, Failed, Inspection, Placement, TracedCall
@@ -30,7 +31,7 @@ __all__ = [
     "called",
     "compare",
     "comparison_to_dict",
-    "content_policy",
+    "document",
     "inspect_stream",
     "json_block",
     "page_assets",

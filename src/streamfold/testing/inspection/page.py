@@ -1,31 +1,19 @@
-"""An inspection as one self-contained HTML page: no network, no server, no other file.
-
-The page gets the facts as JSON in a data block and draws them itself. Text of the stream can't become markup: the data
-block has no character that HTML could read as markup, the page's script never makes HTML from text, and the page's
-content security policy allows only its own script and style, by their hashes.
-"""
+"""An inspection as one HTML page."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
-import json
-from collections.abc import Iterable
 from importlib.resources import files
-from string import Template
 from typing import Any
 
+from .document import document, json_block
 from .export import seconds
 from .steps import Step, steps
 from .values import Event, Inspection
 from .words import called, stream_words, usage_words
 
-__all__ = ["content_policy", "json_block", "page_assets", "page_data", "page_frame", "render_page"]
+__all__ = ["page_assets", "page_data", "page_frame", "render_page"]
 
 _SCRIPTS = ("state.js", "timeline.js", "rows.js", "detail.js", "main.js")
-# Inside <script> only `<` matters; the others are escaped in case the JSON is pasted elsewhere.
-_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 def render_page(inspection: Inspection) -> str:
@@ -37,15 +25,7 @@ def render_page(inspection: Inspection) -> str:
 def page_frame(title: str) -> tuple[str, str]:
     """Returns the page before and after its data. With other data in between it shows another stream."""
     style, script = page_assets()
-    page = Template(_asset("page.html")).substitute(
-        policy=content_policy([style], [script]),
-        title=html.escape(_encodable(title)),
-        style=style,
-        script=script,
-        data="$data",
-    )
-    before, _, after = page.partition("$data")
-    return before, after
+    return document(_asset("page.html"), command="inspect", title=title, style=style, script=script)
 
 
 def page_assets() -> tuple[str, str]:
@@ -58,37 +38,8 @@ def page_data(inspection: Inspection) -> str:
     return json_block(_data(inspection))
 
 
-def content_policy(styles: Iterable[str], scripts: Iterable[str]) -> str:
-    """Returns a content security policy that allows these styles and scripts, by their hashes, and nothing else."""
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {' '.join(map(_hash, scripts))}",
-            f"style-src {' '.join(map(_hash, styles))}",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
-    )
-
-
 def _asset(name: str) -> str:
     return files(__package__).joinpath("assets", name).read_text("utf-8")
-
-
-def _hash(text: str) -> str:
-    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
-
-
-def json_block(value: Any) -> str:
-    """Returns JSON for a data block of a page: no character in it can be read as markup."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return _encodable(text.translate(_ESCAPES))
-
-
-def _encodable(text: str) -> str:
-    """Escapes halves of surrogate pairs, which can't be encoded; in JSON the escape means the same."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 # --- The data of the page --------------------------------------------------------------------------------------------
