@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from streamfold import (
     Reply,
     batch,
 )
-from streamfold.jobs import Ledger
+from streamfold.jobs import Ledger, Rows
 
 pytestmark = pytest.mark.anyio
 
@@ -434,3 +436,45 @@ async def test_a_key_that_is_not_set_pauses_the_job() -> None:
     with pytest.raises(JobPausedError, match="set STREAMFOLD_NO_SUCH_KEY"):
         await finished(batch(model, rows(10)))
     assert server.asked == []
+
+
+async def test_what_a_refused_answer_cost_is_spent(tmp_path: Path) -> None:
+    """An answer that a check refuses is an error, and it has been paid for: in this run and in the next."""
+    for _ in range(2):
+        model = Server().provider(prices={"input": 1, "output": 0.1})
+        async with batch(model, rows(4), ledger=tmp_path / "ledger", check=lambda reply: "no") as job:
+            summary = await job.run()
+        assert (summary.errors, summary.usage.input_tokens) == (4, 40)
+        assert summary.costs["USD"].amount == Decimal("0.0000404")
+
+
+async def test_what_a_ledger_says_to_other_programs(tmp_path: Path) -> None:
+    """A row for each row that was asked, with its state as a word."""
+    await finished(batch(Server({"p1": [refused(400, "no")]}).provider(), rows(3), ledger=tmp_path / "ledger"))
+    with closing(sqlite3.connect(tmp_path / "ledger")) as database:
+        found = database.execute("SELECT n, id, state, tries, input_tokens FROM row ORDER BY n").fetchall()
+    assert found == [(0, "r0", "done", 1, 10), (1, "r1", "error", 1, None), (2, "r2", "done", 1, 10)]
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "\u2028", "\x00", "日本語 👩\u200d💻", '"}'])
+async def test_names_and_answers_of_any_text(tmp_path: Path, text: str) -> None:
+    """They come out as they went in, also from the file."""
+    given = [{"id": f"{text}{at}", "prompt": f"p{at}"} for at in range(2)]
+    assert await finished(batch(Server().provider(), given)) == [(f"{text}{at}", f"p{at}!") for at in range(2)]
+
+
+async def test_a_name_that_no_file_can_hold() -> None:
+    """Half of a surrogate pair, as JSON may have it: the row is an error."""
+    async with batch(Server().provider(), [{"id": "\ud83d", "prompt": "x"}]) as job:
+        (answer,) = [answer async for answer in job]
+    assert answer.error is not None
+    assert "half of a surrogate pair" in answer.error["message"]
+
+
+def test_names_that_are_given_twice_among_many(tmp_path: Path) -> None:
+    """They are found whatever else there is, and the places of the first pair are said."""
+    lines = [f'{{"id": {number % 9_000}, "prompt": "x"}}\n' for number in range(9_003)]
+    lines[4] = "\ufeffnot JSON\n"
+    (tmp_path / "rows.jsonl").write_text("".join(lines), "utf-8")
+    with pytest.raises(ConfigError, match=r"rows\.jsonl, row 9001: the id '0' is that of row 1 too"):
+        Rows(tmp_path / "rows.jsonl").check()

@@ -13,4 +13,5 @@ from .rows import *
 from .schema import *
 from .settings import *
 from .start import *
+from .tables import *
 from .work import *

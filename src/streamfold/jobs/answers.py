@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from ..values import APIError, Cost, Reply, Usage
 
 __all__ = ["Answer", "JobSummary"]
 
+_COUNTS = tuple(member.name for member in fields(Usage) if member.name != "raw")
 Check = Callable[[Reply], str | None]
 
 
@@ -43,16 +44,20 @@ class Answer:
 
     @property
     def usage(self) -> Usage:
-        """The token counts; all None for an error, or where the server sent none."""
-        return Usage(**((self.reply and self.reply["usage"]) or {}))
+        """The token counts; all None where the server sent none. An answer that a check refused has them too."""
+        return Usage(**(self._spent("usage") or {}))
 
     @property
     def cost(self) -> Cost | None:
-        """What the answer cost, or None if that is not known."""
-        said = self.reply and self.reply["cost"]
-        if not said:
+        """What the answer cost, or None if that is not known. An answer that a check refused has cost something too."""
+        if not (said := self._spent("cost")):
             return None
         return Cost(Decimal(said["amount"]), said["currency"], said["source"], estimated=said["estimated"])
+
+    def _spent(self, name: str) -> Mapping[str, Any] | None:
+        reply = self.reply or (self.error or {}).get("reply") or {}
+        found: Mapping[str, Any] | None = reply.get(name)
+        return found
 
     def as_line(self) -> dict[str, Any]:
         """Returns the line of the output."""
@@ -81,16 +86,17 @@ class JobSummary:
     unpriced: int = 0
 
     def add(self, answer: Answer) -> None:
-        """Counts an answer."""
+        """Counts an answer. What errors have used and cost is counted too, where it is known."""
         if answer.error:
             self.errors += 1
-            return
-        self.done += 1
-        self.usage += Usage(answer.usage.input_tokens, answer.usage.output_tokens)
-        if (cost := answer.cost) is None:
-            self.unpriced += 1
         else:
+            self.done += 1
+        usage, cost = answer.usage, answer.cost
+        self.usage += Usage(usage.input_tokens, usage.output_tokens)
+        if cost is not None:
             self.add_cost(cost)
+        elif not answer.error:
+            self.unpriced += 1
 
     def add_cost(self, cost: Cost) -> None:
         """Adds what answers cost to the sum of their currency."""
@@ -122,7 +128,7 @@ def checked_answer(
 def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:
     """Returns a reply as the members of an answer, as JSON can hold them."""
     usage = reply.usage
-    counts = {name: value for name, value in asdict(usage).items() if name != "raw"} if usage else None
+    counts = {name: getattr(usage, name) for name in _COUNTS} if usage else None
     return {
         "text": reply.text,
         "reasoning": reply.reasoning or None,
@@ -162,6 +168,7 @@ def error_members(error: Exception) -> dict[str, Any]:
     return members
 
 
-def encoded(value: Mapping[str, Any]) -> str:
-    """Returns JSON text for the ledger. Halves of surrogate pairs become escapes, which every encoding takes."""
-    return json.dumps(value, separators=(",", ":"))
+def encoded(value: Any) -> str:
+    """Returns JSON text on one line, as people read it unless it holds what is no text: halves of surrogate pairs."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isprintable() else json.dumps(value, separators=(",", ":"))

@@ -20,9 +20,10 @@ from ..client import ChatModel, Provider
 from ..values import StreamfoldError, shown_url
 from .answers import Answer, JobSummary
 from .errors import JobPausedError
-from .ledger import DONE, ERROR, Ledger
+from .ledger import Ledger
 from .rows import Rows
 from .settings import JobSettings
+from .tables import DONE, ERROR
 from .work import Asker, Work
 
 __all__ = ["BatchJob"]

@@ -8,12 +8,13 @@ to it.
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,38 +23,14 @@ import anyio
 import anyio.to_thread
 
 from ..values import ConfigError, Cost, Usage
-from .answers import Answer, JobSummary, encoded
+from . import tables
+from .answers import Answer, JobSummary
 from .errors import JobPausedError
 
-__all__ = ["DONE", "ERROR", "SENT", "Ledger"]
+__all__ = ["Ledger"]
 
-SENT, DONE, ERROR = 1, 2, 3
-_FORMAT = "1"
 _GROUP = 0.005  # seconds between two commits
-_TABLES = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS row (
-    n INTEGER PRIMARY KEY, id TEXT NOT NULL, state INTEGER NOT NULL, tries INTEGER NOT NULL,
-    answer TEXT, error TEXT, seconds REAL, at REAL,
-    input_tokens INTEGER, output_tokens INTEGER, cost TEXT, currency TEXT, estimated INTEGER
-);
-"""
-_SENT = (
-    "INSERT INTO row (n, id, state, tries, at) VALUES (?, ?, 1, 1, unixepoch('subsec'))"
-    " ON CONFLICT (n) DO UPDATE SET state = 1, tries = tries + 1, at = excluded.at"
-)
-_ENDED = (
-    "INSERT INTO row (n, id, state, tries, answer, error, seconds, at, input_tokens, output_tokens, cost, currency,"
-    " estimated) VALUES (?, ?, ?, 1, ?, ?, ?, unixepoch('subsec'), ?, ?, ?, ?, ?) ON CONFLICT (n) DO UPDATE SET"
-    " state = excluded.state, answer = excluded.answer, error = excluded.error, seconds = excluded.seconds,"
-    " at = excluded.at, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,"
-    " cost = excluded.cost, currency = excluded.currency, estimated = excluded.estimated"
-)
-_TOTALS = (
-    "SELECT count(*), sum(input_tokens), sum(output_tokens), cost, currency, max(estimated) FROM row WHERE state = 2"
-    " GROUP BY cost, currency"
-)
-_NOT_SENT = "UPDATE row SET state = ?, tries = tries - 1 WHERE n = ?"
+_PAGE = 200  # answers that are read at once
 
 
 class Ledger:
@@ -81,7 +58,7 @@ class Ledger:
         self._using = threading.Lock()  # the connection is used by one thread at a time
         self._waiting: list[tuple[str, tuple[Any, ...]]] = []
         self._told: list[tuple[Callable[[Answer], None], Answer]] = []
-        self._failure: sqlite3.Error | None = None
+        self._failure: Exception | None = None
         self._storing: anyio.Event | None = None  # set when the group that is being committed is on disk
         self._committed = anyio.Event()
         self._wanted = anyio.Event()
@@ -95,7 +72,7 @@ class Ledger:
         with self._using, self._db:
             before = dict(self._db.execute("SELECT key, value FROM meta"))
             if not before:
-                wanted = {"format": _FORMAT, **settings}
+                wanted = {"format": tables.FORMAT, **settings}
                 self._db.executemany("INSERT INTO meta VALUES (?, ?)", wanted.items())
                 return
         changed = [name for name, value in settings.items() if before.get(name) != value]
@@ -112,44 +89,43 @@ class Ledger:
         """Returns the state of each of so many rows: 0 for one that was never sent."""
         found = bytearray(count)
         with self._using:
-            for number, state in self._db.execute("SELECT n, state FROM row WHERE n < ?", (count,)):
+            for number, state in self._db.execute(tables.STATES, (count,)):
                 found[number] = state
         return found
 
-    def answers(self, start: int = 0, limit: int = -1) -> Iterator[Answer]:
+    def answers(self, start: int = 0, limit: int | None = None) -> Iterator[Answer]:
         """Yields the answers and errors in the order of the rows, beginning with the row `start`."""
-        query = (
-            "SELECT n, id, tries, answer, error, seconds FROM row WHERE n >= ? AND state IN (2, 3) ORDER BY n LIMIT ?"
-        )
-        while limit:
-            size = 500 if limit < 0 else min(limit, 500)
-            with self._using:
-                found = self._db.execute(query, (start, size)).fetchall()
-            yield from map(_answer, found)
-            if len(found) < size:
-                return
-            start, limit = found[-1][0] + 1, limit if limit < 0 else limit - size
+        return islice(map(tables.read, self._ended_rows(start)), limit)
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Yields the numbers of the rows that have ended, and their lines of the output."""
+        return ((found[0], tables.line_of(found)) for found in self._ended_rows(0))
+
+    def _ended_rows(self, start: int) -> Iterator[tuple[Any, ...]]:
+        while found := self.select(tables.ANSWERS, (start, _PAGE)):
+            yield from found
+            start = found[-1][0] + 1
 
     def counts(self) -> dict[str, int]:
         """Returns how many rows are `sent`, `done` and `error`."""
-        with self._using:
-            found = dict(self._db.execute("SELECT state, count(*) FROM row GROUP BY state"))
-        return {"sent": found.get(SENT, 0), "done": found.get(DONE, 0), "error": found.get(ERROR, 0)}
+        return dict(zip(("sent", "done", "error"), map(int, self.select(tables.COUNTS)[0]), strict=True))
 
     def summary(self, rows: int) -> JobSummary:
-        """Returns what all runs together have done, of so many rows. Nothing is read row by row."""
+        """Returns what all runs together have done, of so many rows."""
+        counts = self.counts()
+        ((read, written),), ((unpriced,),) = self.select(tables.TOKENS), self.select(tables.UNPRICED)
+        found = JobSummary(rows, counts["done"], counts["error"], usage=Usage(read or 0, written or 0))
+        found.recorded, found.unpriced = found.done + found.errors, unpriced
         with self._using:
-            groups = self._db.execute(_TOTALS).fetchall()
-        found = JobSummary(rows, errors=self.counts()["error"])
-        for count, read, written, cost, currency, estimated in groups:
-            found.done += count
-            found.usage += Usage(read or 0, written or 0)
-            if cost is None:
-                found.unpriced += count
-            else:
-                found.add_cost(Cost(Decimal(cost) * count, currency, estimated=bool(estimated)))
-        found.recorded = found.done + found.errors
+            costs = Counter(self._db.execute(tables.COSTS))
+        for (amount, currency, estimated), count in costs.items():
+            found.add_cost(Cost(Decimal(amount) * count, currency, estimated=bool(estimated)))
         return found
+
+    def select(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """Returns the rows that a statement finds."""
+        with self._using:
+            return self._db.execute(statement, values).fetchall()
 
     def settings(self) -> dict[str, str]:
         """Returns what `begin` noted."""
@@ -158,11 +134,11 @@ class Ledger:
 
     def sent(self, number: int, name: str) -> None:
         """Marks a row as sent."""
-        self.note(_SENT, (number, name))
+        self.note(tables.MARK, tables.mark(number, name))
 
     def not_sent(self, number: int) -> None:
         """Takes the mark back: the server refused to look at the request, and it was no try."""
-        self.note(_NOT_SENT, (0, number))
+        self.note(tables.UNMARK, (number,))
 
     def ended(self, answer: Answer, then: Callable[[Answer], None] | None = None) -> None:
         """Notes the answer of a row.
@@ -170,13 +146,8 @@ class Ledger:
         Args:
             then: is called with the answer when it is on disk.
         """
-        reply = encoded(answer.reply) if answer.reply is not None else None
-        error = encoded(answer.error) if answer.error is not None else None
-        state = DONE if error is None else ERROR
-        usage, cost = answer.usage, answer.cost
-        priced = (f"{cost.amount:f}", cost.currency, cost.estimated) if cost else (None, None, None)
-        tokens = (usage.input_tokens, usage.output_tokens)
-        self.note(_ENDED, (answer.number, answer.id, state, reply, error, answer.seconds, *tokens, *priced))
+        self.note(tables.END, tables.end(answer))
+        self.note(tables.KEEP, tables.keep(answer))
         if then is not None:
             self._told.append((then, answer))
 
@@ -221,7 +192,7 @@ class Ledger:
         self._storing = committed
         try:
             await anyio.to_thread.run_sync(self._store, group)
-        except sqlite3.Error as error:
+        except Exception as error:  # whatever it is, what waits is written later or asked again
             self._failure = error
             self._waiting, self._told = [*group, *self._waiting], [*told, *self._told]
         else:
@@ -262,9 +233,9 @@ def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
         else:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
-            database.executescript(_TABLES)
+            database.executescript(tables.TABLES)
         found = dict(database.execute("SELECT key, value FROM meta WHERE key = 'format'"))
-        if found.get("format", _FORMAT) != _FORMAT:
+        if found.get("format", tables.FORMAT) != tables.FORMAT:
             raise ConfigError(f"{path}: this ledger was written by another version of streamfold")
     except sqlite3.DatabaseError as error:
         database.close()
@@ -291,13 +262,6 @@ def _lock(path: Path) -> Any:
         file.close()
         raise ConfigError(f"{path}: another job is using this ledger") from None
     return file
-
-
-def _answer(found: tuple[Any, ...]) -> Answer:
-    number, name, tries, reply, error, seconds = found
-    return Answer(
-        name, number, reply and json.loads(reply), error and json.loads(error), tries, seconds if seconds else 0.0
-    )
 
 
 def _short(text: str | None) -> str:

@@ -13,10 +13,10 @@ from ..values import PermissionDeniedError
 from .answers import Answer, error_members
 from .asking import Asking
 from .errors import JobPausedError
-from .ledger import SENT
 from .pace import Pace
 from .rows import Row
 from .settings import JobSettings
+from .tables import SENT
 from .work import Work
 
 __all__ = ["LiveAsker"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..values import ConfigError
-from .answers import Answer
+from .answers import Answer, encoded
 from .columns import answer_cells, answer_schema
 from .ledger import Ledger
 
@@ -42,10 +41,11 @@ def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str]) -> int:
     _check_shards(shards)
     target = Path(path)
     check_output(target)
-    answers = heapq.merge(*(ledger.answers() for ledger in shards), key=lambda answer: answer.number)
     if target.suffix == ".parquet":
+        answers = heapq.merge(*(ledger.answers() for ledger in shards), key=lambda answer: answer.number)
         return _replace(target, lambda draft: _write_parquet(draft, answers))
-    return _replace(target, lambda draft: _write_lines(draft, (answer.as_line() for answer in answers)))
+    lines = heapq.merge(*(ledger.lines() for ledger in shards))
+    return _replace(target, lambda draft: _write_lines(draft, (line for _, line in lines)))
 
 
 def export_columns(ledgers: Mapping[str, Ledger], path: str | os.PathLike[str]) -> Counter[str]:
@@ -61,11 +61,11 @@ def export_columns(ledgers: Mapping[str, Ledger], path: str | os.PathLike[str]) 
         raise ConfigError(f"{path}: answers of several providers are written to .jsonl files")
     found: Counter[str] = Counter()
 
-    def lines() -> Iterator[dict[str, Any]]:
+    def lines() -> Iterator[str]:
         for group in zip(*(ledger.answers() for ledger in ledgers.values()), strict=True):
             found.update(_alike(group))
             columns = {name: answer.as_line() for name, answer in zip(ledgers, group, strict=True)}
-            yield {"id": group[0].id, **{name: _without(line, "id") for name, line in columns.items()}}
+            yield encoded({"id": group[0].id, **{name: _without(line, "id") for name, line in columns.items()}})
 
     _replace(target, lambda draft: _write_lines(draft, lines()))
     return found
@@ -114,20 +114,15 @@ def _check_shards(ledgers: list[Ledger]) -> None:
         raise ConfigError(f"two of the ledgers are of the same shard: {', '.join(map(str, shards))}")
 
 
-def _write_lines(path: Path, lines: Iterable[dict[str, Any]]) -> int:
+def _write_lines(path: Path, lines: Iterable[str]) -> int:
     count = 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for line in lines:
-            file.write(_line(line) + "\n")
+            file.write(f"{line}\n")
             count += 1
         file.flush()
         os.fsync(file.fileno())
     return count
-
-
-def _line(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if text.isprintable() else json.dumps(value)  # half a surrogate pair, a line end by Unicode's rules
 
 
 def _write_parquet(path: Path, answers: Iterator[Answer]) -> int:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import from_json
 
 from ..adapters.chat import parse_request as parse_chat
 from ..adapters.responses import parse_request as parse_responses
@@ -21,6 +26,7 @@ __all__ = ["Row", "Rows"]
 _MEMBERS = ("id", "prompt", "messages", "system", "model", "options", "tools", "tool_choice")
 _BODIES = {"/v1/chat/completions": parse_chat, "/v1/responses": parse_responses}
 # Where the beginning of a body that OpenAI's Batch API would send elsewhere: https://platform.openai.com/docs/api-reference/batch
+_HALF = re.compile("[\ud800-\udfff]")
 _CONVERSATION = ("prompt", "messages", "body")
 
 
@@ -76,6 +82,8 @@ def row_id(number: int, value: Any) -> str:
         found = value.get(name) if isinstance(value, Mapping) else None
         if isinstance(found, bool) or not isinstance(found, str | int | None):
             raise ConfigError(f"{name}: must be a string or a whole number, not {type(found).__name__}")
+        if isinstance(found, str) and _HALF.search(found):
+            raise ConfigError(f"{name}: {found!r} holds half of a surrogate pair, which no file can hold")
         if found is not None:
             return str(found)
     return str(number)
@@ -158,21 +166,60 @@ class Rows:
         Raises:
             ConfigError: two rows have one id, or no row has a conversation.
         """
-        places: dict[bytes, int] = {}
-        count, found = 0, False
-        for count, raw in enumerate(self, 1):
-            try:
-                value = _value(raw)
-                name = row_id(count - 1, value)
-            except ConfigError:
-                continue
-            found = found or any(value.get(member) is not None for member in _CONVERSATION)
-            key = hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=12).digest()
-            if (first := places.setdefault(key, count)) != count:
-                raise ConfigError(f"{self.place(count - 1)}: the id {name!r} is that of row {first} too")
+        names, count, found = _Names(), 0, False
+        for count, value in enumerate(map(_value_or_none, self), 1):
+            if value is not None and (name := _name(count - 1, value)) is not None:
+                found = found or any(value.get(member) is not None for member in _CONVERSATION)
+                names.add(name)
+        if again := names.repeated():
+            self._refuse_repeated(again)
         if count and not found:
             raise ConfigError(f"{self._path or 'the rows'}: no row has one of: {', '.join(_CONVERSATION)}")
         return count
+
+    def _refuse_repeated(self, hashes: set[int]) -> None:
+        """Raises ConfigError for the first name that two rows have, of those with these hashes."""
+        places: dict[str, int] = {}
+        for number, value in enumerate(map(_value_or_none, self)):
+            name = None if value is None else _name(number, value)
+            if name is not None and hash(name) in hashes and (first := places.setdefault(name, number)) != number:
+                raise ConfigError(f"{self.place(number)}: the id {name!r} is that of row {first + 1} too")
+
+
+class _Names:
+    """Finds out whether names are given twice, in eight bytes for each of them."""
+
+    def __init__(self) -> None:
+        self._hashes = [array("q") for _ in range(256)]  # apart from each other, so that few are compared at once
+
+    def add(self, name: str) -> None:
+        found = hash(name)
+        self._hashes[found & 255].append(found)
+
+    def repeated(self) -> set[int]:
+        """Returns the hashes that came more than once."""
+        full = (part for part in self._hashes if len(set(part)) < len(part))
+        return {found for part in full for found, times in Counter(part).items() if times > 1}
+
+
+def _name(number: int, value: Mapping[str, Any]) -> str | None:
+    try:
+        return row_id(number, value)
+    except ConfigError:
+        return None
+
+
+def _value_or_none(raw: bytes | Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Returns the members of a row, or None if it is wrong in itself, which is said when its turn comes."""
+    try:
+        if isinstance(raw, bytes) and isinstance(value := from_json(raw), dict):
+            return value
+    except ValueError:
+        pass  # what this quick parser does not take, `json` may
+    try:
+        return _value(raw)
+    except ConfigError:
+        return None
 
 
 def _value(raw: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -189,11 +236,15 @@ def _value(raw: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
-        from pyarrow import parquet
+        from pyarrow import ArrowException, parquet
     except ModuleNotFoundError:
         raise ConfigError(f'{path}: Parquet needs pyarrow: pip install "streamfold[parquet]"') from None
-    with parquet.ParquetFile(path) as file:
-        if not set(file.schema_arrow.names) & set(_CONVERSATION):
-            raise ConfigError(f"{path}: there is no column named {' or '.join(_CONVERSATION)}")
-        for batch in file.iter_batches(batch_size=1000):
-            yield from batch.to_pylist()
+    try:
+        # Without `buffer_size`, whole row groups are read at once, and a file may be a single one.
+        with parquet.ParquetFile(path, buffer_size=1 << 20) as file:
+            if not set(file.schema_arrow.names) & set(_CONVERSATION):
+                raise ConfigError(f"{path}: there is no column named {' or '.join(_CONVERSATION)}")
+            for batch in file.iter_batches(batch_size=1000):
+                yield from batch.to_pylist()
+    except ArrowException as error:
+        raise ConfigError(f"{path}: can't be read as Parquet: {error}") from None

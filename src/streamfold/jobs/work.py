@@ -15,9 +15,10 @@ import anyio
 from ..values import ConfigError, Cost, Reply
 from .answers import Answer, JobSummary, checked_answer, error_members
 from .errors import JobPausedError
-from .ledger import DONE, ERROR, SENT, Ledger
+from .ledger import Ledger
 from .rows import Row, Rows
 from .settings import JobSettings
+from .tables import DONE, ERROR, SENT
 
 __all__ = ["Asker", "Work"]
 
