@@ -4,6 +4,7 @@ An adapter is a stateless value. Other packages add theirs by an entry point in 
 """
 
 from .dropped import *
+from .passing import *
 from .prepared import *
 from .protocol import *
 from .requested import *

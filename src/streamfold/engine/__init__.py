@@ -9,6 +9,7 @@ from .finish import *
 from .fold import *
 from .fragments import *
 from .framing import *
+from .known import *
 from .lanes import *
 from .names import *
 from .opencall import *
@@ -17,3 +18,4 @@ from .pipeline import *
 from .placement import *
 from .rewriter import *
 from .sse import *
+from .transcript import *

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..adapters import Adapter, Framing, find_adapter
+from ..adapters import Adapter, Framing, find_adapter, passed_on
 from ..values import (
     BlockPiece,
     Call,
@@ -34,12 +33,15 @@ from ..values import (
     read_tool_choice,
 )
 from .body import HEAD, PlainBody, not_a_stream, shown
+from .coalescing import coalesced
 from .dialects import Dialect, DialectContext, find_dialect
 from .drafts import Drafts
 from .finish import WireNames
 from .fold import Fold, Listener
+from .known import KnownEvents, Run
 from .pipeline import Pipeline
 from .sse import SSEDecoder, body_kind, skip_blank
+from .transcript import Transcript
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamDecoder"]
 
-_TRANSCRIPT = 20  # events
 _REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
 
@@ -65,6 +66,8 @@ class StreamDecoder:
         listener: called with the placement of each fragment of a call, and with each warning; for explanations.
         fragments: also return a chunk for each fragment of a call, without text. Such chunks are for showing a call
             while it is written (`StreamChunk.fragments`), not for running it.
+        coalesce: return consecutive text of one `feed` as one chunk, and consecutive reasoning, instead of one for each
+            event.
 
     Attributes:
         events: how many events carried a part of the answer; pings, empty deltas and bare metadata do not.
@@ -87,6 +90,7 @@ class StreamDecoder:
         names: WireNames | None = None,
         listener: Listener | None = None,
         fragments: bool = False,
+        coalesce: bool = False,
     ) -> None:
         self._adapter = find_adapter(adapter)() if isinstance(adapter, str) else adapter
         self._limits = limits or Limits()
@@ -111,7 +115,9 @@ class StreamDecoder:
         self._sse: SSEDecoder | Framing | None = None
         self._plain: PlainBody | None = None
         self._head = b""  # the first bytes, kept to say what the body was
-        self._transcript: deque[str] = deque(maxlen=_TRANSCRIPT)
+        self._transcript = Transcript()
+        self._coalesce = coalesce
+        self._known: KnownEvents | None = None
         self.events = 0
         self._error: StreamError | None = None
         self._closed = False
@@ -180,7 +186,7 @@ class StreamDecoder:
             except StreamError as error:
                 self._error = error
                 self._pipeline.give_up(chunks)
-        return chunks
+        return coalesced(chunks) if self._coalesce and len(chunks) > 1 else chunks
 
     def close(self, *, interrupted: str | None = None) -> list[StreamChunk]:
         """Ends the input. Returns the chunks that are left, the finished one last.
@@ -212,26 +218,72 @@ class StreamDecoder:
             self._head += data[: HEAD - len(self._head)]
         if self._plain is not None:
             self._plain.feed(data)
+        elif self._known is not None and isinstance(self._sse, SSEDecoder):
+            self._read_with_known(self._sse, self._known, data, chunks)
         elif self._sse is not None:
-            sse, fold, decode, take = self._sse, self._fold, self._adapter.decode, self._pipeline.feed
-            for event in sse.feed(data):
-                self._transcript.append(event.data)
-                if sse.invalid_utf8 or sse.foreign:
-                    self._warn_of_bytes(sse)
-                try:
-                    deltas = decode(event)
-                    if type(deltas) is not list:
-                        deltas = list(deltas)
-                except ValueError as exc:
-                    self._unreadable(event, exc)
-                    continue
-                for delta in reversed(deltas):
-                    if type(delta) not in _NO_PROGRESS and _is_progress(delta):
-                        self.events += 1
-                        break
-                take(deltas, event.data, chunks)
-                if fold.finished:
-                    return
+            self._read(self._sse, data, chunks)
+
+    def _read_with_known(self, sse: SSEDecoder, known: KnownEvents, data: bytes, chunks: list[StreamChunk]) -> None:
+        """Reads known events at once, and those between them on the full path, one by one."""
+        at, end = 0, len(data)
+        while at < end:
+            whole = sse.between_events
+            if whole and (run := known.read(data, at)) is not None:
+                self._take_known(run, data, at, chunks)
+                at = run[2][-1]
+                continue
+            behind = data.find(b"\n\n", at) + 2
+            if behind < 2:
+                behind, whole = end, False
+            self._read(sse, data[at:behind], chunks, known if whole else None)
+            at = behind
+            if self._fold.finished:
+                return
+            if self._pipeline.has_finish_reason or known.hopeless or sse.invalid_utf8 or sse.foreign:
+                self._known = None
+                self._read(sse, data[at:], chunks)
+                return
+
+    def _take_known(self, run: Run, data: bytes, at: int, chunks: list[StreamChunk]) -> None:
+        """Folds known events."""
+        (make, texts, ends), take, done = run, self._pipeline.feed, 0
+        try:
+            if self._coalesce and len(texts) > 1 and self._pipeline.is_cut_anyhow(joined := make("".join(texts))):
+                done = len(texts)
+                take((joined,), "", chunks)
+                return
+            for text in texts:
+                done += 1
+                take((make(text),), "", chunks)
+        finally:
+            self.events += done
+            self._transcript.add_bytes(data, at, ends[:done])
+
+    def _read(
+        self, sse: SSEDecoder | Framing, data: bytes, chunks: list[StreamChunk], known: KnownEvents | None = None
+    ) -> None:
+        """Reads events on the full path. `known` looks at them: then `data` is one event, or none."""
+        fold, decode, take = self._fold, self._adapter.decode, self._pipeline.feed
+        for event in sse.feed(data):
+            self._transcript.add(event.data)
+            if sse.invalid_utf8 or sse.foreign:
+                self._warn_of_bytes(sse)
+            try:
+                deltas = decode(event)
+                if type(deltas) is not list:
+                    deltas = list(deltas)
+            except ValueError as exc:
+                self._unreadable(event, exc)
+                continue
+            for delta in reversed(deltas):
+                if type(delta) not in _NO_PROGRESS and _is_progress(delta):
+                    self.events += 1
+                    break
+            take(deltas, event.data, chunks)
+            if fold.finished:
+                return
+            if known is not None:
+                known.learn(data, event, deltas)
 
     def _begin(self, data: bytes) -> bytes:
         """Finds out what the body is. Returns the bytes to begin with."""
@@ -243,6 +295,10 @@ class StreamDecoder:
         kind = body_kind(data)
         if kind == "events":
             self._sse = SSEDecoder(self._limits)
+            if (passed := passed_on(self._adapter.decode)) is not None:
+                self._known = self._known or KnownEvents(
+                    passed, self._adapter.decode, self._limits.event_bytes, self._pipeline.numbers
+                )
         elif kind is not None:
             self._plain = PlainBody(kind, self._limits)
         return data
@@ -271,7 +327,7 @@ class StreamDecoder:
         """Reads the event before the end of the body, which has no blank line. It counts if its payload is whole."""
         if self._sse is not None and (self._sse.invalid_utf8 or self._sse.foreign):
             self._warn_of_bytes(self._sse)
-        self._transcript.append(event.data)
+        self._transcript.add(event.data)
         data = event.data
         try:
             deltas = list(self._adapter.decode(event))
@@ -287,7 +343,7 @@ class StreamDecoder:
     def _whole_body(self, plain: PlainBody, interrupted: str | None, chunks: list[StreamChunk]) -> None:
         text = plain.text
         if plain.kind == "json":
-            self._transcript.append(text)
+            self._transcript.add(text)
         body = plain.finish(interrupted)
         try:
             deltas = list(self._adapter.decode_body(body))
@@ -306,7 +362,7 @@ class StreamDecoder:
     def _raise_pending(self) -> None:
         if self._error is not None:
             self._error.partial = self._error.partial or self._fold.partial()
-            self._error.transcript = tuple(self._transcript)
+            self._error.transcript = self._transcript.payloads()
             self._error.writing = self.writing
             raise self._error
 

@@ -49,6 +49,10 @@ class Pipeline:
         read: the names of the dialects that read calls in this answer. Markup of any other that shows in the text is
             worth a warning.
         drafts: what the dialect shows of calls while it reads them.
+
+    Attributes:
+        numbers: the numbers of the events.
+        has_finish_reason: whether a finish reason has come.
     """
 
     def __init__(
@@ -71,15 +75,26 @@ class Pipeline:
         self._message: str | None = None
         self._usage: Mapping[str, Any] = {}
         self._meta: Delta | None = None
-        self._numbers = Resumption()
+        self.numbers = Resumption()
         self._finishes: list[Finish] = []  # kept until the dialect has given what came before them
         self._finished = False  # a finish reason has come that nothing should follow
+        self._passes = dialect is None  # deltas are folded as they are
         self.has_finish_reason = False
 
     @property
     def last_number(self) -> int | None:
         """The number of the last event; None if events have none, or none that can be relied on."""
-        return self._numbers.last
+        return self.numbers.last
+
+    def is_cut_anyhow(self, delta: Delta) -> bool:
+        """Whether a text may come as one delta or as several, without any difference but the number of chunks."""
+        if type(delta) is BlockPiece:
+            kind, text = {"text": Text, "reasoning": Reasoning}.get(delta.kind), delta.value
+        else:
+            kind, text = type(delta), getattr(delta, "text", "")
+        if self._dialect is not None or (kind is not Text and kind is not Reasoning):
+            return False  # pieces of calls are looked at one by one
+        return self._fold.lane(kind).has_room(len(text))  # else the text before the limit is shown, piece by piece
 
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
         """Adds the chunks of one event to `chunks`. `data` is its payload, by which a repetition is known.
@@ -90,9 +105,12 @@ class Pipeline:
         fold, kept = self._fold, False
         for delta in deltas:
             kind = type(delta)
-            if kind is BlockPiece and delta.kind in _COUNTED and delta.how != "set":  # type: ignore[union-attr]
+            if kind is Text and self._passes and delta.part is None and not delta.whole:  # type: ignore[union-attr]
+                if (chunk := fold.feed(delta)) is not None:
+                    chunks.append(chunk)
+            elif kind is BlockPiece and delta.kind in _COUNTED and delta.how != "set":  # type: ignore[union-attr]
                 made = self._blocks.feed(delta)  # type: ignore[arg-type]
-                if len(made) == 1 and type(made[0]) in _SHOWN and self._dialect is None and not self._finished:
+                if len(made) == 1 and type(made[0]) in _SHOWN and self._passes:
                     if (chunk := fold.feed(made[0])) is not None:  # nearly every event
                         chunks.append(chunk)
                 elif made:
@@ -104,7 +122,7 @@ class Pipeline:
             elif kind is UsageUpdate:
                 self._update_usage(delta)  # type: ignore[arg-type]
             elif isinstance(delta, Sequence):
-                if (warning := self._numbers.feed(delta, data)) is not None:
+                if (warning := self.numbers.feed(delta, data)) is not None:
                     fold.warn(warning.code, warning.detail)
                     if warning.code == "repeated_event":
                         return
@@ -117,7 +135,7 @@ class Pipeline:
             elif kind in _OF_BLOCKS:
                 if self._take_block(delta, data, chunks):
                     return
-            elif self._dialect is not None or self._finished or kind in _RARE:
+            elif not self._passes or kind in _RARE:
                 if kind is Extra and not kept:
                     fold.keep(len(data))
                     kept = True
@@ -159,7 +177,7 @@ class Pipeline:
 
     def end(self, chunks: list[StreamChunk]) -> None:
         """The text has ended: folds what the dialect held back, and warns of markup that no dialect has read."""
-        if self._numbers.unreliable:
+        if self.numbers.unreliable:
             self._fold.unmiss()
         self.feed(self._blocks.settle(), "", chunks)
         self._fold_all(self._held_back(), chunks)
@@ -184,6 +202,7 @@ class Pipeline:
         if isinstance(delta, Finish):
             self.has_finish_reason = True
             self._finished = not delta.more
+            self._passes = self._passes and delta.more
             if self._dialect is not None or delta.more:
                 self._finishes.append(delta)
                 return

@@ -19,11 +19,12 @@ from ...values import ConfigError, Delta, Message, NamedTool, ProtocolWarning, T
 from ..blocks import find_dropped
 from ..chat.thinking import only_allowed_tools
 from ..dropped import dropped_media_members
+from ..passing import passes_on
 from ..prepared import whole_number, write_body
 from ..protocol import Adapter
 from .caching import limit_marks, marked
 from .content import content_blocks
-from .decode import EventReader, read_usage_with_cache
+from .decode import TEXTS, EventReader, read_usage_with_cache
 from .eventstream import AWSEventStream
 from .quirks import AnthropicQuirks
 from .strict import closed_schema, fit_strict
@@ -251,6 +252,7 @@ class AnthropicAdapter(EventReader, Adapter):
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
+    @passes_on(*TEXTS)
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
         deltas = super().decode(event)

@@ -40,6 +40,7 @@ from ...values import (
     word,
 )
 from ..blocks import arguments_object
+from ..passing import passes_on
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -56,6 +57,7 @@ STOP_REASONS: dict[str, FinishReason] = {
     "refusal": "content_filter",
     "content_filter": "content_filter",  # aimock 1.43
 }
+TEXTS = ("text", "thinking", "partial_json")  # members of pieces
 _CALL_MEMBERS = ("type", "id", "name", "input")
 _TEXT: dict[str, Any] = {"type": "text", "text": ""}
 _THINKING: dict[str, Any] = {"type": "thinking", "thinking": ""}
@@ -64,6 +66,7 @@ _THINKING: dict[str, Any] = {"type": "thinking", "thinking": ""}
 class EventReader:
     """Reads answers: one half of the adapter."""
 
+    @passes_on(*TEXTS)
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
         out: list[Delta] = []

@@ -31,6 +31,7 @@ from ...values import (
     unlisted_reason,
     word,
 )
+from ..passing import passes_on
 from .message import as_whole
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ _MORE = frozenset({"refusal", "function_call", *REASONING, *_EXTRAS})
 class EventReader:
     """Reads answers: one half of the adapter."""
 
+    @passes_on("content", "arguments", *REASONING, ignored=("obfuscation",))
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not a chunk of this format."""
         failed = event.event == "error"

@@ -30,6 +30,7 @@ from ...values import (
     parse_object,
     word,
 )
+from ..passing import passes_on
 from .output import (
     UNFINISHED,
     arguments_text,
@@ -77,6 +78,7 @@ _LAST = ("completed", "incomplete", "failed", "cancelled", "done")  # the last t
 class EventReader:
     """Reads answers: one half of the adapter."""
 
+    @passes_on("delta", ignored=("obfuscation",), number="sequence_number")
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
         data, failed = event.data, event.event == "error"

@@ -1,0 +1,41 @@
+"""Which strings of an event an adapter hands on as they are: what `engine/known.py` may read without parsing again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+__all__ = ["Passed", "passed_on", "passes_on"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The members of an event's JSON whose values change nothing but one text in what the event is decoded to.
+
+    Attributes:
+        texts: a string that is not empty becomes the text of one delta, unchanged, whatever is in it.
+        ignored: a string that is never read.
+        number: the member with the number of the event, which becomes a `Sequence`; "" on wires without.
+    """
+
+    texts: frozenset[str]
+    ignored: frozenset[str] = frozenset()
+    number: str = ""
+
+
+def passes_on(*texts: str, ignored: tuple[str, ...] = (), number: str = "") -> Callable[[F], F]:
+    """Declares it of a `decode` method. A subclass with a `decode` of its own inherits nothing: it may do otherwise."""
+
+    def declare(decode: F) -> F:
+        decode.passes_on = Passed(frozenset(texts), frozenset(ignored), number)  # type: ignore[attr-defined]
+        return decode
+
+    return declare
+
+
+def passed_on(decode: Callable[..., Any]) -> Passed | None:
+    """What is declared of a `decode` method; None if nothing is."""
+    return getattr(decode, "passes_on", None)

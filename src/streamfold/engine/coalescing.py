@@ -1,0 +1,45 @@
+"""Chunks by read: text that arrived together is handed out together.
+
+A reader who keeps up gets a chunk for each event, because each arrives in a read of its own. One who is behind finds
+many events in one read, and gets their text as one chunk: the same text, no later, and cheaper for everybody behind.
+"""
+
+from __future__ import annotations
+
+from ..values import LateChunk, SilentChunk, StreamChunk
+
+__all__ = ["coalesced"]
+
+
+def coalesced(chunks: list[StreamChunk]) -> list[StreamChunk]:
+    """Returns the chunks of one read with consecutive text joined, and consecutive reasoning; all else as it came.
+
+    >>> [chunk.delta or chunk.reasoning for chunk in coalesced([StreamChunk("a"), StreamChunk("b"), StreamChunk("c")])]
+    ['abc']
+    """
+    out: list[StreamChunk] = []
+    at = 0
+    while at < len(chunks):
+        first, behind = chunks[at], at + 1
+        while behind < len(chunks) and _goes_on(first, chunks[behind]):
+            behind += 1
+        out.append(_joined(chunks[at:behind]) if behind > at + 1 else first)
+        at = behind
+    return out
+
+
+def _goes_on(first: StreamChunk, chunk: StreamChunk) -> bool:
+    """Whether a chunk is nothing but more of the same text. The end of the answer is always a chunk of its own."""
+    if isinstance(first, SilentChunk) or isinstance(chunk, SilentChunk) or chunk.finished:
+        return False
+    if bool(first.delta) != bool(chunk.delta) or bool(first.reasoning) != bool(chunk.reasoning):
+        return False
+    return not chunk.marks and chunk.calls_before == first.calls_before
+
+
+def _joined(chunks: list[StreamChunk]) -> StreamChunk:
+    first = chunks[0]
+    text, reasoning = "".join([chunk.delta for chunk in chunks]), "".join([chunk.reasoning for chunk in chunks])
+    if type(first) is StreamChunk:
+        return StreamChunk(text, reasoning=reasoning)
+    return LateChunk(first.calls_before, first.marks, None, text, reasoning=reasoning)

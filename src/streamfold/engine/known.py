@@ -1,0 +1,247 @@
+"""Events that are known: nearly every event of an answer is the last one of its kind with another text in it.
+
+The full path splits an event into lines, parses its JSON and decodes it to deltas, each time for one new string. This
+room learns the bytes round that string from two events that the full path has read, and then reads only what is
+between them. It is never less strict than the full path:
+
+- Only strings that the adapter hands on unchanged may differ (`adapters/passing.py`), the strings that it never reads,
+  and the number of the event, which must be the next one. Every other byte must be the same, up to the blank line.
+- A string must be UTF-8 and JSON up to its closing quote. One with escapes is parsed by the parser of the full path.
+- Which text of which delta the string becomes is tried out: the event is decoded with another string in its place, and
+  the result must be the same but for that text.
+- Anything else - an empty text, half an event, an event that is larger than the limit - takes the full path, which
+  alone decides what it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from pydantic_core import from_json
+
+from ..adapters import Passed
+from ..values import BlockPiece, Call, Delta, Meta, Reasoning, Sequence, Text
+from .parts import Resumption
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+__all__ = ["KnownEvents", "Run"]
+
+_MOST_KNOWN = 16  # kinds of events
+_PATIENCE = 80  # events that are not known before it is given up
+_LOOK = 5  # for how many of them one counts that is looked at
+_STRINGS = re.compile(rb'("(?:[^"\\\x00-\x1f]++|\\.)*+")')
+_STRING_END = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\.)*+')
+_CONTROL = re.compile("[\x00-\x1f]")
+_NUMBER = re.compile(rb"(\s*:\s*)(0|[1-9][0-9]{0,17})(?![0-9.eE])")
+_TEXT, _IGNORED, _NUMBERED = range(3)  # what may stand between two pieces of a known event
+_PROBE = b"~ known ~"
+
+Decode: TypeAlias = Callable[["ServerSentEvent"], Iterable[Delta]]
+Maker: TypeAlias = Callable[[str], Delta]
+
+
+# Known events of one kind that follow each other in the bytes: what makes the delta of a text, the text of each event,
+# which is never empty, and where each of them ends.
+Run: TypeAlias = tuple[Maker, list[str], list[int]]
+
+
+class _Shape(NamedTuple):
+    """The bytes of an event without what may differ.
+
+    Attributes:
+        pieces: the first one begins the event, the last one ends it.
+        holes: what stands behind each piece but the last.
+        data_at: where the payload begins.
+    """
+
+    pieces: tuple[bytes, ...]
+    holes: tuple[int, ...]
+    data_at: int
+
+    def filled(self, text: bytes, number: int) -> bytes:
+        """The bytes of another event of this shape."""
+        fillings = {_TEXT: text, _IGNORED: text, _NUMBERED: b"%d" % number}
+        return b"".join(
+            [piece + fillings[hole] for piece, hole in zip(self.pieces, self.holes, strict=False)] + [self.pieces[-1]]
+        )
+
+
+class _Known:
+    """A kind of event.
+
+    Args:
+        make: makes the delta of a text.
+    """
+
+    def __init__(self, shape: _Shape, make: Maker) -> None:
+        *pieces, self._last = shape.pieces
+        self._steps = [(piece, len(piece), hole) for piece, hole in zip(pieces, shape.holes, strict=True)]
+        self._data_at = shape.data_at
+        self._make = make
+        self._numbered = _NUMBERED in shape.holes
+
+    def run(self, data: bytes, at: int, numbers: Resumption, limit: int) -> Run | None:
+        """Returns the events of this kind that stand at `at`, and counts their numbers; None if there is none."""
+        # One step of this loop is all that is done for nearly every event.
+        startswith, steps, last, length = data.startswith, self._steps, self._last, len(self._last)
+        texts: list[str] = []
+        ends: list[int] = []
+        text = ""
+        while True:
+            here = at
+            for piece, size, hole in steps:
+                if not startswith(piece, here):
+                    break
+                here += size
+                if hole == _NUMBERED:
+                    digits = b"%d" % numbers.following
+                    if not startswith(digits, here):
+                        break
+                    here += len(digits)
+                    continue
+                end = data.find(b'"', here)
+                try:
+                    string = data[here:end].decode()
+                except UnicodeDecodeError:
+                    break
+                if "\\" in string:
+                    end = _STRING_END.match(data, here).end()  # type: ignore[union-attr]
+                    if (value := _unescaped(data[here:end])) is None:
+                        break
+                    string = value
+                elif end < 0 or not (string.isprintable() or _CONTROL.search(string) is None):
+                    break
+                here = end
+                if hole == _TEXT:
+                    text = string
+            else:
+                end = here + length
+                if text and startswith(last, here) and end - at <= limit:
+                    texts.append(text)
+                    ends.append(end)
+                    if self._numbered:
+                        numbers.add(hash(data[at + self._data_at : end - 2]))
+                    at = end
+                    continue
+            return (self._make, texts, ends) if texts else None
+
+
+class KnownEvents:
+    """The kinds of events that are known in one answer.
+
+    Args:
+        passed: which strings may differ.
+        decode: the adapter's.
+        limit: how large an event may be, in bytes.
+        numbers: the numbers of the events so far.
+
+    Attributes:
+        hopeless: the events of this answer are not alike: to look at more of them is not worth the time.
+    """
+
+    def __init__(self, passed: Passed, decode: Decode, limit: int, numbers: Resumption) -> None:
+        self._passed = passed
+        self._decode = decode
+        self._limit = limit
+        self._numbers = numbers
+        self._known: list[_Known] = []
+        self._seen: dict[_Shape, None] = {}  # a set that keeps its order
+        self._patience = _PATIENCE
+        self.hopeless = False
+
+    def read(self, data: bytes, at: int) -> Run | None:
+        """Returns the known events that stand at `at`, as many as are of one kind; None if there is none."""
+        for known in self._known:
+            if (run := known.run(data, at, self._numbers, self._limit)) is not None:
+                self._patience = _PATIENCE
+                return run
+        return None
+
+    def learn(self, raw: bytes, event: ServerSentEvent, deltas: list[Delta]) -> None:
+        """Looks at an event that the full path has read: the second of a kind makes it known.
+
+        Args:
+            raw: all bytes of the event.
+        """
+        make = _maker(deltas[-1]) if deltas else None
+        self._patience -= 1 if make is None else _LOOK
+        self.hopeless = self._patience <= 0
+        if make is None or (shape := _shape(raw, self._passed)) is None:
+            return
+        if shape not in self._seen:
+            self._seen[shape] = None
+            if len(self._seen) > _MOST_KNOWN:
+                self._seen.pop(next(iter(self._seen)))
+        elif self._changes_alone(shape, event, deltas[:-1], make):
+            self._known = [_Known(shape, make), *self._known[: _MOST_KNOWN - 1]]
+
+    def _changes_alone(self, shape: _Shape, event: ServerSentEvent, others: list[Delta], make: Maker) -> bool:
+        """Tries out whether nothing but the text of the last delta changes with what may differ."""
+        number = next((delta.number for delta in others if type(delta) is Sequence), None)
+        if (number is None) == (_NUMBERED in shape.holes) or any(
+            type(other) not in (Meta, Sequence) for other in others
+        ):
+            return False
+        if number is not None:
+            others = [Sequence(number + 1) if type(other) is Sequence else other for other in others]
+        data = shape.filled(_PROBE, (number or 0) + 1)[shape.data_at : -2].decode()
+        try:
+            return list(self._decode(type(event)(event.event, data, event.id))) == [*others, make(_PROBE.decode())]
+        except ValueError:
+            return False
+
+
+def _unescaped(raw: bytes) -> str | None:
+    """The value of a JSON string without its quotes; None if it is not one, not UTF-8, or has half a character."""
+    try:
+        value: str = from_json(b'"%b"' % raw)
+    except ValueError:
+        return None
+    return value
+
+
+def _shape(raw: bytes, passed: Passed) -> _Shape | None:
+    """Takes an event apart. None if it is more than one line of data and perhaps a name, or if it has not one text."""
+    *names, data, _, _ = raw.split(b"\n")
+    if b"\r" in raw or not data.startswith(b"data: ") or [name for name in names if not name.startswith(b"event: ")]:
+        return None
+    data_at = len(raw) - len(data) - 2 + len(b"data: ")
+    pieces, holes = [raw[:data_at]], list[int]()
+    before, member = b"", ""  # what stands before a string, and the string before that
+    for place, token in enumerate(_STRINGS.split(raw[data_at:-2])):
+        hole: int | None = None
+        if place % 2 and before.strip() == b":":  # a value
+            hole = (
+                _IGNORED if member in passed.ignored else _TEXT if member in passed.texts and token != b'""' else None
+            )
+            head, tail = b'"', b'"'
+        elif place % 2:
+            member = token[1:-1].decode("utf-8", "replace")
+        elif member == passed.number and (number := _NUMBER.match(token)):
+            hole, head, tail = _NUMBERED, number[1], token[number.end() :]
+        if hole is None:
+            pieces[-1] += token
+        else:
+            holes.append(hole)
+            pieces[-1] += head
+            pieces.append(tail)
+        before = b"" if place % 2 else token
+    pieces[-1] += b"\n\n"
+    return _Shape(tuple(pieces), tuple(holes), data_at) if holes.count(_TEXT) == 1 else None
+
+
+def _maker(delta: Delta) -> Maker | None:
+    """What makes the delta of another text; None for a delta that is more than the next piece of a text."""
+    match delta:
+        case Text(part=part, whole=False) | Reasoning(part=part, whole=False):
+            return partial(type(delta), part=part)
+        case Call(index, id, name, whole=False, extra=None, item=item, markup=False, ended=None):
+            return lambda text: Call(index, id, name, text, False, None, item)
+        case BlockPiece(index, "text" | "reasoning" | "call" as kind, member, str(), "append" | "json" as how, opens):
+            return lambda text: BlockPiece(index, kind, member, text, how, opens)
+    return None
