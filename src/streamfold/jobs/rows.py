@@ -25,9 +25,8 @@ __all__ = ["Row", "Rows"]
 
 _MEMBERS = ("id", "prompt", "messages", "system", "model", "options", "tools", "tool_choice")
 _BODIES = {"/v1/chat/completions": parse_chat, "/v1/responses": parse_responses}
-# Where the beginning of a body that OpenAI's Batch API would send elsewhere: https://platform.openai.com/docs/api-reference/batch
-_HALF = re.compile("[\ud800-\udfff]")
 _CONVERSATION = ("prompt", "messages", "body")
+_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +167,10 @@ class Rows:
         """
         names, count, found = _Names(), 0, False
         for count, value in enumerate(map(_value_or_none, self), 1):
-            if value is not None and (name := _name(count - 1, value)) is not None:
-                found = found or any(value.get(member) is not None for member in _CONVERSATION)
+            if value is None:
+                continue
+            found = found or any(value.get(member) is not None for member in _CONVERSATION)
+            if (name := _name(count - 1, value)) is not None:
                 names.add(name)
         if again := names.repeated():
             self._refuse_repeated(again)
