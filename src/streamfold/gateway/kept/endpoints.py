@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["KeptResponses"]
 
 _POLL = 0.25  # seconds between two looks at an answer that another process makes
+_WATCH = 1.0  # seconds between two looks whether another process has given an answer up
+_PATIENCE = 20  # looks at an answer that another process was asked to give up
 _PAGE = 20  # items, unless the client says otherwise
 _OURS = ("previous_response_id", "background")  # members that say how a response is kept
 
@@ -131,7 +133,10 @@ class KeptResponses:
         response_id = running.kept.id
         try:
             receive = replayed(body, running.receive)
-            await self._app.answer(self._wire, scope, receive, running.send, answer_id=response_id)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watch, running)
+                await self._app.answer(self._wire, scope, receive, running.send, answer_id=response_id)
+                tasks.cancel_scope.cancel()
         except Exception:  # it is the task of nobody: its failure must not end the answers of others
             running.log_failure()
         finally:
@@ -140,6 +145,14 @@ class KeptResponses:
                 del self._running[response_id]
                 if running.refused:
                     await self._store.delete(response_id, running.kept.owner)
+
+    async def _watch(self, running: Running) -> None:
+        """Gives an answer up when another process was asked to."""
+        wanted = True
+        while wanted:
+            await anyio.sleep(_WATCH)
+            wanted = await self._store.wanted(running.kept.id)
+        await running.cancel()
 
     async def _wait(self, running: Running, asked: Request) -> None:
         while not running.ended:
@@ -179,11 +192,16 @@ class KeptResponses:
 
     async def _cancel(self, asked: Request) -> None:
         kept = await self._kept(asked)
-        running = self._running.get(kept.id)
-        if running is not None:
+        if (running := self._running.get(kept.id)) is not None:
             await running.cancel()
-        response = kept.response if running is None else running.kept.response
-        await send_json(asked.send, 200, response, self._wire.headers(asked.log.id))
+            kept = running.kept
+        elif not kept.ended:  # another process makes it
+            await self._store.cancel(kept.id)
+            for _ in range(_PATIENCE):
+                await anyio.sleep(_POLL)
+                if (kept := await self._kept(asked)).ended:
+                    break
+        await send_json(asked.send, 200, kept.response, self._wire.headers(asked.log.id))
 
     async def _input_items(self, asked: Request) -> None:
         kept, query = await self._kept(asked), QueryParams(asked.scope["query_string"])
@@ -220,18 +238,18 @@ class KeptResponses:
                     if running.refused is not None:
                         await relay(asked.send, running.refused)
                         return
-                    events = [kept for kept in running.events if kept.number > at]
+                    ended, events = running.ended, [kept for kept in running.events if kept.number > at]
                 else:
+                    kept = await self._store.get(response_id, asked.caller)  # first: it may end in between
+                    ended = kept is None or kept.ended
                     events = await self._store.events(response_id, at)
                 if events:
                     at = events[-1].number
                     await sink.write(b"".join(kept.data for kept in events), last=events[-1].last)
-                elif running is None or running.ended:
-                    kept = await self._store.get(response_id, asked.caller)
-                    if kept is None or kept.ended:
-                        await sink.write(b"", last=True)
-                    else:
-                        await anyio.sleep(_POLL)
+                elif ended:
+                    await sink.write(b"", last=True)
+                elif running is None:
+                    await anyio.sleep(_POLL)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(sink.keep_alive)

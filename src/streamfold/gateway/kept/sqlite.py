@@ -1,4 +1,4 @@
-"""Responses in an SQLite file: what a gateway that was killed had of an answer is there when it is started again."""
+"""Responses in an SQLite file: several processes share them, and those of one that was killed are not lost."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import anyio.to_thread
 
 from ...client import private_database
 from .events import FINAL, KeptEvent, broken_off
+from .presence import Presence
 from .store import KeptResponse, ResponseLimits
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ CREATE INDEX IF NOT EXISTS responses_used ON responses (used);
 CREATE TABLE IF NOT EXISTS response_events (
     id TEXT NOT NULL, number INTEGER NOT NULL, data BLOB NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (id, number)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS response_writers (
+    id TEXT PRIMARY KEY, writer TEXT NOT NULL, given_up INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
 """
 _STOPPED = {
     "code": "server_error",
@@ -39,9 +43,9 @@ _STOPPED = {
 
 
 class SQLiteResponses:
-    """Keeps responses in an SQLite file, for one gateway at a time.
+    """Keeps responses in an SQLite file, which several processes of one machine may use together.
 
-    Answers that were under way when the last one was stopped are ended, as `failed`, when the file is opened.
+    Answers that a process was making when it was killed are ended, as `failed`, by the next one that looks at them.
 
     Args:
         path: the file. Only this user may read it.
@@ -57,6 +61,7 @@ class SQLiteResponses:
         self._clock = clock
         self._lock = Lock()
         self._open: sqlite3.Connection | None = None
+        self._presence: Presence | None = None  # while it is open
 
     async def put(self, kept: KeptResponse) -> None:
         """Keeps a response. Raises ConfigError, sqlite3.Error, as all methods do."""
@@ -78,6 +83,14 @@ class SQLiteResponses:
         """Forgets a response. Returns whether there was one."""
         return await anyio.to_thread.run_sync(self._delete, response_id, owner)
 
+    async def cancel(self, response_id: str) -> None:
+        """Asks the process that makes a response to give it up."""
+        await anyio.to_thread.run_sync(self._cancel, response_id)
+
+    async def wanted(self, response_id: str) -> bool:
+        """Returns whether a response that is made here is to go on: nobody has cancelled or deleted it elsewhere."""
+        return await anyio.to_thread.run_sync(self._wanted, response_id)
+
     async def aclose(self) -> None:
         """Closes the file. It is opened again when it is needed again."""
         await anyio.to_thread.run_sync(self._close)
@@ -87,6 +100,9 @@ class SQLiteResponses:
         row = (kept.id, kept.owner, items, kept.previous, response, kept.resumable, kept.ended, self._clock())
         with self._transaction() as database:
             database.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, len(items)))
+            if not kept.ended and self._presence is not None:
+                mine = (kept.id, self._presence.name)
+                database.execute("INSERT OR REPLACE INTO response_writers (id, writer) VALUES (?, ?)", mine)
             self._forget(database)
 
     def _append(self, response_id: str, events: Sequence[KeptEvent], response: dict[str, Any] | None) -> None:
@@ -104,10 +120,13 @@ class SQLiteResponses:
         if response is not None:
             state = (json.dumps(response), response["status"] in FINAL, response_id)
             database.execute("UPDATE responses SET response = ?, ended = ? WHERE id = ?", state)
+            if state[1]:
+                database.execute("DELETE FROM response_writers WHERE id = ?", (response_id,))
 
     def _get(self, response_id: str, owner: str) -> KeptResponse | None:
         with self._transaction() as database:
             self._forget(database)
+            self._end_stopped(database, "id = ? AND NOT ended", response_id)
             found = "SELECT items, previous, response, resumable FROM responses WHERE id = ? AND owner = ?"
             row = database.execute(found, (response_id, owner)).fetchone()
             if row is None:
@@ -131,7 +150,17 @@ class SQLiteResponses:
             gone = database.execute("DELETE FROM responses WHERE id = ? AND owner = ?", (response_id, owner)).rowcount
             if gone:
                 database.execute("DELETE FROM response_events WHERE id = ?", (response_id,))
+                database.execute("DELETE FROM response_writers WHERE id = ?", (response_id,))
             return bool(gone)
+
+    def _cancel(self, response_id: str) -> None:
+        with self._transaction() as database:
+            database.execute("UPDATE response_writers SET given_up = 1 WHERE id = ?", (response_id,))
+
+    def _wanted(self, response_id: str) -> bool:
+        with self._transaction() as database:
+            found = "SELECT given_up FROM response_writers WHERE id = ?"
+            return bool(database.execute(found, (response_id,)).fetchone() == (0,))
 
     def _forget(self, database: sqlite3.Connection) -> None:
         limits = self._limits
@@ -154,10 +183,11 @@ class SQLiteResponses:
             database = self._open or private_database(self._path)
             if self._open is None:
                 database.executescript(_SCHEMA)
+                self._presence = self._presence or Presence(self._path)
             database.execute("BEGIN IMMEDIATE")
             try:
                 if self._open is None:
-                    self._end_stopped(database)
+                    self._end_stopped(database, "NOT ended")
                     self._open = database
                 yield database
             except BaseException:
@@ -165,15 +195,23 @@ class SQLiteResponses:
                 raise
             database.execute("COMMIT")
 
-    def _end_stopped(self, database: sqlite3.Connection) -> None:
+    def _end_stopped(self, database: sqlite3.Connection, where: str, *values: Any) -> None:
         """Ends the answers that nobody writes any more."""
-        for response_id, response in database.execute("SELECT id, response FROM responses WHERE NOT ended").fetchall():
-            events = self._read(database, response_id)
-            ended, last = broken_off(json.loads(response), events, "failed", error=_STOPPED)
-            self._write(database, response_id, [last], ended)
+        found = f"SELECT id, response, writer FROM responses LEFT JOIN response_writers USING (id) WHERE {where}"  # noqa: S608
+        for response_id, response, writer in database.execute(found, values).fetchall():
+            if writer is None or not self._runs(writer):
+                events = self._read(database, response_id)
+                ended, last = broken_off(json.loads(response), events, "failed", error=_STOPPED)
+                self._write(database, response_id, [last], ended)
+
+    def _runs(self, writer: str) -> bool:
+        return self._presence is not None and self._presence.runs(writer)
 
     def _close(self) -> None:
         with self._lock:
             if self._open is not None:
                 self._open.close()
                 self._open = None
+            if self._presence is not None:
+                self._presence.close()
+                self._presence = None

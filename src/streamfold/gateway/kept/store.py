@@ -77,6 +77,14 @@ class ResponseStore(Protocol):
         """Forgets a response. Returns whether there was one."""
         ...
 
+    async def cancel(self, response_id: str) -> None:
+        """Asks the process that makes a response to give it up."""
+        ...
+
+    async def wanted(self, response_id: str) -> bool:
+        """Returns whether a response that is made here is to go on: nobody has cancelled or deleted it elsewhere."""
+        ...
+
     async def aclose(self) -> None:
         """Closes files and connections."""
         ...
@@ -141,6 +149,13 @@ class InMemoryResponses:
         if entry is None or entry.kept.owner != owner:
             return False
         self._drop(response_id)
+        return True
+
+    async def cancel(self, response_id: str) -> None:
+        """Does nothing: no other process makes responses that are kept here."""
+
+    async def wanted(self, response_id: str) -> bool:
+        """Returns True: who gives a response up is in this process, and tells whoever makes it."""
         return True
 
     async def aclose(self) -> None:
