@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,12 +12,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx
 import uvicorn
+from anyio.abc import Process
 
 from servers import Connection, Script, Server, serving
 from streamfold import Provider
@@ -123,27 +126,63 @@ async def serve_command(file: Path, **environment: str) -> AsyncIterator[tuple[s
 
     Gives its address, what it says, all of which is there at the end, and what tells it to stop before that.
     """
-    words = [sys.executable, "-c", "from streamfold.cli import main; main()", "serve", "-c", str(file), "--port", "0"]
-    said = bytearray()
-    process = await anyio.open_process(words, env={**os.environ, **environment}, stderr=subprocess.STDOUT)
-    assert process.stdout is not None
+    async with running_command(file, **environment) as command:
+        yield command.address, command.said, command.stop
 
-    def stop() -> None:
-        process.send_signal(signal.SIGTERM if os.name == "posix" else signal.SIGINT)
 
-    try:
+@dataclass
+class Command:
+    """`streamfold serve` in a process of its own, with what it says."""
+
+    process: Process
+    said: bytearray = field(default_factory=bytearray)
+    changed: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{int(self.said.partition(b'http://127.0.0.1:')[2].split(b'/')[0].split()[0])}"
+
+    @property
+    def workers(self) -> list[int]:
+        """The ids of the processes that have said that they serve, in their order."""
+        return [int(found) for found in re.findall(rb"Started server process \[(\d+)\]", self.said)]
+
+    def stop(self, sig: int | None = None) -> None:
+        """Tells it to stop, or something else, as a service manager does."""
+        self.process.send_signal(sig or (signal.SIGTERM if os.name == "posix" else signal.SIGINT))
+
+    async def read(self) -> None:
+        """Reads what it says, to the end."""
+        assert self.process.stdout is not None
+        async for data in self.process.stdout:
+            self.said += data
+            changed, self.changed = self.changed, anyio.Event()
+            changed.set()
+
+    async def says(self, text: bytes, times: int = 1) -> None:
+        """Waits until it has said something."""
         with anyio.fail_after(30):
-            while b"http://127.0.0.1:" not in said:
-                said += await process.stdout.receive()
-        port = int(said.partition(b"http://127.0.0.1:")[2].split()[0])
-        yield f"http://127.0.0.1:{port}", said, stop
-    finally:
-        with suppress(ProcessLookupError):  # it was told so before
-            stop()
-        with anyio.fail_after(20):
-            async for data in process.stdout:
-                said += data
-            await process.wait()
+            while self.said.count(text) < times:
+                await self.changed.wait()
+
+
+@asynccontextmanager
+async def running_command(file: Path, *words: str, **environment: str) -> AsyncIterator[Command]:
+    """Runs `streamfold serve -c FILE` on a free port, and stops it in order."""
+    command = [sys.executable, "-c", "from streamfold.cli import main; main()", "serve", "-c", str(file), "--port", "0"]
+    env = {**os.environ, **environment}
+    async with anyio.create_task_group() as tasks:
+        process = await anyio.open_process([*command, *words], env=env, stderr=subprocess.STDOUT)
+        made = Command(process)
+        tasks.start_soon(made.read)
+        try:
+            await made.says(b"http://127.0.0.1:")
+            yield made
+        finally:
+            with suppress(ProcessLookupError):  # it was told so before
+                made.stop()
+            with anyio.fail_after(20):
+                await process.wait()
 
 
 __all__ = [
@@ -151,10 +190,12 @@ __all__ = [
     "MESSAGES",
     "PATHS",
     "RESPONSES",
+    "Command",
     "Connection",
     "asking",
     "behind",
     "client_of",
+    "running_command",
     "serve_command",
     "served",
     "served_before",

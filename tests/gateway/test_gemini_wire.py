@@ -17,7 +17,7 @@ from gateways import CHAT, asking, behind, client_of
 from google_sdk import google_answer
 from mirror import payloads, read
 from streamfold.gateway import gateway
-from streamfold.gateway.serve import WithoutQuery
+from streamfold.gateway.server_log import WithoutQuery
 from streamfold.recording import Recording
 from streamfold.testing import ScriptedProvider, say, think
 from streamfold.testing import call as calls

@@ -16,7 +16,7 @@ from mirror import WIRES
 from streamfold import Fallback, Provider
 from streamfold.gateway import gateway
 from streamfold.gateway.logs import one_line
-from streamfold.gateway.serve import OneLine
+from streamfold.gateway.server_log import OneLine
 from streamfold.recording import Recording, ReplayTransport
 
 pytestmark = pytest.mark.anyio

@@ -53,6 +53,9 @@ def serve(
     provider: Annotated[
         list[str] | None, typer.Option("-p", "--provider", help="A provider to serve; by default all of the file.")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that serve the port together; by default 1.")
+    ] = None,
     ui: Annotated[
         bool | None, typer.Option("--ui", help="Serve a page at /ui that shows the last answers as they stream.")
     ] = None,
@@ -70,7 +73,7 @@ def serve(
         return LivePage(answers=settings.ui_answers, keys=keys, fixtures=settings.ui_fixtures)
 
     with reported_errors():
-        run(file, page, host=host, port=port, providers=provider or None, ui=ui)
+        run(file, page, host=host, port=port, providers=provider or None, workers=workers, ui=ui)
 
 
 _COMMANDS = (

@@ -16,7 +16,16 @@ from ..values import ConfigError, Prices, Timeouts
 from .lines import spelled
 from .tables import invalid, mistakes_in, read_table
 
-__all__ = ["POSITIVE", "check_url", "read_prices", "read_quirks", "read_timeouts", "timeouts_over", "variable_is_set"]
+__all__ = [
+    "POSITIVE",
+    "check_url",
+    "read_prices",
+    "read_quirks",
+    "read_timeouts",
+    "set_variable",
+    "timeouts_over",
+    "variable_is_set",
+]
 
 POSITIVE = Field(gt=0)
 
@@ -24,6 +33,11 @@ POSITIVE = Field(gt=0)
 def variable_is_set(name: str) -> bool:
     """Whether an environment variable is set and not blank."""
     return bool(os.environ.get(name, "").strip())
+
+
+def set_variable(name: str, value: str) -> None:
+    """Sets an environment variable of this process, for a library that is configured by it."""
+    os.environ[name] = value
 
 
 def check_url(url: str) -> None:

@@ -92,6 +92,8 @@ class GatewaySettings(GatewayOptions):
     Attributes:
         host: address to listen on.
         port: port to listen on; 0: a free one.
+        workers: processes that serve the port together. What is kept in the process is then kept in files that they
+            share, and that are removed at the end; `max_requests` and `max_connections` are for each of them.
         providers: names of the providers to serve; empty: all of the file.
         api_key_env: environment variables that hold the keys of clients. Without any, no key is needed.
         open: allow other machines to use a server that asks for no key.
@@ -110,6 +112,7 @@ class GatewaySettings(GatewayOptions):
 
     host: str = "127.0.0.1"
     port: Annotated[Count, Field(le=65535)] = 8100
+    workers: Annotated[PositiveCount, Field(le=256)] = 1
     providers: Names = ()
     api_key_env: Names = ()
     open: Flag = False

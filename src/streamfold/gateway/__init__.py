@@ -4,12 +4,13 @@ Clients get the same stream whatever the provider's is like: text as it arrives,
 after the answer has ended in order. Needs the extra `gateway`.
 
     gateway(...)              returns an ASGI app, to serve by itself or to mount in another app
+    create_app()              the same by `streamfold.toml`, for servers that make their app by a factory
     streamfold serve          serves the same app from the command line, with uvicorn
 
 The way of a request: `app` finds the wire by its path, `access` decides who may ask, `bodies` reads the body, `wires`
 and `messages` parse it, `models` finds the provider, `exchange` asks it and writes the answer through `sink`.
-`failures` says how an error looks to a client, `logs` how it looks in the log; `serve` and `connections` are the server
-under the app.
+`failures` says how an error looks to a client, `logs` how it looks in the log. `serve` reads the settings; `server` and
+`connections` are the server under the app, and `workers` several of them.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from ..values import ConfigError
 
 if TYPE_CHECKING:
     from .app import Gateway, gateway
-    from .serve import run
+    from .serve import create_app, run
 
-__all__ = ["Gateway", "gateway", "run"]
+__all__ = ["Gateway", "create_app", "gateway", "run"]
 
 
 def __getattr__(name: str) -> Any:
@@ -34,4 +35,4 @@ def __getattr__(name: str) -> Any:
         if (exc.name or "").partition(".")[0] != "starlette":
             raise
         raise ConfigError("the gateway needs its extra: pip install 'streamfold[gateway]'") from exc
-    return serve.run if name == "run" else getattr(app, name)
+    return getattr(serve if name in ("create_app", "run") else app, name)

@@ -29,6 +29,9 @@ class Access:
             has them open.
         hosts: the allowed names in `Host`; empty: see `GatewayOptions.hosts`.
 
+    Attributes:
+        loopback_only: whether requests must have arrived on a loopback address, where no key is needed.
+
     Raises:
         ConfigError: a key is empty, or `keys` is a string.
     """
@@ -38,6 +41,7 @@ class Access:
             raise ConfigError("keys must be a list of strings that are not empty")
         self._keys = [key.strip().encode() for key in keys]
         self._hosts = {host.lower() for host in hosts}
+        self.loopback_only = False
 
     def check(self, scope: Any) -> str:
         """Returns who asks: a hash of the client's key, "" where no key is needed.
@@ -49,6 +53,10 @@ class Access:
         self._check_host(headers.get("host"), scope.get("server"))
         if self._keys:
             return self._check_key(headers, scope)
+        if self.loopback_only and not _arrived_here(scope.get("server")):
+            raise refused(
+                403, "the server asks for no key, and is for its own machine: set api_key_env, or open = true"
+            )
         if is_foreign_page(origin := headers.get("origin")):
             raise refused(403, f"web pages of {origin:.200} may not use a server that asks for no key; configure a key")
         return ""
@@ -84,6 +92,11 @@ def _name(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
+
+
+def _arrived_here(server: Any) -> bool:
+    """Whether a request came by a loopback address, or by a socket that is a file."""
+    return not server or "/" in str(server[0]) or is_loopback(str(server[0]))
 
 
 def is_loopback(host: str) -> bool:

@@ -112,7 +112,7 @@ class Gateway:
         self._responses = responses
         self._tasks: TaskGroup | None = None
         self.draining = False
-        metrics = Metrics(models.names, lambda: self.running) if options.metrics else None
+        self._metrics = metrics = Metrics(models.names) if options.metrics else None
         self._observers = [*([metrics.observe] if metrics else []), *([write_json] if options.json_log else [])]
         self._began = int(time())
         self._app = Starlette(
@@ -287,11 +287,16 @@ class Gateway:
     def _counted(self) -> Iterator[None]:
         """Counts a request as running. Only now: one whose body is still on its way takes nobody's place."""
         self._check_room()
-        self.running += 1
+        self._count(1)
         try:
             yield
         finally:
-            self.running -= 1
+            self._count(-1)
+
+    def _count(self, more: int) -> None:
+        self.running += more
+        if self._metrics is not None:
+            self._metrics.running(self.running)
 
     async def _health(self, _: HTTPRequest) -> Response:
         return JSONResponse({"status": "ok"})

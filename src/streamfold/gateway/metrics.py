@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 
+from ..config import variable_is_set
 from ..values import ConfigError
 from .outcomes import Outcome
 
 if TYPE_CHECKING:
     from .access import Access
 
-__all__ = ["Metrics"]
+__all__ = ["METRICS_FOLDER", "Metrics", "forget_process"]
+
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable by which processes share their counts. prometheus-client looks for it when it is imported."""
 
 _SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0)
 _KINDS = {
@@ -27,19 +32,18 @@ _KINDS = {
 
 
 class Metrics:
-    """Counts outcomes, in a registry of its own.
+    """Counts outcomes, in a registry of its own, or together with other processes in the folder that they share.
 
     Clients may ask for any name of a model, so that only the configured names become labels; others are "other".
 
     Args:
         names: the names of the models that are served.
-        running: returns how many requests are being answered.
 
     Raises:
         ConfigError: the extra is missing.
     """
 
-    def __init__(self, names: Collection[str], running: Callable[[], int]) -> None:
+    def __init__(self, names: Collection[str]) -> None:
         try:
             from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
         except ImportError as exc:
@@ -66,8 +70,14 @@ class Metrics:
         self._attempts = Counter(
             "streamfold_failed_attempts", "Attempts that failed before an answer.", ["provider"], registry=registry
         )
-        now = Gauge("streamfold_requests_running", "Requests that are being answered.", registry=registry)
-        now.set_function(running)
+        self._running = Gauge(
+            "streamfold_requests_running", "Requests that are being answered.", registry=registry,
+            multiprocess_mode="livesum",
+        )  # fmt: skip
+
+    def running(self, number: int) -> None:
+        """Says how many requests are being answered now."""
+        self._running.set(number)
 
     def observe(self, outcome: Outcome) -> None:
         """Counts a request that has ended."""
@@ -86,14 +96,25 @@ class Metrics:
 
     def endpoint(self, access: Access) -> Callable[[HTTPRequest], Response]:
         """Returns the endpoint that shows them, to those who may use the server."""
-        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+        from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+        from prometheus_client.multiprocess import MultiProcessCollector
 
         def metrics(request: HTTPRequest) -> Response:
             access.check(request.scope)
-            return Response(generate_latest(self._registry), headers={"content-type": CONTENT_TYPE_LATEST})
+            registry = self._registry
+            if variable_is_set(METRICS_FOLDER):  # all processes in one: each has written its counts to a file
+                MultiProcessCollector(registry := CollectorRegistry())  # type: ignore[no-untyped-call]
+            return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
         return metrics
 
     def _model(self, name: str) -> str:
         known = next((each for each in (name, name.partition(":")[0]) if each in self._names), None)
         return known or "other"
+
+
+def forget_process(folder: Path, pid: int) -> None:
+    """Drops what a process that has ended was doing at the end. What it has counted stays."""
+    from prometheus_client.multiprocess import mark_process_dead
+
+    mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]

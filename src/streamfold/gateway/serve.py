@@ -1,27 +1,20 @@
-"""The gateway as a server of its own: the settings of `streamfold.toml`, and uvicorn."""
+"""The gateway as a server of its own, by the settings of `streamfold.toml`: one process, or several workers."""
 
 from __future__ import annotations
 
-import logging
 import os
-import socket
 from collections.abc import Callable
-from copy import deepcopy
-from time import monotonic
-from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..client import Hooks
 from ..config import Config, GatewaySettings, read_config
 from ..values import ConfigError
 from .access import is_loopback
-from .logs import one_line
-from .models import Models
-from .wires import WIRES
 
-__all__ = ["run", "settings"]
+if TYPE_CHECKING:
+    from .app import Gateway
 
-log = logging.getLogger("streamfold.gateway")
+__all__ = ["Page", "configured_app", "create_app", "run", "settings"]
 
 
 def settings(config: Config, **overrides: Any) -> GatewaySettings:
@@ -36,6 +29,12 @@ def settings(config: Config, **overrides: Any) -> GatewaySettings:
             f"other machines could use a server on {made.host}, and it asks for no key: set api_key_env in [gateway],"
             " or open = true if that is intended"
         )
+    if made.workers > 1 and made.ui:
+        raise ConfigError(
+            f"ui: the page shows the answers of one process, and workers is {made.workers}; set one of them"
+        )
+    if made.workers > 1 and os.name != "posix":
+        raise ConfigError("workers: several processes can share a port on POSIX systems only; start several gateways")
     return made
 
 
@@ -50,6 +49,48 @@ class Page(Protocol):
     def around(self, app: Any) -> Any:
         """Returns an ASGI app that serves the page, and everything else by `app`."""
         ...
+
+
+def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
+    """Returns the ASGI app of a configuration file, for servers that make their app by a factory.
+
+    As in `uvicorn --factory streamfold.gateway:create_app --workers 4`. The file is the one that `STREAMFOLD_CONFIG`
+    names, or that is found. Keys of `[gateway]` that are the server's (`host`, `port`, `drain`, ...) have no effect.
+    Without a key, and without `open = true`, requests are answered only on loopback addresses.
+
+    Args:
+        path: the configuration file; None: the one that is found.
+
+    Raises:
+        ConfigError: there is nothing to serve, or something in the settings can't be used.
+    """
+    config = read_config(path)
+    return configured_app(config, config.gateway(), path)
+
+
+def configured_app(
+    config: Config, chosen: GatewaySettings, path: str | os.PathLike[str] | None, page: Page | None = None
+) -> Gateway:
+    """Returns the app that settings describe.
+
+    Args:
+        path: the file that `config` was read from, if one was named.
+        page: the page that is shown beside it.
+
+    Raises:
+        ConfigError: there is nothing to serve, or something in the settings can't be used.
+    """
+    from .app import gateway
+
+    made = gateway(
+        {name: name for name in chosen.providers} or None,
+        config=path,
+        keys=[config.secret(variable) for variable in chosen.api_key_env],
+        hooks=page.hooks if page else (),
+        **chosen.options(),
+    )
+    made.access.loopback_only = not chosen.api_key_env and not chosen.open
+    return made
 
 
 def run(
@@ -68,117 +109,18 @@ def run(
         ConfigError: there is nothing to serve, something in the settings can't be used, or the extra is missing.
     """
     try:
-        import uvicorn
+        from . import server, workers
     except ImportError as exc:
+        if (exc.name or "").partition(".")[0] != "uvicorn":
+            raise
         raise ConfigError("the gateway needs its extra: pip install 'streamfold[gateway]'") from exc
-    from .app import gateway
-    from .connections import bounded_protocol, connections_for
 
     config = read_config(path)
     chosen = settings(config, **overrides)
-    beside = page(config, chosen) if page is not None and chosen.ui else None
-    app = gateway(
-        {name: name for name in chosen.providers} or None,
-        config=path,
-        keys=[config.secret(variable) for variable in chosen.api_key_env],
-        hooks=beside.hooks if beside else (),
-        **chosen.options(),
-    )
-    connections = connections_for(chosen.max_connections, chosen.max_requests)
-
-    class Server(uvicorn.Server):
-        told_to_stop: tuple[float, int] | None = None  # when the server may stop, and the signal
-
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            app.draining = True
-            if chosen.drain and self.told_to_stop is None:
-                self.told_to_stop = monotonic() + chosen.drain, sig
-            else:  # the second signal does not wait
-                super().handle_exit(sig, frame)
-
-        async def on_tick(self, counter: int) -> bool:
-            if self.told_to_stop is not None and monotonic() >= self.told_to_stop[0]:
-                self.handle_exit(self.told_to_stop[1], None)
-            return await super().on_tick(counter)
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            for listener in self.servers:
-                _say_what_is_served(app.models, listener.sockets[0].getsockname(), ui=beside is not None)
-            if connections < chosen.max_connections:
-                log.warning(
-                    "max_connections is %d instead of %d: the process may not open more files (see ulimit -n)",
-                    connections, chosen.max_connections,
-                )  # fmt: skip
-
-    server = Server(
-        uvicorn.Config(
-            beside.around(app) if beside else app,
-            host=chosen.host,
-            port=chosen.port,
-            http=bounded_protocol(head_timeout=chosen.head_timeout, max_connections=connections),
-            log_config=_log_config(),
-            timeout_graceful_shutdown=max(1, round(chosen.shutdown)),
-            lifespan="on",
-            ws="none",
-            server_header=False,
-        )
-    )
-    try:
-        server.run()
-    except KeyboardInterrupt:
-        return
-    if not server.started:
-        raise SystemExit(3)  # the log says why, as when the port is taken
-
-
-def _say_what_is_served(models: Models, address: Any, *, ui: bool) -> None:
-    host, port = address[:2]
-    host = f"[{host}]" if ":" in host else host
-    paths = [wire.path.removeprefix("/v1") for wire in WIRES if wire.path.startswith("/v1/") and wire.asks_model]
-    here = f"http://{host}:{port}"
-    log.info("Base URL for clients: %s/v1 (%s, /models); health check: /healthz", here, ", ".join(paths))
-    log.info("Base URL for clients of Google's and Anthropic's own: %s", here)
-    if ui:
-        log.info("The last answers as they stream: %s/ui", here)
-    log.info("Models: %s", one_line(", ".join(models.describe())))
-    for problem in models.missing():
-        log.warning("%s. Its requests get HTTP 500 until the server is started with it", one_line(problem))
-
-
-def _log_config() -> dict[str, Any]:
-    """uvicorn's logging with ours beside it, every record on one line."""
-    from uvicorn.config import LOGGING_CONFIG
-
-    made: dict[str, Any] = deepcopy(LOGGING_CONFIG)
-    made["filters"] = {"one_line": {"()": OneLine}}
-    made["filters"]["without_query"] = {"()": WithoutQuery}
-    for handler in made["handlers"].values():
-        handler["filters"] = ["one_line"]
-    made["handlers"]["access"]["filters"].append("without_query")
-    # Retries and warnings of the client library are in the gateway's own lines too, with the request's id.
-    made["loggers"]["streamfold"] = {"handlers": ["default"], "level": "ERROR", "propagate": False}
-    made["loggers"]["streamfold.gateway"] = {"level": "INFO"}
-    # For programs: each line is a JSON object, and nothing else.
-    made["formatters"]["bare"] = {"format": "%(message)s"}
-    made["handlers"]["bare"] = {"class": "logging.StreamHandler", "stream": "ext://sys.stdout", "formatter": "bare"}
-    made["loggers"]["streamfold.gateway.requests"] = {"handlers": ["bare"], "level": "INFO", "propagate": False}
-    return made
-
-
-class OneLine(logging.Filter):
-    """Escapes line ends and control characters in the messages of other modules, which quote providers."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.name.startswith("streamfold"):
-            record.msg, record.args = one_line(record.getMessage()), ()
-        return True
-
-
-class WithoutQuery(logging.Filter):
-    """Leaves the query out of uvicorn's lines about requests: Google's clients may send their key in it."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.args, tuple):
-            record.args = tuple(arg.partition("?")[0] if isinstance(arg, str) else arg for arg in record.args)
-        return True
+    if chosen.workers > 1:
+        ended = workers.run(path, overrides)
+    else:
+        beside = page(config, chosen) if page is not None and chosen.ui else None
+        ended = server.run(configured_app(config, chosen, path, beside), chosen, beside)
+    if ended:
+        raise SystemExit(ended)  # the log says why, as when the port is taken
