@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ import pytest
 
 from streamfold import ConfigError, InMemoryStore, Memory, MemoryStore, Provider, SQLiteStore, StoreLimits, ValkeyStore
 from streamfold.client.memory import open_store
+from valkeys import valkey_server
 
 pytestmark = pytest.mark.anyio
 
@@ -203,21 +201,8 @@ async def test_whose_a_store_is(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of its own on a socket in a folder of its own."""
-    pytest.importorskip("valkey")
-    program = os.environ.get("STREAMFOLD_VALKEY") or shutil.which("valkey-server") or shutil.which("redis-server")
-    if program is None:
-        pytest.skip("needs valkey-server or redis-server on PATH, or STREAMFOLD_VALKEY")
-    folder = tmp_path_factory.mktemp("valkey")
-    process = subprocess.Popen(
-        [program, "--port", "0", "--unixsocket", str(folder / "socket"), "--save", "", "--dir", str(folder)],
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        yield f"unix://{folder / 'socket'}"
-    finally:
-        process.terminate()
-        process.wait(10)
+    with valkey_server(tmp_path_factory.mktemp("valkey")) as server:
+        yield server.url
 
 
 @pytest.fixture
@@ -225,12 +210,7 @@ async def shared(valkey_url: str) -> Any:
     import valkey
 
     client = valkey.Valkey.from_url(valkey_url)
-    for _ in range(500):
-        try:
-            client.flushall()
-            break
-        except valkey.ConnectionError:
-            await anyio.sleep(0.01)
+    client.flushall()
     client.close()
     return lambda **limits: ValkeyStore(valkey_url, StoreLimits(**limits))
 

@@ -5,6 +5,7 @@ from .approvals import *
 from .arguments import *
 from .base_model import *
 from .connections import *
+from .databases import *
 from .extract import *
 from .failover import *
 from .fallback import *

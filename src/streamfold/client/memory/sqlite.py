@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from ...values import ConfigError
+from ..databases import private_database
 from .store import StoreLimits
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["SQLiteStore", "private_database"]
+__all__ = ["SQLiteStore"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS {name} (key TEXT PRIMARY KEY, value BLOB NOT NULL, used REAL NOT NULL) WITHOUT ROWID;
@@ -34,24 +35,6 @@ END;
 """
 _MOST_VARIABLES = 500  # of one statement; SQLite allows at least 999
 _TOUCHED = 0.05  # a use is written down when this part of the age has passed since the last one
-
-
-def private_database(path: str | os.PathLike[str]) -> sqlite3.Connection:
-    """Opens a database that only this user may read, for use by several threads, one at a time.
-
-    Raises:
-        ConfigError: it can't be opened, or is not a database.
-    """
-    import sqlite3  # most programs need none
-
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        database = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")  # a killed process loses nothing, a power cut the last moment
-    except (OSError, sqlite3.Error) as exc:
-        raise ConfigError(f"the database {str(path)!r} can't be used: {exc}") from exc
-    return database
 
 
 class SQLiteStore:

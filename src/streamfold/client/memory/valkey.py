@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
 
 import anyio.to_thread
 
-from ...values import ConfigError
+from ..databases import shown_server, valkey_client
 from .store import StoreLimits
-
-if TYPE_CHECKING:
-    import valkey
 
 __all__ = ["ValkeyStore"]
 
 # The names of all keys have a common tag, so that they are on one node of a cluster and a script may use them together.
 _PREFIX = "{streamfold}:"
-_UNVERIFIED = ("ssl_cert_reqs", "ssl_check_hostname")
 
 # Times are the server's own, so that the clocks of the gateways do not matter. ARGV: age in ms, prefix, keys.
 _GET = """
@@ -78,23 +72,9 @@ class ValkeyStore:
     def __init__(
         self, url: str, limits: StoreLimits | None = None, *, timeout: float = 2.0, name: str = "turns"
     ) -> None:
-        try:
-            import valkey
-        except ImportError as exc:
-            raise ConfigError("a memory in Valkey needs its extra: pip install 'streamfold[valkey]'") from exc
         self._limits = limits or StoreLimits()
-        self._server = _shown(url)
-        secure: dict[str, Any] = {"ssl_check_hostname": True} if urlsplit(url).scheme in ("valkeys", "rediss") else {}
-        if any(name in parse_qs(urlsplit(url).query) for name in _UNVERIFIED):
-            raise ConfigError(f"the URL of a memory can't have {' or '.join(_UNVERIFIED)}: certificates are verified")
-        try:
-            self._client: valkey.Valkey = valkey.Valkey.from_url(
-                url, socket_timeout=timeout, socket_connect_timeout=timeout, **secure
-            )
-        except ValueError:
-            raise ConfigError(
-                "the URL of a memory in Valkey must be valkey://HOST:PORT or valkeys://HOST:PORT"
-            ) from None
+        self._server = shown_server(url)
+        self._client = valkey_client(url, "a memory", timeout=timeout)
         self._get_script = self._client.register_script(_GET)
         self._put_script = self._client.register_script(_PUT)
         self._age = max(1, round(self._limits.age * 1000))
@@ -120,11 +100,3 @@ class ValkeyStore:
 
     def __repr__(self) -> str:
         return f"<ValkeyStore {self._server}>"
-
-
-def _shown(url: str) -> str:
-    """Returns the address in a URL, without the password."""
-    with suppress(ValueError):
-        parts = urlsplit(url)
-        return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
-    return "valkey://"
