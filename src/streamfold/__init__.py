@@ -73,6 +73,7 @@ from .values import (
 
 if TYPE_CHECKING:
     from .client import (
+        BudgetExceededError,
         CallInDoubtError,
         CallJournal,
         ChatModel,
@@ -82,6 +83,8 @@ if TYPE_CHECKING:
         Hedge,
         Hooks,
         InMemoryStore,
+        LimitReachedError,
+        LimitStoreError,
         Mask,
         Memory,
         MemoryStore,
@@ -90,7 +93,9 @@ if TYPE_CHECKING:
         PendingCall,
         Preview,
         Provider,
+        RateLimiter,
         RequestInfo,
+        Reservation,
         RunEvents,
         SQLiteStore,
         StoreLimits,
@@ -117,6 +122,7 @@ __all__ = [
     "AuthenticationError",
     "BadRequestError",
     "BatchJob",
+    "BudgetExceededError",
     "CallInDoubtError",
     "CallJournal",
     "Capabilities",
@@ -140,6 +146,8 @@ __all__ = [
     "InvalidToolArgumentsError",
     "JobPausedError",
     "JobSummary",
+    "LimitReachedError",
+    "LimitStoreError",
     "Limits",
     "Mask",
     "Memory",
@@ -162,8 +170,10 @@ __all__ = [
     "ProviderConfig",
     "QuotaExceededError",
     "RateLimitError",
+    "RateLimiter",
     "Reply",
     "RequestInfo",
+    "Reservation",
     "RunEvents",
     "SQLiteStore",
     "ServerError",
@@ -206,6 +216,11 @@ __all__ = [
 
 
 _LAZY = (
+    "BudgetExceededError",
+    "LimitReachedError",
+    "LimitStoreError",
+    "RateLimiter",
+    "Reservation",
     "CallInDoubtError",
     "CallJournal",
     "ChatModel",

@@ -11,6 +11,7 @@ from .failover import *
 from .fallback import *
 from .hooks import *
 from .journal import *
+from .limits import *
 from .memory import *
 from .middleware import *
 from .misuse import *

@@ -7,8 +7,10 @@ StreamfoldError
 |  +- APIStatusError               the server answered with a status that is not 2xx
 |  |  +- AuthenticationError, PermissionDeniedError, NotFoundError, BadRequestError,
 |  |     RateLimitError, QuotaExceededError, ServerError
+|  |     +- LimitReachedError, BudgetExceededError   a limit of one's own: nothing was sent
 |  +- APIConnectionError           there was no answer: the network failed
 |  |  +- APITimeoutError           a timeout ran out; `phase` says which
+|  |  +- LimitStoreError           the store that counts limits can't be used: nothing was sent
 |  +- StreamError                  the answer began and did not end well; `partial` has what arrived
 |     +- IncompleteStreamError     it ended before it was finished
 |     +- UpstreamError             the server reported an error inside the stream

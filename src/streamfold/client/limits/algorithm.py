@@ -1,0 +1,317 @@
+"""The arithmetic of limits, without waiting and without input or output: a state, a moment and a question go in.
+
+Requests and tokens are lines of reservations (the generic cell rate algorithm): a request takes the next free moment,
+and the moment after it moves on by what the request needs. What it really used is settled when that is known.
+`lua.py` says the same for Valkey and Redis. Times are seconds since 1970 by the clock of the store, money is whole
+billionths of a currency's unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, floor
+from typing import Literal, TypeAlias
+
+__all__ = [
+    "DAY",
+    "POLL",
+    "Ask",
+    "Belief",
+    "Grant",
+    "Settlement",
+    "State",
+    "alive",
+    "believe",
+    "settle",
+    "take",
+]
+
+State: TypeAlias = dict[str, float]
+"""What a store keeps of one limit. A member that is missing is 0."""
+
+DAY = 86400.0
+POLL = 0.1  # seconds until a process that found all places taken asks again
+_MEAN_OF = 30  # answers that a learned mean goes back to
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What is believed about a rate that nobody has configured, or that turned out to be too fast. See `search.py`.
+
+    Attributes:
+        epoch: how often the belief has changed.
+        rate: requests per second; 0: nothing is believed.
+        low: the fastest rate that was clean.
+        high: the slowest that was refused; 0: none was.
+        need: clean answers that confirm the rate.
+        refusals: refused rates since the last one that was confirmed.
+        clean: clean answers at this rate so far.
+        filled: seconds that it took to send as many as are needed; 0: not as many have been sent.
+    """
+
+    epoch: int = 0
+    rate: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    need: int = 0
+    refusals: int = 0
+    clean: int = 0
+    filled: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question: may so many requests be sent?
+
+    Attributes:
+        requests: at most this many; fewer may be granted.
+        horizon: seconds that a moment may be away to be reserved.
+        lease: seconds for which several moments may be reserved at once.
+        burst: seconds of unused allowance that may be caught up with.
+        rate, token_rate: requests and tokens per second; 0: no limit.
+        start: the rate from which one is searched for; 0: it is not.
+        tokens: of one request, as long as no mean is known.
+        slots: requests at once; 0: no limit.
+        budget: money for a day; 0: no limit.
+        day, spent: what the caller knows to have been spent on a day, in case that the store has lost it.
+        holder: who holds the slots.
+        lifetime: seconds after which the slots of a holder that shows no sign of life are free again.
+        epoch, clean: clean answers that came at a rate, which had this epoch.
+    """
+
+    requests: int = 1
+    horizon: float = 1.0
+    lease: float = 0.0
+    burst: float = 0.0
+    rate: float = 0.0
+    token_rate: float = 0.0
+    start: float = 0.0
+    tokens: float = 0.0
+    slots: int = 0
+    budget: int = 0
+    day: int = 0
+    spent: int = 0
+    holder: str = ""
+    lifetime: float = float("inf")
+    epoch: int = 0
+    clean: int = 0
+
+
+Reason: TypeAlias = Literal["", "rate", "rest", "slots", "budget"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The answer to an `Ask`.
+
+    Attributes:
+        requests: how many may be sent; 0: none now, for this `reason`.
+        wait: seconds until the first one, or until it is worth asking again.
+        step: seconds from one to the next.
+        rate, token_rate: requests and tokens per second at which they were reserved; 0: any.
+        tokens, cost: what was reserved for each.
+        day, spent: what has been spent today.
+        holder: who holds a slot for each; empty if slots are not limited.
+        local: whether it is of this process alone, because the store could not be used.
+    """
+
+    requests: int = 0
+    wait: float = 0.0
+    step: float = 0.0
+    rate: float = 0.0
+    token_rate: float = 0.0
+    tokens: float = 0.0
+    cost: int = 0
+    day: int = 0
+    spent: int = 0
+    reason: Reason = ""
+    belief: Belief = Belief()
+    holder: str = ""
+    local: bool = False
+
+    def given_back(self, requests: int = 1) -> Settlement:
+        """Returns the settlement that gives back what was reserved for some of the requests."""
+        return Settlement(
+            request_seconds=-requests / self.rate if self.rate else 0.0,
+            token_seconds=-requests * self.tokens / self.token_rate if self.token_rate else 0.0,
+            money=-requests * self.cost,
+            day=self.day,
+            slots=requests if self.holder else 0,
+            holder=self.holder,
+            local=self.local,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How a reservation ended.
+
+    Attributes:
+        request_seconds, token_seconds: by how much the lines move: back if less was used than was reserved.
+        tokens, cost: what was used, to learn from; None if that is not known.
+        money: what is spent beyond what was reserved.
+        day: the day of the reservation.
+        slots: how many are free again.
+        local: as in the grant.
+    """
+
+    request_seconds: float = 0.0
+    token_seconds: float = 0.0
+    tokens: float | None = None
+    cost: int | None = None
+    money: int = 0
+    day: int = 0
+    slots: int = 0
+    holder: str = ""
+    local: bool = False
+
+
+def take(state: State, now: float, ask: Ask) -> Grant:
+    """Reserves moments for requests, if they are near enough."""
+    get = state.get
+    if ask.clean and ask.epoch == get("epoch", 0):
+        state["clean"] = get("clean", 0) + ask.clean
+    if not get("rate") and ask.start:
+        _change(state, Belief(rate=ask.start, need=5))
+    day = int(now // DAY)
+    if get("day") != day:
+        known = ask.spent if "day" not in state and ask.day == day else 0
+        state["day"], state["spent"] = day, known
+    spent, cost, number = int(state["spent"]), floor(get("cost", 0) + 0.5), ask.requests
+
+    def refused(reason: Reason, wait: float) -> Grant:
+        return Grant(0, wait, cost=cost, day=day, spent=spent, reason=reason, belief=_belief(state))
+
+    if ask.budget:
+        left = ask.budget - spent
+        if left <= 0 or cost > left:
+            return refused("budget", (day + 1) * DAY - now)
+        number = min(number, left // cost) if cost else number
+    if ask.slots:
+        number = min(number, _free(state, now, ask))
+        if number <= 0:
+            state[f"w:{ask.holder}"] = now + 3 * POLL
+            return refused("slots", POLL)
+    believed = get("rate", 0)
+    rate = min(ask.rate or believed, believed or ask.rate)
+    tokens = get("tokens") or ask.tokens
+    rest = get("rest", 0)
+    earliest = max(now - ask.burst, rest)
+    requests_from, tokens_from = max(get("requests", 0), earliest), max(get("tokens_from", 0), earliest)
+    moment = max(earliest, requests_from if rate else 0, tokens_from if ask.token_rate else 0)
+    if moment - now > ask.horizon:
+        return refused("rest" if moment <= rest else "rate", moment - now)
+    step = max(1 / rate if rate else 0, tokens / ask.token_rate if ask.token_rate else 0)
+    if step:
+        number = min(number, max(1, int(ask.lease / step)))
+    if rate:
+        state["requests"] = requests_from + number / rate
+    if ask.token_rate:
+        state["tokens_from"] = tokens_from + number * tokens / ask.token_rate
+    if ask.budget:
+        state["spent"] = spent = spent + number * cost
+    if ask.slots:
+        state[f"h:{ask.holder}"] = get(f"h:{ask.holder}", 0) + number
+        state[f"x:{ask.holder}"] = now + ask.lifetime
+        state.pop(f"w:{ask.holder}", None)
+    _count(state, number, max(moment, now), step)
+    return Grant(
+        requests=number,
+        wait=max(0.0, moment - now),
+        step=step,
+        rate=rate,
+        token_rate=ask.token_rate,
+        tokens=tokens,
+        cost=cost if ask.budget else 0,
+        day=day,
+        spent=spent,
+        belief=_belief(state),
+        holder=ask.holder if ask.slots else "",
+    )
+
+
+def settle(state: State, now: float, settlement: Settlement) -> None:
+    """Corrects what was reserved by what was used."""
+    for line, seconds in (
+        ("requests", settlement.request_seconds),
+        ("tokens_from", settlement.token_seconds),
+    ):
+        if seconds and line in state:
+            state[line] += seconds
+    if settlement.tokens is not None:
+        _learn(state, "tokens", settlement.tokens)
+    if settlement.cost is not None:
+        _learn(state, "cost", settlement.cost)
+    if settlement.money and "day" in state and settlement.day >= state["day"]:  # yesterday's budget is closed
+        before = state["spent"] if settlement.day == state["day"] else 0
+        state["day"], state["spent"] = settlement.day, max(0, before + settlement.money)
+    if settlement.slots:
+        held = f"h:{settlement.holder}"
+        state[held] = max(0, state.get(held, 0) - settlement.slots)
+
+
+def believe(state: State, now: float, rest: float, belief: Belief | None) -> None:
+    """Sends nothing for a while, and changes the belief unless somebody else has done so."""
+    if rest > 0:
+        state["rest"] = max(state.get("rest", 0), now + rest)
+    if belief is not None and belief.epoch == state.get("epoch", 0):
+        _change(state, belief)
+
+
+def alive(state: State, now: float, holder: str, held: int, lifetime: float) -> None:
+    """Notes that a holder of slots is alive, with so many of them if the store has lost them."""
+    if f"h:{holder}" not in state:
+        state[f"h:{holder}"] = held
+    state[f"x:{holder}"] = now + lifetime
+
+
+def _change(state: State, belief: Belief) -> None:
+    state["epoch"] = state.get("epoch", 0) + 1
+    state["rate"], state["low"], state["high"] = belief.rate, belief.low, belief.high
+    state["need"], state["refusals"] = belief.need, belief.refusals
+    state["clean"] = state["sent"] = state["since"] = state["filled"] = 0
+
+
+def _belief(state: State) -> Belief:
+    get = state.get
+    return Belief(
+        int(get("epoch", 0)),
+        get("rate", 0.0),
+        get("low", 0.0),
+        get("high", 0.0),
+        int(get("need", 0)),
+        int(get("refusals", 0)),
+        int(get("clean", 0)),
+        get("filled", 0.0),
+    )
+
+
+def _count(state: State, number: int, moment: float, step: float) -> None:
+    """Counts the requests of this rate, to know whether they were as many as it allows."""
+    if not state.get("rate") or state["filled"]:
+        return
+    state["since"] = state["since"] or moment
+    state["sent"] += number
+    if state["sent"] >= state["need"]:
+        state["filled"] = max(moment + (number - 1) * step - state["since"], 1e-6)
+
+
+def _free(state: State, now: float, ask: Ask) -> int:
+    """How many slots are free for a holder: not more than its share while others wait, too."""
+    for field in [field for field, until in state.items() if field[:2] in ("x:", "w:") and until < now]:
+        del state[field]
+        if field[0] == "x":
+            state.pop(f"h:{field[2:]}", None)
+    held = {field[2:]: int(number) for field, number in state.items() if field.startswith("h:")}
+    waiting = {field[2:] for field in state if field.startswith("w:")} - {ask.holder}
+    free = ask.slots - sum(held.values())
+    if waiting:
+        parties = waiting | {ask.holder} | {holder for holder, number in held.items() if number}
+        free = min(free, ceil(ask.slots / len(parties)) - held.get(ask.holder, 0))
+    return free
+
+
+def _learn(state: State, name: str, value: float) -> None:
+    count = min(state.get(f"{name}_of", 0) + 1, _MEAN_OF)
+    state[f"{name}_of"] = count
+    state[name] = state.get(name, 0) + (value - state.get(name, 0)) / count

@@ -1,0 +1,160 @@
+"""`algorithm.py` again, as the script that Valkey and Redis run: one round trip, and nobody in between."""
+
+from __future__ import annotations
+
+__all__ = ["SCRIPT"]
+
+# KEYS: the state of one limit, a hash. ARGV: what is to be done, and its arguments as a JSON object. The time is the
+# server's own, so that the clocks of the processes do not matter. Numbers are kept as text with enough digits to be
+# read back exactly.
+SCRIPT = """
+local key, time = KEYS[1], redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
+local state, changed, gone = {}, {}, {}
+local stored = redis.call('HGETALL', key)
+for i = 1, #stored, 2 do state[stored[i]] = tonumber(stored[i + 1]) end
+
+local function get(name) return state[name] or 0 end
+local function set(name, value) state[name] = value; changed[name] = value end
+local function drop(name) state[name] = nil; changed[name] = nil; gone[#gone + 1] = name end
+local function save()
+    local flat = {}
+    for name, value in pairs(changed) do
+        flat[#flat + 1] = name
+        flat[#flat + 1] = string.format('%.17g', value)
+    end
+    if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
+    if #flat > 0 then redis.call('HSET', key, unpack(flat)) end
+    redis.call('EXPIRE', key, 172800)
+end
+local function change(rate, low, high, need, refusals)
+    set('epoch', get('epoch') + 1)
+    set('rate', rate); set('low', low); set('high', high); set('need', need); set('refusals', refusals)
+    set('clean', 0); set('sent', 0); set('since', 0); set('filled', 0)
+end
+local function learn(name, value)
+    local count = math.min(get(name .. '_of') + 1, 30)
+    set(name .. '_of', count)
+    set(name, get(name) + (value - get(name)) / count)
+end
+
+local function free_slots(ask)
+    local held, total, parties, others, names = {}, 0, {[ask.holder] = true}, false, {}
+    for name in pairs(state) do names[#names + 1] = name end
+    for _, name in ipairs(names) do
+        local kind, holder = name:sub(1, 2), name:sub(3)
+        if (kind == 'x:' or kind == 'w:') and state[name] < now then
+            drop(name)
+            if kind == 'x:' then drop('h:' .. holder) end
+        end
+    end
+    for name, value in pairs(state) do
+        local kind, holder = name:sub(1, 2), name:sub(3)
+        if kind == 'h:' then
+            held[holder] = value
+            total = total + value
+            if value > 0 then parties[holder] = true end
+        elseif kind == 'w:' and holder ~= ask.holder then
+            others = true
+            parties[holder] = true
+        end
+    end
+    local free, count = ask.slots - total, 0
+    for _ in pairs(parties) do count = count + 1 end
+    if others then free = math.min(free, math.ceil(ask.slots / count) - (held[ask.holder] or 0)) end
+    return free
+end
+
+local function take(ask)
+    if ask.clean > 0 and ask.epoch == get('epoch') then set('clean', get('clean') + ask.clean) end
+    if get('rate') == 0 and ask.start > 0 then change(ask.start, 0, 0, 5, 0) end
+    local day = math.floor(now / 86400)
+    if state.day ~= day then
+        local known = 0
+        if state.day == nil and ask.day == day then known = ask.spent end
+        set('day', day); set('spent', known)
+    end
+    local cost, number = math.floor(get('cost') + 0.5), ask.requests
+    local function answer(reason, granted, wait, step, rate, tokens)
+        local members = {granted, wait, step, rate, tokens, cost, day, get('spent'), get('epoch'), get('rate'),
+            get('low'), get('high'), get('need'), get('refusals'), get('clean'), get('filled')}
+        for i, value in ipairs(members) do members[i] = string.format('%.17g', value) end
+        members[#members + 1] = reason
+        return members
+    end
+    if ask.budget > 0 then
+        local left = ask.budget - get('spent')
+        if left <= 0 or cost > left then return answer('budget', 0, (day + 1) * 86400 - now, 0, 0, 0) end
+        if cost > 0 then number = math.min(number, math.floor(left / cost)) end
+    end
+    if ask.slots > 0 then
+        number = math.min(number, free_slots(ask))
+        if number <= 0 then
+            set('w:' .. ask.holder, now + 3 * ask.poll)
+            return answer('slots', 0, ask.poll, 0, 0, 0)
+        end
+    end
+    local believed, rate = get('rate'), ask.rate
+    if believed > 0 and (rate == 0 or believed < rate) then rate = believed end
+    local tokens = get('tokens')
+    if tokens == 0 then tokens = ask.tokens end
+    local rest = get('rest')
+    local floor = math.max(now - ask.burst, rest)
+    local requests_from, tokens_from = math.max(get('requests'), floor), math.max(get('tokens_from'), floor)
+    local moment, step = floor, 0
+    if rate > 0 then moment = math.max(moment, requests_from); step = 1 / rate end
+    if ask.token_rate > 0 then
+        moment = math.max(moment, tokens_from)
+        step = math.max(step, tokens / ask.token_rate)
+    end
+    if moment - now > ask.horizon then
+        return answer(moment <= rest and 'rest' or 'rate', 0, moment - now, 0, 0, 0)
+    end
+    if step > 0 then number = math.min(number, math.max(1, math.floor(ask.lease / step))) end
+    if rate > 0 then set('requests', requests_from + number / rate) end
+    if ask.token_rate > 0 then set('tokens_from', tokens_from + number * tokens / ask.token_rate) end
+    if ask.budget > 0 then set('spent', get('spent') + number * cost) end
+    if ask.slots > 0 then
+        set('h:' .. ask.holder, get('h:' .. ask.holder) + number)
+        set('x:' .. ask.holder, now + ask.lifetime)
+        if state['w:' .. ask.holder] then drop('w:' .. ask.holder) end
+    end
+    if get('rate') > 0 and get('filled') == 0 then
+        local first = math.max(moment, now)
+        if get('since') == 0 then set('since', first) end
+        set('sent', get('sent') + number)
+        if get('sent') >= get('need') then
+            set('filled', math.max(first + (number - 1) * step - get('since'), 1e-6))
+        end
+    end
+    return answer('', number, math.max(0, moment - now), step, rate, tokens)
+end
+
+local function settle(ask)
+    for line, seconds in pairs({requests = ask.request_seconds, tokens_from = ask.token_seconds}) do
+        if seconds ~= 0 and state[line] then set(line, state[line] + seconds) end
+    end
+    if ask.tokens then learn('tokens', ask.tokens) end
+    if ask.cost then learn('cost', ask.cost) end
+    if ask.money ~= 0 and state.day and ask.day >= state.day then
+        local before = ask.day == state.day and get('spent') or 0
+        set('day', ask.day); set('spent', math.max(0, before + ask.money))
+    end
+    if ask.slots > 0 then set('h:' .. ask.holder, math.max(0, get('h:' .. ask.holder) - ask.slots)) end
+end
+
+local function believe(ask)
+    if ask.rest > 0 then set('rest', math.max(get('rest'), now + ask.rest)) end
+    if ask.epoch == get('epoch') then change(ask.rate, ask.low, ask.high, ask.need, ask.refusals) end
+end
+
+local function alive(ask)
+    if not state['h:' .. ask.holder] then set('h:' .. ask.holder, ask.held) end
+    set('x:' .. ask.holder, now + ask.lifetime)
+end
+
+local commands = {take = take, settle = settle, believe = believe, alive = alive}
+local result = commands[ARGV[1]](cjson.decode(ARGV[2])) or 1
+save()
+return result
+"""

@@ -1,0 +1,513 @@
+"""Limits: what is reserved, settled and believed, the same in every store."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from scale import pick
+from streamfold import (
+    BudgetExceededError,
+    ConfigError,
+    Cost,
+    LimitReachedError,
+    LimitStoreError,
+    RateLimiter,
+    Usage,
+)
+from streamfold.client.limits import LimitStore, MemoryLimitStore, SQLiteLimitStore, ValkeyLimitStore, open_limit_store
+from streamfold.client.limits.algorithm import DAY, Ask, Grant, Settlement
+from streamfold.client.limits.lua import SCRIPT
+from valkeys import valkey_server
+
+pytestmark = pytest.mark.anyio
+
+NOON = 20_000 * DAY + DAY / 2
+
+
+def near(value: Any) -> Any:
+    """Seconds since 1970 are exact to a microsecond."""
+    return pytest.approx(value, abs=1e-5)
+
+
+class Clock:
+    now = NOON
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with valkey_server(tmp_path_factory.mktemp("valkey")) as server:
+        yield server.url
+
+
+class SteppedValkeyStore(ValkeyLimitStore):
+    """Runs the script with the time of a clock instead of the server's."""
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        super().__init__(url)
+        self._clock = clock
+        self._client.flushall()
+        self._script = self._client.register_script(
+            SCRIPT.replace("redis.call('TIME')", "{redis.call('GET', 'now'), 0}")
+        )
+
+    def _run(self, name: str, command: str, arguments: Any) -> Any:
+        self._client.set("now", repr(self._clock.now))
+        return super()._run(name, command, arguments)
+
+
+Make = Callable[[], tuple[LimitStore, Clock]]
+
+
+@pytest.fixture(params=["memory", "sqlite", "valkey"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    def made() -> tuple[LimitStore, Clock]:
+        clock = Clock()
+        if request.param == "memory":
+            return MemoryLimitStore(clock), clock
+        if request.param == "sqlite":
+            return SQLiteLimitStore(tmp_path / "limits.db", clock=clock), clock
+        return SteppedValkeyStore(request.getfixturevalue("valkey_url"), clock), clock
+
+    return made
+
+
+async def test_requests_are_evenly_spread(make: Make) -> None:
+    """Each takes the next free moment; one that is too far away is not reserved."""
+    store, clock = make()
+    ask = Ask(rate=10.0, horizon=1.0)
+    waits = [(await store.take("a", ask)).wait for _ in range(5)]
+    assert waits == near([0, 0.1, 0.2, 0.3, 0.4])
+    clock.now += 0.35
+    assert (await store.take("a", ask)).wait == near(0.15)
+    for _ in range(8):
+        await store.take("a", ask)
+    late = await store.take("a", ask)
+    assert (late.requests, late.reason) == (0, "rate")
+    assert late.wait == near(1.05)
+    assert (await store.take("another", ask)).wait == 0
+    await store.aclose()
+
+
+async def test_unused_time_is_no_burst(make: Make) -> None:
+    """Only so much can be caught up with as was agreed on."""
+    store, clock = make()
+    ask = Ask(rate=10.0, burst=0.2)
+    await store.take("a", ask)
+    clock.now += 60
+    waits = [(await store.take("a", ask)).wait for _ in range(4)]
+    assert waits == near([0, 0, 0, 0.1])
+    await store.aclose()
+
+
+async def test_several_moments_at_once(make: Make) -> None:
+    """A lease is as long as the store says, and never longer than what was asked for."""
+    store, _ = make()
+    grant = await store.take("a", Ask(requests=10, rate=100.0, lease=0.05))
+    assert (grant.requests, grant.step) == (5, 0.01)
+    assert (await store.take("a", Ask(requests=2, rate=100.0, lease=0.05))).wait == near(0.05)
+    assert (await store.take("b", Ask(requests=10, rate=1.0, lease=0.05))).requests == 1
+    await store.aclose()
+
+
+async def test_tokens_are_settled(make: Make) -> None:
+    """A request reserves the mean of what was used before; what is used beyond that delays the next ones."""
+    store, clock = make()
+    ask = Ask(token_rate=100.0, tokens=50.0, horizon=60.0)
+    assert (await store.take("a", ask)).wait == 0
+    assert (await store.take("a", ask)).wait == near(0.5)
+    await store.settle("a", Settlement(token_seconds=(200 - 50) / 100, tokens=200.0))
+    grant = await store.take("a", ask)
+    assert (grant.wait, grant.tokens) == (near(2.5), 200.0)
+    await store.settle("a", grant.given_back())
+    await store.settle("a", Settlement(tokens=100.0))
+    clock.now += 2.5
+    grant = await store.take("a", ask)
+    assert (grant.wait, grant.tokens) == (0, 150.0)
+    await store.aclose()
+
+
+async def test_a_rest_is_for_everybody(make: Make) -> None:
+    """Nothing is sent until it ends, and nothing is caught up with after it."""
+    store, clock = make()
+    await store.believe("a", 5.0, None)
+    await store.believe("a", 2.0, None)
+    late = await store.take("a", Ask())
+    assert (late.reason, late.wait) == ("rest", near(5))
+    clock.now += 5
+    ask = Ask(rate=10.0, burst=1.0)
+    waits = [(await store.take("a", ask)).wait for _ in range(3)]
+    assert waits == near([0, 0.1, 0.2])
+    await store.aclose()
+
+
+async def test_slots(make: Make) -> None:
+    """So many at once; those of a holder without a sign of life are free again after its lifetime."""
+    store, clock = make()
+    first, second = Ask(slots=3, holder="a", lifetime=10.0), Ask(slots=3, holder="b", lifetime=10.0)
+    assert (await store.take("x", replace(first, requests=5))).requests == 3
+    assert (await store.take("x", second)).reason == "slots"
+    await store.settle("x", Settlement(slots=1, holder="a"))
+    assert (await store.take("x", second)).requests == 1
+    clock.now += 8
+    store.alive("x", "b", 1)
+    clock.now += 8
+    assert (await store.take("x", replace(second, requests=5))).requests == 2
+    await store.aclose()
+
+
+async def test_slots_are_shared_fairly(make: Make) -> None:
+    """Whoever holds its share gets no more of them while somebody else waits."""
+    store, clock = make()
+    first, second = Ask(slots=4, holder="a", requests=4), Ask(slots=4, holder="b", requests=4)
+    assert (await store.take("x", first)).requests == 4
+    assert (await store.take("x", second)).requests == 0
+    await store.settle("x", Settlement(slots=1, holder="a"))
+    assert (await store.take("x", first)).requests == 0
+    assert (await store.take("x", second)).requests == 1
+    clock.now += 1  # nobody waits any more
+    await store.settle("x", Settlement(slots=3, holder="a"))
+    assert (await store.take("x", first)).requests == 3
+    await store.aclose()
+
+
+async def test_a_budget_is_for_a_day(make: Make) -> None:
+    """What an answer costs in the mean is reserved; what does not fit any more is refused until midnight."""
+    store, clock = make()
+    ask = Ask(budget=1000)
+    grant = await store.take("a", ask)
+    await store.settle("a", Settlement(money=400 - grant.cost, cost=400, day=grant.day))
+    grant = await store.take("a", replace(ask, requests=9))
+    assert (grant.requests, grant.cost, grant.spent) == (1, 400, 800)
+    await store.settle("a", Settlement(money=100 - 400, cost=100, day=grant.day))
+    assert (await store.take("a", ask)).spent == 500 + 250
+    assert (await store.take("a", ask)).spent == 1000
+    refused = await store.take("a", ask)
+    assert (refused.requests, refused.reason, refused.wait) == (0, "budget", DAY / 2)
+    clock.now += DAY / 2
+    assert (await store.take("a", ask)).spent == 250
+    await store.settle("a", Settlement(money=-200, day=grant.day))  # yesterday's are closed
+    assert (await store.take("a", ask)).spent == 500
+    await store.aclose()
+
+
+async def test_a_store_that_forgot_is_told_what_was_spent(make: Make) -> None:
+    """Processes remember the last figure; a store that has one of its own keeps that."""
+    store, clock = make()
+    ask = Ask(budget=1000, day=int(clock.now // DAY), spent=900)
+    assert (await store.take("a", ask)).spent == 900
+    assert (await store.take("a", replace(ask, spent=950))).spent == 900
+    assert (await store.take("b", replace(ask, day=ask.day - 1))).spent == 0
+    await store.aclose()
+
+
+async def test_a_belief_changes_once(make: Make) -> None:
+    """Of all who were refused at one rate, the first lowers it."""
+    store, _ = make()
+    belief = (await store.take("a", Ask(start=10.0))).belief
+    assert (belief.rate, belief.need) == (10.0, 5)
+    slower = replace(belief, rate=5.0, high=10.0)
+    await store.believe("a", 0, slower)
+    await store.believe("a", 0, replace(slower, rate=1.0))
+    grant = await store.take("a", Ask(start=10.0, epoch=belief.epoch, clean=3))
+    assert (grant.belief.rate, grant.belief.clean, grant.belief.epoch) == (5.0, 0, belief.epoch + 1)
+    grant = await store.take("a", Ask(rate=100.0, epoch=belief.epoch + 1, clean=3))
+    assert (grant.rate, grant.belief.clean) == (5.0, 3)
+    await store.aclose()
+
+
+async def test_the_script_does_what_python_does(valkey_url: str) -> None:
+    """Any sequence of questions gets the same answers from both."""
+    for seed in range(pick(40, 5)):
+        dice, clock = random.Random(seed), Clock()
+        stores: list[Any] = [MemoryLimitStore(clock), SteppedValkeyStore(valkey_url, clock)]
+        stores[0].lifetime = stores[1].lifetime
+        grant = Grant()
+        limits = {"rate": dice.choice([0, 7.0, 90.0]), "token_rate": dice.choice([0, 500.0])}
+        limits |= {"slots": dice.choice([0, 6]), "budget": dice.choice([0, 5000]), "start": dice.choice([0, 10.0])}
+        for _ in range(150):
+            clock.now += dice.choice([0, 0.01, 0.25, 3, 7000])
+            answers = []
+            match dice.randrange(8):
+                case 0:
+                    done = Settlement(
+                        request_seconds=dice.choice([0, -0.2]),
+                        token_seconds=dice.uniform(-2, 2),
+                        tokens=dice.choice([None, dice.randrange(900)]),
+                        cost=dice.choice([None, dice.randrange(900)]),
+                        money=dice.randrange(-300, 300),
+                        day=dice.choice([grant.day, int(clock.now // DAY)]),
+                        slots=dice.randrange(3),
+                        holder=dice.choice("ab"),
+                    )
+                    answers = [await store.settle("x", done) for store in stores]
+                case 1:
+                    belief = dice.choice(
+                        [None, replace(grant.belief, rate=dice.uniform(1, 50), low=3, high=50, need=6)]
+                    )
+                    rest = dice.choice([0.0, 0.0, 2.0])
+                    answers = [await store.believe("x", rest, belief) for store in stores]
+                case 2:
+                    answers = [store.alive("x", "a", 2) for store in stores]
+                case _:
+                    ask = Ask(
+                        requests=dice.randrange(1, 6),
+                        lease=dice.choice([0, 0.05, 0.5]),
+                        burst=dice.choice([0.05, 0.5]),
+                        tokens=70.0,
+                        holder=dice.choice("ab"),
+                        lifetime=15.0,
+                        epoch=grant.belief.epoch,
+                        clean=dice.randrange(4),
+                        **limits,
+                    )
+                    answers = [await store.take("x", ask) for store in stores]
+                    grant = answers[0]
+            assert _rounded(answers[0]) == _rounded(answers[1])
+        await stores[1].aclose()
+
+
+def _rounded(grant: Grant | None) -> Any:
+    if grant is None:
+        return None
+    flat = {name: getattr(grant, name) for name in grant.__slots__ if name != "belief"}
+    flat |= {f"belief.{name}": getattr(grant.belief, name) for name in grant.belief.__slots__}
+    return {name: round(value, 5) if isinstance(value, float) else value for name, value in flat.items()}
+
+
+# --- the limiter ------------------------------------------------------------------------------------------------------
+
+
+async def test_one_at_a_time_without_a_word() -> None:
+    """A slot is handed on at once, in this process; it is free again however the block ends."""
+    limiter = RateLimiter("a", max_concurrent=2, store=MemoryLimitStore())
+    busy = peak = 0
+
+    async def ask() -> None:
+        nonlocal busy, peak
+        async with limiter.reserve():
+            busy, peak = busy + 1, max(peak, busy + 1)
+            await anyio.sleep(0.001)
+            busy -= 1
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(ask)
+    with pytest.raises(RuntimeError):
+        async with limiter.reserve():
+            raise RuntimeError
+    assert peak == 2
+    async with limiter.reserve(max_wait=0), limiter.reserve(max_wait=0):
+        with pytest.raises(LimitReachedError, match="the limit of 2 requests at once is reached; nothing was sent"):
+            await limiter.acquire(max_wait=0)
+
+
+async def test_who_does_not_wait_is_told_how_long_it_would_be() -> None:
+    """The error is a RateLimitError with `retry_after`, and nothing stays reserved."""
+    clock = Clock()
+    limiter = RateLimiter("a", rpm=60, burst=0.0, store=MemoryLimitStore(clock), label="main")
+    await limiter.acquire(max_wait=0)
+    for _ in range(3):
+        with pytest.raises(LimitReachedError, match="main: the limit of 60 requests per minute is reached") as caught:
+            await limiter.acquire(max_wait=0)
+        assert caught.value.retry_after == near(1.0)
+        assert (caught.value.status_code, caught.value.retryable) == (429, True)
+
+
+async def test_a_cancelled_wait_gives_back() -> None:
+    """What was reserved for tasks that are gone is for the next ones."""
+    clock = Clock()
+    limiter = RateLimiter("a", rpm=120, tpm=60_000, burst=0.0, store=MemoryLimitStore(clock))
+    await limiter.acquire()
+    for _ in range(5):
+        with anyio.move_on_after(0.01):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(limiter.acquire)
+    grant = await limiter.store.take("a", Ask(rate=2.0, token_rate=1000.0, tokens=1.0))
+    assert grant.wait == near(1.0)  # of the tokens of the first one: a thousand, as nothing was settled yet
+
+
+async def test_a_budget_that_is_spent() -> None:
+    """The error says which budget, how much of it, and when it begins again; nothing is reserved before."""
+    limiter = RateLimiter("a", max_cost_per_day=0.3, store=MemoryLimitStore(Clock()), label="main")
+    for _ in range(3):
+        async with limiter.reserve() as reservation:
+            reservation.settle(Usage(10, 10, 20), Cost(Decimal("0.1")))
+    with pytest.raises(BudgetExceededError) as caught:
+        await limiter.acquire()
+    assert str(caught.value) == (
+        "main: the budget of 0.3 USD per day is spent (0.3 of it); nothing was sent. It begins again at"
+        " 2024-10-05 00:00 UTC (max_cost_per_day)"
+    )
+    assert (caught.value.status_code, caught.value.retryable, caught.value.retry_after) == (429, False, DAY / 2)
+
+
+@pytest.mark.parametrize("where", ["sqlite", "valkey"])
+async def test_a_budget_survives_a_restart(where: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Another process finds what was spent, and what the last one had reserved when it was killed."""
+    url = f"sqlite:///{tmp_path}/limits.db" if where == "sqlite" else request.getfixturevalue("valkey_url")
+    for _ in range(2):
+        limiter = _on(url, name=str(tmp_path), max_cost_per_day=0.5)
+        async with limiter.reserve() as reservation:
+            reservation.settle(Usage(10, 10, 20), Cost(Decimal("0.2")))
+        await limiter.store.aclose()
+    limiter = _on(url, name=str(tmp_path), max_cost_per_day=0.5)
+    with pytest.raises(BudgetExceededError, match=r"\(0.4 of it, and an answer costs about 0.2\)"):
+        await limiter.acquire()
+    await limiter.store.aclose()
+
+
+def _on(url: str, **arguments: Any) -> RateLimiter:
+    store = ValkeyLimitStore(url) if url.startswith("unix") else open_limit_store(url)
+    return RateLimiter(store=store, **arguments)
+
+
+async def test_costs_that_nobody_knows() -> None:
+    """A budget can't be held without them: the next request says so, instead of being sent."""
+    limiter = RateLimiter("a", max_cost_per_day=1, store=MemoryLimitStore(Clock()))
+    async with limiter.reserve() as reservation:
+        reservation.settle(Usage(10, 10, 20), None)
+    with pytest.raises(ConfigError, match="max_cost_per_day: what an answer costs is not known: give its prices"):
+        await limiter.acquire()
+    limiter = RateLimiter("a", max_cost_per_day=1, store=MemoryLimitStore(Clock()))
+    for currency in ("USD", "CNY"):
+        async with limiter.reserve() as reservation:
+            reservation.settle(None, Cost(Decimal("0.01"), currency))
+    with pytest.raises(ConfigError, match="costs are in USD and in CNY, which can't be added"):
+        await limiter.acquire()
+
+
+async def test_a_block_reserves_once() -> None:
+    """Whoever sends the request of a block gets its reservation, once."""
+    limiter, other = RateLimiter("a", store=MemoryLimitStore()), RateLimiter("b", store=MemoryLimitStore())
+    assert limiter.claimed() is None
+    async with limiter.reserve() as outer:
+        assert other.claimed() is None
+        assert limiter.claimed() is outer
+        assert limiter.claimed() is None
+    async with limiter.reserve() as outer:
+        await outer.aclose()
+        assert limiter.claimed() is None
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"rpm": 0}, "rpm must be greater than 0, not 0"),
+        ({"tpm": float("inf")}, "tpm must be greater than 0, not inf"),
+        ({"max_cost_per_day": -1}, "max_cost_per_day must be greater than 0, not -1"),
+        ({"store": "sqllite:///x"}, "the store of limits must be memory, .* \\(did you mean 'sqlite'\\?\\)"),
+        ({"store": "valkey://"}, "the store of limits must name a server"),
+        ({"store": "valkey://h?ssl_cert_reqs=none"}, "can't have ssl_cert_reqs"),
+        ({"store": "sqlite:////nowhere/at/all/x.db"}, "there is no folder '/nowhere/at/all'"),
+        ({"on_store_error": "lokal"}, "on_store_error: can't be 'lokal'. Allowed: local, refuse"),
+        ({"replicas": 0}, "replicas must be a whole number above 0, not 0"),
+    ],
+)
+def test_mistakes(arguments: Any, problem: str) -> None:
+    """They are told when the limiter is made."""
+    with pytest.raises(ConfigError, match=problem):
+        RateLimiter("a", **arguments)
+
+
+async def test_a_store_out_of_reach_locally() -> None:
+    """Limits are counted in this process, one part of `replicas`; what was spent there is not forgotten."""
+    pytest.importorskip("valkey")
+    limiter = RateLimiter(
+        "a", max_concurrent=4, max_cost_per_day=1, replicas=2, store="valkey://127.0.0.1:1/0", on_store_error="local"
+    )
+    async with limiter.reserve(max_wait=0) as reservation, limiter.reserve(max_wait=0):
+        with pytest.raises(LimitReachedError):
+            await limiter.acquire(max_wait=0)
+        reservation.settle(None, Cost(Decimal("0.5")))
+    with pytest.raises(BudgetExceededError):
+        await limiter.acquire()
+    await limiter.aclose()
+
+
+async def test_a_store_out_of_reach_refuses() -> None:
+    """With "refuse", nothing is sent; the error may be retried, and says where the store is, without its password."""
+    pytest.importorskip("valkey")
+    limiter = RateLimiter("a", rpm=5, store="valkey://me:geheim@127.0.0.1:1/0", on_store_error="refuse")
+    for _ in range(2):
+        with pytest.raises(LimitStoreError, match=r"valkey://127\.0\.0\.1:1 can't be reached") as caught:
+            await limiter.acquire()
+        assert caught.value.retryable
+        assert "geheim" not in f"{caught.value!r} {caught.value} {limiter!r}"
+    await limiter.aclose()
+
+
+async def test_a_store_that_comes_back(tmp_path: Path) -> None:
+    """While it is away the limits of this process hold; when it is back it learns what was spent meanwhile."""
+    clock = Clock()
+
+    class Leaving(SQLiteLimitStore):
+        away = False
+
+        def take_now(self, name: str, ask: Ask) -> Grant:
+            self._check()
+            return super().take_now(name, ask)
+
+        def settle_now(self, name: str, settlement: Settlement) -> None:
+            self._check()
+            super().settle_now(name, settlement)
+
+        def _check(self) -> None:
+            if self.away:
+                raise LimitStoreError("away", retryable=True)
+
+    store = Leaving(tmp_path / "x.db", clock=clock)
+    limiter = RateLimiter("a", max_cost_per_day=1, replicas=2, store=store)
+    guard: Any = limiter.store
+
+    async def ask(cost: str) -> None:
+        async with limiter.reserve() as reservation:
+            reservation.settle(None, Cost(Decimal(cost)))
+
+    await ask("0.2")
+    store.away = True
+    guard._local._clock = clock
+    await ask("0.1")
+    guard._local._clock = clock
+    await ask("0.1")
+    for _ in range(2):
+        await ask("0.1")
+    with pytest.raises(BudgetExceededError):  # 0.2 + (1 - 0.2) / 2 are 0.6
+        await ask("0.1")
+    store.away, guard._again = False, 0.0
+    await ask("0.1")
+    assert (await store.take("a", Ask())).spent == 700_000_000
+    await limiter.store.aclose()
+
+
+async def test_a_wrong_password(tmp_path: Path) -> None:
+    """It is a mistake of the configuration, whatever `on_store_error` says."""
+    with valkey_server(tmp_path, "--requirepass", "right") as server:
+        limiter = RateLimiter("a", rpm=5, store=ValkeyLimitStore(server.url), on_store_error="local")
+        with pytest.raises(ConfigError, match="refuses"):
+            await limiter.acquire()
+        limiter = RateLimiter("a", rpm=5, store=ValkeyLimitStore(f"{server.url}?password=wrong"))
+        with pytest.raises(ConfigError, match="refuses the user name or the password of the URL"):
+            await limiter.acquire()
+
+
+async def test_a_full_store(tmp_path: Path) -> None:
+    """The error has the server's own words."""
+    with valkey_server(tmp_path, "--maxmemory", "1") as server:
+        limiter = RateLimiter("a", rpm=5, store=ValkeyLimitStore(server.url), on_store_error="refuse")
+        with pytest.raises(LimitStoreError, match=r"can't be used: .*maxmemory"):
+            await limiter.acquire()
