@@ -58,7 +58,7 @@ async def behind(
     ]
     transport = ReplayTransport(recordings)
     config = {"base_url": "http://upstream/v1", "model": "m-1", "max_retries": 0, "adapter": adapter}
-    for name in ("api_key", "api_key_env", "dialect", "quirks", "name"):
+    for name in ("api_key", "api_key_env", "dialect", "quirks", "name", "prices"):
         if name in rest:
             config[name] = rest.pop(name)
     async with httpx.AsyncClient(transport=transport) as upstream:

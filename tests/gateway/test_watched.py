@@ -105,3 +105,34 @@ async def test_alive_and_ready() -> None:
         app.draining = True
         assert (await client.get("/readyz")).status_code == 503
         assert (await client.get("/livez")).status_code == 200
+
+
+PRICES = {"input": 1000, "output": 2000, "currency": "EUR"}  # for a million tokens
+
+
+async def test_what_answers_cost(caplog: pytest.LogCaptureFixture) -> None:
+    """The cost is in the log for people, in the one for programs, and in the metrics, by its currency."""
+    caplog.set_level(logging.INFO, "streamfold.gateway")
+    async with behind(HELLO, HELLO, name="kimi", prices=PRICES, metrics=True, json_log=True) as client:
+        for path in (CHAT, RESPONSES):
+            await client.post(path, json=asking(path))
+        found = await metrics(client)
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.rpartition("tokens, ")[2] for line in lines if "completed by" in line] == ["0.018 EUR"] * 2
+    outcomes = [json.loads(line) for line in lines if line.startswith("{")]
+    assert [(line["cost"], line["currency"]) for line in outcomes] == [(0.018, "EUR")] * 2
+    assert "cost_estimated" not in outcomes[0]
+    assert found['streamfold_cost_total{currency="EUR",model="main",provider="kimi"}'] == pytest.approx(0.036)
+    assert not [name for name in found if name.startswith("streamfold_cost_estimated_total")]
+
+
+async def test_what_an_answer_cost_that_broke_off(caplog: pytest.LogCaptureFixture) -> None:
+    """What is known of it is counted, and marked: its token counts are not the last ones."""
+    caplog.set_level(logging.INFO, "streamfold.gateway.requests")
+    broken = text("Hel") + USAGE + event({"error": {"message": "overloaded"}})
+    async with behind(broken, name="kimi", prices=PRICES, metrics=True, json_log=True) as client:
+        await client.post(CHAT, json=asking(CHAT, stream=True))
+        found = await metrics(client)
+    (outcome,) = [json.loads(record.getMessage()) for record in caplog.records if record.name.endswith("requests")]
+    assert (outcome["outcome"], outcome["cost"], outcome["cost_estimated"]) == ("failed", 0.018, True)
+    assert found['streamfold_cost_estimated_total{currency="EUR",model="main",provider="kimi"}'] == 0.018

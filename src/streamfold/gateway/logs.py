@@ -34,16 +34,22 @@ def one_line(text: str) -> str:
 
 @dataclass(slots=True)
 class RequestLog:
-    """Writes what happens to one request, each line with its id and the model that was asked for."""
+    """Writes what happens to one request, each line with its id and the model that was asked for.
+
+    Attributes:
+        key: the name of the client's key; None if it has none.
+    """
 
     id: str
     api: str = "-"
     observers: Sequence[Observer] = ()
     model: str = "-"
+    key: str | None = None
     _began: float = field(default_factory=monotonic)
 
     def completed(self, reply: Reply) -> None:
         """The client got a whole answer."""
+        cost = reply.cost
         self._ended(
             "completed",
             200,
@@ -51,6 +57,7 @@ class RequestLog:
             provider=reply.provider,
             finish_reason=reply.finish_reason,
             usage=reply.usage,
+            cost=cost,
             warnings=_codes(reply.warnings),
             attempts=tuple(attempt.provider for attempt in reply.attempts),
         )
@@ -60,7 +67,8 @@ class RequestLog:
         if usage is not None:
             tokens = f"{_count(usage.input_tokens)} input and {_count(usage.output_tokens)} output tokens"
         provider = f" by {reply.provider}" if reply.provider else ""
-        self._line(logging.INFO, f"completed{provider} {self._after}: {reply.finish_reason}, {tokens}")
+        money = "" if cost is None else f", {cost}"
+        self._line(logging.INFO, f"completed{provider} {self._after}: {reply.finish_reason}, {tokens}{money}")
 
     def answered(self, note: str) -> None:
         """The client got an answer that no model gave."""
@@ -111,11 +119,16 @@ class RequestLog:
             self._ended(how, refusal.status, error=error)
             return
         attempts, warnings = tuple(attempt.provider for attempt in cause.attempts), _codes(cause.warnings)
-        self._ended(how, refusal.status, provider=cause.provider, error=error, attempts=attempts, warnings=warnings)
+        used = {} if cause.partial is None else {"usage": cause.partial.usage, "cost": cause.partial.cost}
+        self._ended(
+            how, refusal.status, provider=cause.provider, error=error, attempts=attempts, warnings=warnings, **used
+        )
 
     def _ended(self, how: Any, status: int, **members: Any) -> None:
         if self.observers:
-            outcome = Outcome(self.id, self.api, self.model, how, status, monotonic() - self._began, **members)
+            outcome = Outcome(
+                self.id, self.api, self.model, how, status, monotonic() - self._began, key=self.key, **members
+            )
             for observe in self.observers:
                 observe(outcome)
 

@@ -66,6 +66,14 @@ class Metrics:
             "streamfold_tokens", "Tokens, as the providers count them.", ["model", "provider", "kind"],
             registry=registry,
         )  # fmt: skip
+        self._cost = Counter(
+            "streamfold_cost", "What answers cost, where that is known.", ["model", "provider", "currency"],
+            registry=registry,
+        )  # fmt: skip
+        self._estimated = Counter(
+            "streamfold_cost_estimated", "The part of the cost for which something had to be assumed.",
+            ["model", "provider", "currency"], registry=registry,
+        )  # fmt: skip
         self._warnings = Counter("streamfold_warnings", "Answers with this warning.", ["code"], registry=registry)
         self._attempts = Counter(
             "streamfold_failed_attempts", "Attempts that failed before an answer.", ["provider"], registry=registry
@@ -89,6 +97,9 @@ class Metrics:
         for kind, name in _KINDS.items():
             if count := getattr(outcome.usage, name, None):
                 self._tokens.labels(model, provider, kind).inc(count)
+        if (cost := outcome.cost) is not None:
+            for counter in [self._cost, *([self._estimated] if cost.estimated else [])]:
+                counter.labels(model, provider, cost.currency).inc(float(cost.amount))
         for code in outcome.warnings:
             self._warnings.labels(code).inc()
         for name in outcome.attempts:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ..values import Usage
+from ..values import Cost, Usage
 
 __all__ = ["Observer", "Outcome", "write_json"]
 
@@ -31,7 +31,9 @@ class Outcome:
         seconds: from the request to its end.
         first: seconds until the first part of the answer.
         provider: who answered, or failed.
-        finish_reason, usage: of the answer.
+        finish_reason: of the answer.
+        usage, cost: of the answer, or of the part of it that came; None if they are not known.
+        key: the name of the client's key.
         error: the kind of error, by the name of its class.
         warnings: the codes of the warnings, each once.
         attempts: the providers of failed attempts before.
@@ -47,18 +49,24 @@ class Outcome:
     provider: str | None = None
     finish_reason: str | None = None
     usage: Usage | None = None
+    cost: Cost | None = None
     error: str | None = None
     warnings: tuple[str, ...] = ()
     attempts: tuple[str, ...] = ()
+    key: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the outcome as JSON data, without what is not known."""
-        said: dict[str, Any] = {"id": self.id, "api": self.api, "model": self.model, "outcome": self.how}
+        said: dict[str, Any] = {"id": self.id, "api": self.api, "key": self.key, "model": self.model}
+        said["outcome"] = self.how
         said |= {"status": self.status, "seconds": round(self.seconds, 4)}
         said["first_seconds"] = None if self.first is None else round(self.first, 4)
         said |= {"provider": self.provider, "finish_reason": self.finish_reason, "error": self.error}
         for name in _TOKENS:
             said[name] = getattr(self.usage, name, None)
+        if self.cost is not None:
+            said |= {"cost": float(self.cost.amount), "currency": self.cost.currency}
+            said["cost_estimated"] = self.cost.estimated or None
         said |= {"warnings": list(self.warnings) or None, "failed_attempts": list(self.attempts) or None}
         return {name: value for name, value in said.items() if value is not None}
 
