@@ -321,7 +321,7 @@ URL = 'base_url = "http://x/v1"\n'
                 ":3: providers.a.modell: unknown key (did you mean 'model'?). Allowed: profile, adapter, "
                 "base_url, api_key, api_key_env, key_header, auth, origin, model, dialect, quirks, headers, options, "
                 "extra_body, timeouts, max_retries, limits, transport, http2, fallback, memory, capabilities, prices, "
-                "models"
+                "batches, models"
             ),
         ),
         (
@@ -583,7 +583,7 @@ def test_every_value_has_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["base_url"][0] == '"${GATEWAY}/v1", not set (GATEWAY)'
     assert found["api_key"][0] == "not set (MY_KEY)"
     found = {value.key: (value.shown, value.source) for value in effective_values(read_config(), "openai")}
-    assert found["quirks.max_tokens_field"] == ('"max_completion_tokens"', "catalogue openai.toml:8")
+    assert found["quirks.max_tokens_field"] == ('"max_completion_tokens"', "catalogue openai.toml:11")
 
 
 SECRETS = f"""\

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..requests import Request
     from ..values import Delta, Limits, ProtocolWarning
+    from .batches import BatchAPI, BatchSettings
 
 __all__ = ["Adapter", "Endpoint", "Framing", "find_adapter"]
 
@@ -209,6 +210,19 @@ class Adapter(ABC):
             None if the server does not keep this answer.
         """
         return None
+
+    def batch_api(self, settings: BatchSettings) -> BatchAPI:
+        """Returns how many requests of this wire format are handed over at once, to be answered within hours.
+
+        Args:
+            settings: what the endpoint accepts.
+
+        Raises:
+            ConfigError: there is no way that is known here.
+        """
+        raise ConfigError(
+            f"batches of the provider are not available with adapter {self.name!r}. Ask the rows by live requests"
+        )
 
     def serves(self, path: str) -> bool:
         """Returns whether requests of this wire format go to URLs with this path."""

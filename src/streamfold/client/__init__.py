@@ -4,6 +4,7 @@ from .answer import *
 from .approvals import *
 from .arguments import *
 from .base_model import *
+from .batches import *
 from .connections import *
 from .databases import *
 from .extract import *

@@ -24,6 +24,7 @@ class ProfilePricing:
         model: the model that was asked for.
         asked: when.
         partial: whether the answer was cut, so that its token counts are not the last ones.
+        batched: whether it came in a batch of the provider, which has prices of its own.
     """
 
     prices: Mapping[str, Any]
@@ -31,6 +32,7 @@ class ProfilePricing:
     model: str
     asked: datetime
     partial: bool = False
+    batched: bool = False
 
     @classmethod
     def of(cls, profile: Profile, model: str) -> ProfilePricing:
@@ -41,7 +43,10 @@ class ProfilePricing:
         """Returns the cost of a reply, or None if it is not known."""
         if reply.usage is None:
             return None
-        found = read_prices(self.prices).of(reply.usage) or self._by_package(reply.usage, reply.model)
+        prices = read_prices(self.prices)
+        found = prices.of(reply.usage) or self._by_package(reply.usage, reply.model)
+        if found is not None and self.batched and found.source != "provider":
+            found = _in_batch(found, reply.usage, prices.batch)
         return replace(found, estimated=True) if found is not None and self.partial else found
 
     def _by_package(self, usage: Usage, served: str | None) -> Cost | None:
@@ -65,3 +70,10 @@ class ProfilePricing:
             # The package has one price for what is written to a cache, however long it is kept.
             return Cost(Decimal(found.total_price), source="genai-prices", estimated=hour_writes(usage.raw) > 0)
         return None
+
+
+def _in_batch(cost: Cost, usage: Usage, share: float | None) -> Cost:
+    """Returns what an answer costs in a batch. Whether cached input has the same share is not known everywhere."""
+    assumed = share is None or bool(usage.cached_tokens or usage.cache_write_tokens)
+    amount = cost.amount if share is None else cost.amount * Decimal(str(share))
+    return replace(cost, amount=amount, estimated=cost.estimated or assumed)

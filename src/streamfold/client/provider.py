@@ -17,6 +17,7 @@ from ..values import Messages, Timeouts, ToolChoice, ToolLike, shown_url
 from .answer import ChunkSource
 from .arguments import Arguments
 from .base_model import BaseChatModel
+from .batches import BatchClient
 from .connections import Connections
 from .extract import extract
 from .failover import Candidate, Failover
@@ -93,9 +94,9 @@ class Provider(BaseChatModel):
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, auth, origin,
         model, dialect, quirks, headers, options, extra_body, timeouts, max_retries, limits, transport, http2, fallback,
-        capabilities, prices, models, memory; a mapping may start from the catalogue with the key `profile`. The
-        providers that `fallback` names are asked when this one fails, as with `Fallback`; the overrides are not used
-        for them.
+        capabilities, prices, batches, models, memory; a mapping may start from the catalogue with the key `profile`.
+        The providers that `fallback` names are asked when this one fails, as with `Fallback`; the overrides are not
+        used for them.
 
         Args:
             spec: name or mapping.
@@ -165,7 +166,7 @@ class Provider(BaseChatModel):
             ConfigError: the request can't be sent as it is, or the provider's API can't count tokens.
             APIError: the request failed.
         """
-        return await self._requester.count(Arguments.read(messages, tools, tool_choice, options)).number()
+        return await self._requester.count(Arguments.read(messages, tools, tool_choice, options)).send()
 
     async def count_request(self, request: Request, *, timeouts: Timeouts | TimeoutOptions | None = None) -> int:
         """Returns how many input tokens a request has that was read already. See `count_tokens`.
@@ -174,7 +175,15 @@ class Provider(BaseChatModel):
             request: its model "" stands for the configured one.
             timeouts: see `ChatOptions`.
         """
-        return await self._requester.count(Arguments(request, timeouts=timeouts)).number()
+        return await self._requester.count(Arguments(request, timeouts=timeouts)).send()
+
+    def batches(self) -> BatchClient:
+        """Returns the provider's batch API, which answers within hours and often for half the price. See `batch`.
+
+        Raises:
+            ConfigError: the provider's wire format has no batches, or the key is not set.
+        """
+        return BatchClient(self.profile, self._requester)
 
     @hides_arguments
     async def extract(

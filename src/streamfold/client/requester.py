@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ..adapters import Adapter, Prepared
+from ..adapters.batches import BatchAPI, BatchCall
 from ..config import Profile, timeouts_over
 from ..engine import StreamDecoder, WireNames
-from ..net import HTTPRequest, Redactor, Signer
+from ..net import Exchange, HTTPRequest, Redactor, Signer
 from ..requests import CachedPrefixes, Request, read_headers
-from ..values import APIError, ConfigError, ProtocolWarning, StreamfoldError, Timeouts, shown_url
+from ..values import APIError, ConfigError, Limits, ProtocolWarning, StreamfoldError, Timeouts, shown_url
 from .answer import NetworkAnswer, Plan
 from .arguments import Arguments
+from .batches import BatchRequest
 from .connections import Connections
 from .continuing import ContinuedAnswer, continued_arguments
-from .count import TokenCount
 from .hooks import Hooks, Notifier, RequestInfo
 from .preview import HIDDEN, Preview
 from .pricing import ProfilePricing
 from .stream import ChatStream
+from .whole import WholeRequest, json_reader
 
 if TYPE_CHECKING:
     from ..requests import TimeoutOptions
 
 __all__ = ["Requester"]
+
+T = TypeVar("T")
 
 _COMMON_HEADERS = {
     "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
@@ -77,17 +81,55 @@ class Requester:
         source = self.answer(ready)
         return ChatStream(ContinuedAnswer(source, error.partial, echo=how == "with_echo", again=again))
 
-    def count(self, arguments: Arguments) -> TokenCount:
+    def count(self, arguments: Arguments) -> WholeRequest[int]:
         """Returns the count of the prompt's tokens, before anything is sent. Raises ConfigError."""
         request = self._chosen(arguments)
         adapter = self._adapter(request.model)
         ready = adapter.prepare_count(request, repair=arguments.repair, endpoint=self._profile)
-        return TokenCount(
-            adapter,
+        return WholeRequest(
             self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts),
             self._notifier(ready, request, ()),  # hooks are told of answers
             self._connections,
             max_retries=self._profile.max_retries,
+            read=json_reader("a count of tokens", adapter.read_count, self._profile.limits),
+        )
+
+    def batched(self, arguments: Arguments, api: BatchAPI) -> BatchRequest:
+        """Returns a request for a batch of the provider. Raises ConfigError."""
+        if arguments.extra_headers:
+            raise ConfigError("extra_headers: a request of a batch has no headers of its own")
+        request = self._chosen(arguments)
+        adapter = self._adapter(request.model)
+        ready = self._prepared(adapter, request, arguments)
+        return BatchRequest(
+            ready,
+            api.group(ready),
+            self._profile.name,
+            api,
+            adapter,
+            partial(self._decoder, adapter, ready.request, False),
+            replace(ProfilePricing.of(self._profile, ready.request.model), batched=True),
+            self._profile.secrets,
+        )
+
+    def call(
+        self,
+        call: BatchCall,
+        read: Callable[[Exchange], Awaitable[T]],
+        timeouts: Timeouts,
+        limits: Limits,
+        max_retries: int | None,
+    ) -> WholeRequest[T]:
+        """Returns a call of a batch API, before anything is sent. Raises ConfigError."""
+        profile = self._profile
+        request = self._http_request(self._adapter(profile.sent_model()), call, None, timeouts)
+        info = RequestInfo(profile.name, profile.adapter, profile.url_of(call.path), Request("", ()), None)
+        return WholeRequest(
+            replace(request, limits=limits),
+            Notifier(info, ()),
+            self._connections,
+            max_retries=profile.max_retries if max_retries is None else max_retries,
+            read=read,
         )
 
     def preview(self, arguments: Arguments) -> Preview:
@@ -191,7 +233,7 @@ class Requester:
     def _http_request(
         self,
         adapter: Adapter,
-        ready: Prepared,
+        ready: Prepared | BatchCall,
         extra_headers: Mapping[str, str] | None,
         timeouts: Timeouts | TimeoutOptions | None,
     ) -> HTTPRequest:

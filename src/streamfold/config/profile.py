@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from ..adapters import Adapter, find_adapter
+from ..adapters.batches import BatchSettings
 from ..engine.dialects import DialectContext, find_dialect
 from ..net import Redactor, Signer, make_signer, secrets_in_headers, secrets_in_url
 from ..requests import Capabilities, ModelCapabilities, ModelFacts, Options, find_capabilities, find_facts
@@ -75,6 +76,7 @@ class Profile(Table):
         capabilities: features of all models of this endpoint.
         prices: prices of all models of this endpoint, as in `Prices`: `{input = 3, output = 15}` for a million tokens.
             `models` may have other ones.
+        batches: what the provider's batch API accepts: `rows` and `bytes` of a batch, `window` and `purpose`.
         models: facts about some of the models, by pattern of their name. Of all tables that fit a model, later ones win
             over earlier ones, key by key.
         docs: documentation that the facts of a catalogue file come from.
@@ -111,6 +113,7 @@ class Profile(Table):
     memory: StoreName | None = None
     capabilities: Annotated[Capabilities, as_table(Capabilities)] = Capabilities()
     prices: dict[str, Any] = Field(default={})
+    batches: Annotated[BatchSettings, as_table(BatchSettings)] = BatchSettings()
     models: tuple[Annotated[ModelCapabilities, as_table(ModelCapabilities)], ...] = Field(default=(), repr=False)
     docs: str | None = None
     checked: date | None = None

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
+    from ..adapters.batches import BatchSettings
     from ..requests import Capabilities, ChatOptions, Support, TimeoutOptions
     from ..values import Limits, Timeouts
 
-__all__ = ["CapabilitiesConfig", "LimitsConfig", "ModelConfig", "ProviderConfig"]
+__all__ = ["BatchesConfig", "CapabilitiesConfig", "LimitsConfig", "ModelConfig", "ProviderConfig"]
 
 
 class LimitsConfig(TypedDict, total=False):
@@ -41,6 +42,15 @@ class CapabilitiesConfig(TypedDict, total=False):
     parallel_calls: Support
     files: Support
     audio: Support
+
+
+class BatchesConfig(TypedDict, total=False):
+    """The fields of `BatchSettings` as a dict. Missing keys keep what the catalogue says."""
+
+    rows: int
+    bytes: int
+    window: str
+    purpose: Literal["batch", "batch-api"]
 
 
 class ModelConfig(CapabilitiesConfig, total=False):
@@ -82,4 +92,5 @@ class ProviderConfig(TypedDict, total=False):
     fallback: str | Sequence[str] | None
     capabilities: Capabilities | CapabilitiesConfig | None
     prices: Mapping[str, Any] | None
+    batches: BatchSettings | BatchesConfig | None
     models: Sequence[ModelConfig] | None

@@ -88,6 +88,7 @@ class Prices:
         reported: the member of the provider's usage object that says what the request cost, as `"cost"` or
             `"cost.total"`. It wins over prices.
         reported_unit: what one unit of that member is in `currency`.
+        batch: what a request of a provider's batch costs, as a share of these prices: 0.5 is half of them.
         source: a link to where the prices are written.
         date: when they were looked up.
     """
@@ -102,11 +103,12 @@ class Prices:
     currency: str = "USD"
     reported: str | None = None
     reported_unit: float = 1.0
+    batch: float | None = None
     source: str | None = None
     date: date | None = None
 
     def __post_init__(self) -> None:
-        for name in (*_PRICES, "request", "reported_unit"):
+        for name in (*_PRICES, "batch", "request", "reported_unit"):
             _check_price(name, getattr(self, name))
         for number, tier in enumerate(self.tiers):
             if "above" not in tier:
@@ -158,7 +160,7 @@ _PRICES = ("input", "output", "cached_input", "cache_write", "cache_write_1h")
 
 
 def _check_price(name: str, value: Any) -> None:
-    if value is None and name in _PRICES:
+    if value is None and name in (*_PRICES, "batch"):
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
         raise ValueError(f"{name}: must be a number, and not less than 0")

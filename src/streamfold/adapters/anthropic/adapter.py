@@ -16,6 +16,8 @@ from urllib.parse import quote
 
 from ...requests import HistoryRules, Request, Rules, read_response_format
 from ...values import ConfigError, Delta, Message, NamedTool, ProtocolWarning, Tool, ToolCall, UsageUpdate
+from ..batches.messages import MessagesAPI
+from ..batches.protocol import BatchAPI, BatchSettings
 from ..blocks import find_dropped
 from ..chat.thinking import only_allowed_tools
 from ..dropped import dropped_media_members
@@ -195,6 +197,12 @@ class AnthropicAdapter(EventReader, Adapter):
         left_out = ("model", "stream") if platform == "bedrock" else ("model",)
         out = {"anthropic_version": version, **({"anthropic_beta": betas} if betas else {})}
         return {**out, **{name: value for name, value in body.items() if name not in left_out}}
+
+    def batch_api(self, settings: BatchSettings) -> BatchAPI:
+        """Returns how batches are handed over. Bedrock and Vertex AI read them from storage of their own."""
+        if self.quirks.platform != "anthropic":
+            return super().batch_api(settings)
+        return MessagesAPI(settings, self.quirks.version)
 
     def count_path(self, request: Request) -> str:
         """Returns the path of a request for the number of tokens.

@@ -13,6 +13,8 @@ from typing import Literal, Self
 
 from ...requests import HistoryRules, Request, Rules, schema_passes
 from ...values import APIError, BadRequestError, ProtocolWarning
+from ..batches.files import FilesAPI
+from ..batches.protocol import BatchAPI, BatchSettings
 from ..protocol import Adapter
 from .content import results_without_media
 from .decode import EventReader
@@ -41,6 +43,10 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
         if not self.takes_partial:
             return None
         return "with_echo" if self.quirks.continues == "prefix" else "exactly"
+
+    def batch_api(self, settings: BatchSettings) -> BatchAPI:
+        """Returns how batches are handed over."""
+        return FilesAPI(f"/v1{self.path}", settings)
 
     def rules(self, request: Request) -> Rules:
         """Returns what the endpoint accepts in tool names, schemas and response formats."""

@@ -14,6 +14,8 @@ from urllib.parse import quote
 from ...requests import HistoryRules, Request, Rules, read_response_format
 from ...requests.schema import openapi_subset
 from ...values import AllowedTools, ConfigError, ErrorInfo, FilePart, Message, NamedTool, ProtocolWarning, Tool
+from ..batches.gemini import GeminiBatchAPI
+from ..batches.protocol import BatchAPI, BatchSettings
 from ..blocks import find_dropped
 from ..chat.content import results_without_media
 from ..chat.thinking import only_allowed_tools
@@ -142,6 +144,10 @@ class GeminiAdapter(EventReader, Adapter):
                 f"extra_body.cachedContent can't be sent beside {', '.join(beside)}: put them into the cache"
             )
         return body
+
+    def batch_api(self, settings: BatchSettings) -> BatchAPI:
+        """Returns how batches are handed over."""
+        return GeminiBatchAPI(settings)
 
     def count_path(self, request: Request) -> str:
         """Returns the path of a request for the number of tokens: https://ai.google.dev/api/tokens."""

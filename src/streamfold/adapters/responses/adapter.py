@@ -12,6 +12,8 @@ from urllib.parse import quote
 
 from ...requests import HistoryRules, Request, Rules
 from ...values import ProtocolWarning
+from ..batches.files import FilesAPI
+from ..batches.protocol import BatchAPI, BatchSettings
 from ..protocol import Adapter
 from .decode import EventReader
 from .dropped import dropped_by_responses
@@ -57,6 +59,10 @@ class ResponsesAdapter(RequestWriter, EventReader, Adapter):
         if not (body.get("store") or body.get("background") or self.quirks.store):
             return None
         return f"{self.path}/{quote(answer_id, safe='')}?stream=true&starting_after={after}"
+
+    def batch_api(self, settings: BatchSettings) -> BatchAPI:
+        """Returns how batches are handed over."""
+        return FilesAPI(f"/v1{self.path}", settings)
 
     def rules(self, request: Request) -> Rules:
         """Returns what the endpoint accepts in tool names, schemas and response formats."""

@@ -1,46 +1,49 @@
-"""How many tokens a prompt has, as its provider counts them: one request, and one JSON object as its answer."""
+"""One request whose answer is not a stream: a count of tokens, a call of a batch API, a file."""
 
 from __future__ import annotations
 
-from ..adapters import Adapter
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
+
 from ..engine import PlainBody
 from ..net import Exchange, HTTPRequest
-from ..values import APIError, ProtocolError, Reply, StreamError
+from ..values import APIError, Limits, ProtocolError, Reply, StreamError
 from .attempts import Attempts
 from .connections import Connections
 from .hooks import Notifier
 
-__all__ = ["TokenCount"]
+__all__ = ["WholeRequest", "json_reader"]
+
+T = TypeVar("T")
 
 
-class TokenCount:
-    """A count that has been prepared.
+class WholeRequest(Generic[T]):
+    """A request that has been prepared.
 
     Args:
-        adapter: reads the answer.
         connections: gives out the HTTP client for each attempt.
         max_retries: how often a request that failed is sent again.
+        read: reads the response of an attempt.
     """
 
     def __init__(
         self,
-        adapter: Adapter,
         request: HTTPRequest,
         notifier: Notifier,
         connections: Connections,
         *,
         max_retries: int,
+        read: Callable[[Exchange], Awaitable[T]],
     ) -> None:
-        self._adapter = adapter
-        self._limits = request.limits
         self._notifier = notifier
+        self._read = read
         self._attempts = Attempts(request, notifier, connections, max_retries=max_retries, without=lambda error: None)
 
-    async def number(self) -> int:
-        """Returns the number of tokens. Called once.
+    async def send(self) -> T:
+        """Returns what the response says. Called once.
 
         Raises:
-            APIError: the request failed, or the answer has no such number.
+            APIError: the request failed, or the response can't be read.
         """
         try:
             return await self._attempts.run(lambda: self._read)
@@ -52,12 +55,23 @@ class TokenCount:
         finally:
             await self._attempts.aclose()
 
-    async def _read(self, exchange: Exchange) -> int:
-        body = PlainBody("json", self._limits)
+
+def json_reader(what: str, read: Callable[[Any], T], limits: Limits) -> Callable[[Exchange], Awaitable[T]]:
+    """Returns a reader of responses that are one JSON value.
+
+    Args:
+        what: what the value should be, for errors.
+        read: reads the value; raises ValueError if it is something else.
+    """
+
+    async def read_json(exchange: Exchange) -> T:
+        body = PlainBody("json", limits)
         while (data := await exchange.read()) is not None:
             body.feed(data)
         value = body.finish(None)
         try:
-            return self._adapter.read_count(value)
+            return read(value)
         except ValueError as exc:
-            raise ProtocolError(f"the answer is not a count of tokens: {exc}", body=value) from exc
+            raise ProtocolError(f"the answer is not {what}: {exc}", body=value) from exc
+
+    return read_json

@@ -1,0 +1,120 @@
+"""Batches of Gemini's API: the requests come with the call, and the results with the finished operation.
+
+https://ai.google.dev/gemini-api/docs/batch-api is the guide, https://ai.google.dev/api/batch-api the reference.
+Requests in a file, which may be larger than 20 MB, are not used: more batches do the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from ..prepared import Prepared
+from .protocol import BatchAPI, BatchCall, BatchListing, BatchResult, BatchStatus
+
+__all__ = ["GeminiBatchAPI"]
+
+_PAGE = 100
+# BATCH_STATE_..., which the SDK calls JOB_STATE_...
+_ENDED = ("SUCCEEDED", "PARTIALLY_SUCCEEDED", "CANCELLED", "EXPIRED")
+
+
+class GeminiBatchAPI(BatchAPI):
+    """Batches of `generateContent`."""
+
+    max_rows = 100_000
+    max_bytes = 19_000_000  # the limit is 20 MB for the call
+
+    def line(self, name: str, prepared: Prepared) -> bytes:
+        """Returns one request as JSON on one line."""
+        request = json.loads(prepared.body)
+        return json.dumps({"request": request, "metadata": {"key": name}}, separators=(",", ":")).encode()
+
+    def create(self, key: str, requests: str | bytes, first: Prepared) -> BatchCall:
+        """Returns the call that creates a batch."""
+        lines = requests if isinstance(requests, bytes) else requests.encode()
+        place = first.path.rpartition(":")[0]
+        body = b'{"batch":{"displayName":"%b","inputConfig":{"requests":{"requests":[%b]}}}}'
+        return BatchCall.post(
+            f"{place}:batchGenerateContent",
+            body % (f"streamfold-{key}".encode(), b",".join(lines.splitlines())),
+        )
+
+    def status(self, batch: str) -> BatchCall:
+        """Returns the call that asks for a batch by its name, which begins with `batches/`."""
+        return BatchCall.get(f"/{quote(batch)}")
+
+    def read(self, value: Any) -> BatchStatus:
+        """Reads the operation that a batch is."""
+        if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+            raise ValueError("it has no 'name'")
+        about = _members(value, "metadata")
+        word = str(about.get("state", "")).rpartition("STATE_")[2]
+        stats = _members(about, "batchStats")
+        done = [_number(stats.get(name)) for name in ("successfulRequestCount", "failedRequestCount")]
+        if word == "FAILED" or "error" in value:
+            state: Any = "failed"
+        else:
+            state = "ended" if word in _ENDED or value.get("done") is True else "running"
+        name = str(about.get("displayName") or "")
+        return BatchStatus(
+            value["name"],
+            state,
+            word.lower(),
+            key=name.removeprefix("streamfold-") if name.startswith("streamfold-") else None,
+            created=_seconds(about.get("createTime")),
+            rows=_number(stats.get("requestCount")) or None,
+            finished=sum(done),
+            results=(self.status(value["name"]),) if state == "ended" else (),
+            problem=value.get("error"),
+        )
+
+    def batches(self) -> BatchCall:
+        """Returns the call that lists batches."""
+        return BatchCall.get(f"/batches?pageSize={_PAGE}")
+
+    def read_batches(self, value: Any) -> BatchListing:
+        """Reads a list of batches. An empty one has no members."""
+        if not isinstance(value, Mapping):
+            raise ValueError("it is not a list of operations")
+        token = value.get("nextPageToken")
+        more = BatchCall.get(f"{self.batches().path}&pageToken={quote(token, safe='')}") if token else None
+        return BatchListing(tuple(map(self.read, value.get("operations") or ())), more=more)
+
+    def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
+        """Reads the results inside of an operation.
+
+        They are in the order of the requests, and some come without the key that the request had:
+        https://discuss.ai.google.dev/t/gemini-batch-api-doesnt-return-the-user-metadata-back/112386
+        """
+        operation = json.loads(b"".join(body))
+        found: Any = operation.get("response") or _members(operation, "metadata").get("output")
+        while isinstance(found, Mapping) and "inlinedResponses" in found:
+            found = found["inlinedResponses"]
+        for name, result in zip(names, found if isinstance(found, list) else (), strict=False):
+            about = result.get("metadata")
+            name = about.get("key", name) if isinstance(about, Mapping) else name
+            if "response" in result:
+                yield BatchResult(name, result["response"])
+            else:
+                yield BatchResult(name, problem={"error": result.get("error")})
+
+
+def _members(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = value.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _number(value: Any) -> int:
+    """A count, which JSON of Google's APIs has as a string."""
+    return int(value) if isinstance(value, int | str) and str(value).isdecimal() else 0
+
+
+def _seconds(text: Any) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (TypeError, ValueError):
+        return None
