@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from typer.core import TyperGroup
 from ..client import Provider
 from ..jobs import (
     BatchJob,
+    BatchStore,
     JobPausedError,
     JobSummary,
     Ledger,
@@ -87,6 +89,11 @@ def run(
     in_flight: Annotated[
         Literal["ask", "error"], typer.Option(help="Rows that were under way when a job died: ask again, or errors.")
     ] = "ask",
+    via: Annotated[
+        Literal["live", "provider-batch"],
+        typer.Option(help="Ask by live requests, or by the provider's batch API, which takes hours and costs less."),
+    ] = "live",
+    wait: Annotated[bool, typer.Option(help="Wait for the answers of the provider's batches.")] = True,
     as_json: AsJson = False,
 ) -> None:
     """Ask about every row, and write the answers in the order of the rows.
@@ -102,7 +109,13 @@ def run(
             given["response_format"] = _read_json(schema)
             given["check"] = schema_check(given["response_format"], str(schema))
         given |= {"concurrency": concurrency, "tries": tries, "rpm": rpm, "tpm": tpm, "max_cost": max_cost}
-        given |= {"retry_errors": retry_errors, "in_flight": in_flight, "shard": _read_shard(shard)}
+        given |= {
+            "via": via,
+            "wait": wait,
+            "retry_errors": retry_errors,
+            "in_flight": in_flight,
+            "shard": _read_shard(shard),
+        }
         given |= {"tools": _read_json(tools) if tools else ()}
         specs: list[str | None] = [*dict.fromkeys(provider or ())] or [None]
         models = [Provider.from_config(spec, config=config, model=model, max_retries=0) for spec in specs]
@@ -218,13 +231,17 @@ def status(ledger: Annotated[Path, typer.Argument(help="The ledger of a job.")],
     """Print how far a job is. It may be running."""
     with reported_errors(as_json), Ledger(ledger, readonly=True) as opened:
         settings, counts = opened.settings(), opened.counts()
+        batches = BatchStore(opened).all()
         if as_json:
-            print_json({**settings, **counts})
+            print_json({**settings, **counts, "batches": [asdict(found) for found in batches]})
             return
         first, step = (int(part) for part in settings.get("shard", "0/1").split("/"))
         rows = len(range(first, int(settings.get("count", 0)), step))
         say(f"{counts['done']} answers, {counts['error']} errors, {counts['sent']} under way, {rows} rows")
         say(f"model: {settings.get('model', 'unknown')}")
+        for found in batches:
+            said = f"{found.finished} of {found.rows} requests done" + (f", {found.word}" if found.word else "")
+            say(f"batch {found.id or found.key}: {found.state}, {said}")
 
 
 @app.command(name="export")

@@ -9,6 +9,7 @@ from .ledger import *
 from .live import *
 from .output import *
 from .pace import *
+from .provider_batches import *
 from .rows import *
 from .schema import *
 from .settings import *

@@ -57,6 +57,7 @@ class BatchJob:
         self._work = Work(self._rows, ledger, self._settings, self._model.name)
         try:
             identity = {"model": _described(self._model), "options": _canonical(self._settings.options)}
+            identity |= {"via": self._asker.via}
             await anyio.to_thread.run_sync(self._work.begin, identity)
             self._tasks = anyio.create_task_group()
             await self._tasks.__aenter__()

@@ -32,6 +32,8 @@ class LiveAsker:
     another row is answered that was asked later; if none is, nobody will be answered, and the job pauses.
     """
 
+    via = "live"
+
     def __init__(self, model: ChatModel, settings: JobSettings, pace: Pace) -> None:
         self._asking = Asking(model, settings, pace)
         self._running = 0

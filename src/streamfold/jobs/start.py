@@ -6,13 +6,15 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-from ..client import ChatModel
-from ..values import Reply, ToolLike
+from ..client import ChatModel, Provider
+from ..values import ConfigError, Reply, ToolLike
 from .job import BatchJob
 from .live import LiveAsker
 from .pace import Pace
+from .provider_batches import BatchAsker
 from .rows import Rows
 from .settings import JobSettings
+from .work import Asker
 
 __all__ = ["batch"]
 
@@ -33,6 +35,8 @@ def batch(
     tools: Iterable[ToolLike] = (),
     run_tools: bool = False,
     check: Callable[[Reply], str | None] | None = None,
+    via: Literal["live", "provider-batch"] = "live",
+    wait: bool = True,
     **options: Any,
 ) -> BatchJob:
     """Returns a job that asks a model about many rows, each of them once.
@@ -58,6 +62,10 @@ def batch(
         tools: for all rows that have none of their own.
         run_tools: run the calls with `run_tools`; without it they are part of the answer.
         check: looks at each reply, and returns what is wrong with it; such a row is an error.
+        via: "provider-batch" hands the rows over to the provider's batch API, which answers within hours and often for
+            half the price. It needs a ledger, and takes none of `rpm`, `tpm`, `max_cost` and `run_tools`.
+        wait: with "provider-batch": wait for the answers. Otherwise the job pauses when all rows are handed over, and
+            fetches the answers that are there when it is started again.
         options: for all rows, as for `chat_stream`; those of a row win.
 
     Raises:
@@ -66,4 +74,22 @@ def batch(
     settings = JobSettings(
         concurrency, tries, max_cost, in_flight, retry_errors, shard, tuple(tools), run_tools, check, options
     )
-    return BatchJob(model, Rows(rows), ledger, settings, LiveAsker(model, settings, Pace(rpm, tpm)))
+    asker: Asker
+    if via == "provider-batch":
+        given = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost, "run_tools": run_tools or None}
+        asker = _batch_asker(model, ledger, wait, [name for name, value in given.items() if value is not None])
+    elif via == "live":
+        asker = LiveAsker(model, settings, Pace(rpm, tpm))
+    else:
+        raise ConfigError(f"via: can't be {via!r}. Allowed: live, provider-batch")
+    return BatchJob(model, Rows(rows), ledger, settings, asker)
+
+
+def _batch_asker(model: ChatModel, ledger: object, wait: bool, given: list[str]) -> BatchAsker:
+    if given:
+        raise ConfigError(f"{given[0]} is not available with batches of the provider: leave it out")
+    if ledger is None:
+        raise ConfigError("batches of the provider need a ledger: it knows them when the job is started again")
+    if not isinstance(model, Provider):
+        raise ConfigError(f"batches are handed over to one provider, and {model.name} is something else")
+    return BatchAsker(model, wait=wait)

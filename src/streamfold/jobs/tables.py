@@ -19,7 +19,7 @@ TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS row (
     n INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, tries INTEGER NOT NULL, seconds REAL, at REAL,
-    input_tokens INTEGER, output_tokens INTEGER, cost TEXT, currency TEXT, estimated INTEGER
+    input_tokens INTEGER, output_tokens INTEGER, cost TEXT, currency TEXT, estimated INTEGER, batch TEXT
 );
 CREATE TABLE IF NOT EXISTS answer (n INTEGER PRIMARY KEY, line TEXT NOT NULL);
 """

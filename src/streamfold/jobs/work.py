@@ -24,7 +24,13 @@ __all__ = ["Asker", "Work"]
 
 
 class Asker(Protocol):
-    """Asks the rows of a job."""
+    """Asks the rows of a job.
+
+    Attributes:
+        via: the name of this way of asking. A ledger is of one of them.
+    """
+
+    via: str
 
     async def ask(self, work: Work) -> None:
         """Asks for every row of `work.todo()`, until all have ended or the work is stopped.

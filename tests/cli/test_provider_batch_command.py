@@ -1,0 +1,107 @@
+"""`streamfold batch --via provider-batch`, also in processes that are killed between any two calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batch_servers import ANSWER, KEY, BatchServer, FilesServer
+from commands import environment, run
+from streamfold.jobs.provider_batches import asker
+
+# The command, with shorter waits: nothing is on its way for long on loopback.
+QUICK = """
+from streamfold.jobs.provider_batches import asker, creating
+asker._FIRST_LOOK = 0.01
+creating._UNDER_WAY = creating._SEARCH = 0.1
+from streamfold.cli import main
+main()
+"""
+WORDS = ["batch", "rows.jsonl", "-o", "out.jsonl", "-p", "main", "--via", "provider-batch"]
+
+
+def prepared(folder: Path, url: str, **more: Any) -> None:
+    rows = "".join(json.dumps({"id": f"r{number}", "prompt": f"p{number}"}) + "\n" for number in range(3))
+    (folder / "rows.jsonl").write_text(rows, "utf-8")
+    table = {"base_url": url, "model": "m", "api_key": KEY, **more}
+    lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in table.items())
+    (folder / "streamfold.toml").write_text(f"[providers.main]\n{lines}", "utf-8")
+
+
+def started(folder: Path) -> subprocess.Popen[bytes]:
+    env = environment(folder, STREAMFOLD_CONFIG=str(folder / "streamfold.toml"))
+    command = [sys.executable, "-c", QUICK, *WORDS]
+    return subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def texts(folder: Path) -> list[str]:
+    return [json.loads(line)["text"] for line in (folder / "out.jsonl").read_text("utf-8").splitlines()]
+
+
+EXPECTED = [ANSWER.format(f"p{number}") for number in range(3)]
+
+
+def test_a_job_by_batches_of_the_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--no-wait` hands the rows over, `status` tells of the batch, and the same command fetches the answers."""
+    monkeypatch.setattr(asker, "_FIRST_LOOK", 0.01)
+    status = ["batch", "status", "out.jsonl.ledger"]
+    with FilesServer(looks=1).serving() as url:
+        prepared(tmp_path, f"{url}/v1")
+        handed = run(tmp_path, *WORDS, "--no-wait")
+        assert handed.returncode == 3
+        assert "1 batches are under way at the provider: batch_0" in handed.stderr
+        assert "Start the same command again to go on." in handed.stderr
+        assert "batch batch_0: created, 0 of 3 requests done" in run(tmp_path, *status).stdout
+        done = run(tmp_path, *WORDS)
+        assert done.returncode == 0, done.stderr
+        assert texts(tmp_path) == EXPECTED
+        assert "batch_0: done, 3 of 3" in run(tmp_path, *status).stdout
+
+
+def killed(server: BatchServer, side: str, at: int, folder: Path, adapter: str, version: str) -> None:
+    """Kills a job at one of its calls, and starts it again."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def kill(number: int) -> None:
+        if number == at:
+            os.kill(processes[0].pid, signal.SIGKILL)
+            processes[0].wait()
+
+    setattr(server, side, kill)
+    with server.serving() as url:
+        prepared(folder, f"{url}{version}", adapter=adapter)
+        processes.append(started(folder))
+        processes[0].communicate(timeout=60)
+        assert processes[0].returncode == -signal.SIGKILL
+        assert len(server.calls) == at + 1
+        again = started(folder)
+        said = again.communicate(timeout=60)
+    assert (again.returncode, texts(folder)) == (0, EXPECTED), said
+    assert len(server.created) == 1, f"{side} call {at}: {server.calls}"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="SIGKILL")
+def test_a_process_that_is_killed_creates_no_second_batch(tmp_path: Path) -> None:
+    """The provider has created the batch, and the process is killed before it hears of it."""
+    killed(FilesServer(looks=1), "after", 1, tmp_path, "chat", "/v1")
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(os.name == "nt", reason="SIGKILL")
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize(("kind", "adapter", "version", "calls"), [(FilesServer, "chat", "/v1", 5)])
+def test_a_batch_is_created_once_whatever_call_the_process_is_killed_in(
+    tmp_path: Path, side: str, kind: type[BatchServer], adapter: str, version: str, calls: int
+) -> None:
+    """SIGKILL before and after the server has carried out any call: one batch, every answer."""
+    for at in range(calls):
+        folder = tmp_path / f"{at}"
+        folder.mkdir()
+        killed(kind(looks=1), side, at, folder, adapter, version)
