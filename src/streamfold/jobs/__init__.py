@@ -3,6 +3,7 @@
 from .answers import *
 from .asking import *
 from .columns import *
+from .commits import *
 from .errors import *
 from .job import *
 from .ledger import *

@@ -28,7 +28,7 @@ from .work import Asker, Work
 
 __all__ = ["BatchJob"]
 
-_BATCH = 200  # answers that are read from the ledger at once
+_BATCH = 100  # answers that are read from the ledger at once
 
 
 class BatchJob:
@@ -110,7 +110,8 @@ class BatchJob:
             if self._next >= len(states):
                 raise StopAsyncIteration
             if states[self._next] in (DONE, ERROR):
-                self._ready = deque(await anyio.to_thread.run_sync(self._read, *self._next_group()))
+                # On this thread: another one would wait for Python's lock after each row.
+                self._ready = deque(self.ledger.answers(*self._next_group()))
             elif self._over:
                 raise self._work.stopped or StreamfoldError("the job has ended: leave its block only after its answers")
             else:
@@ -124,9 +125,6 @@ class BatchJob:
         step = self._settings.shard[1]
         states = self._work.states[self._next : self._next + _BATCH * step : step]
         return self._next, next((at for at, state in enumerate(states) if state not in (DONE, ERROR)), len(states))
-
-    def _read(self, start: int, limit: int) -> list[Answer]:
-        return list(self.ledger.answers(start, limit))
 
     async def _ask(self) -> None:
         """Has all rows asked that have no answer. What is noted in the ledger is committed while this runs."""

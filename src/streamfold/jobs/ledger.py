@@ -2,8 +2,7 @@
 
 A row is marked as sent before its request is, and an answer is reported after it was committed: an answer that is in
 the ledger is never asked for again, and what may be asked twice is what was marked as sent when the process died.
-Writes of all rows are committed in groups, a few milliseconds apart. The file belongs on a local disk; one job writes
-to it.
+The file belongs on a local disk; one job writes to it.
 """
 
 from __future__ import annotations
@@ -13,24 +12,22 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from decimal import Decimal
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import anyio
-import anyio.to_thread
-
 from ..values import ConfigError, Cost, Usage
 from . import tables
 from .answers import Answer, JobSummary
-from .errors import JobPausedError
+from .commits import Commits
 
 __all__ = ["Ledger"]
 
-_GROUP = 0.005  # seconds between two commits
-_PAGE = 200  # answers that are read at once
+_PAGE = 100  # answers that are read at once
 
 
 class Ledger:
@@ -49,19 +46,16 @@ class Ledger:
         if readonly and not self.path.exists():
             raise ConfigError(f"{path}: there is no such ledger")
         self._lock = None if readonly else _lock(self.path)
-        try:
-            self._db = _connect(self.path, readonly=readonly)
-        except BaseException:
+        with ExitStack() as opened:
             if self._lock is not None:
-                self._lock.close()
-            raise
-        self._using = threading.Lock()  # the connection is used by one thread at a time
-        self._waiting: list[tuple[str, tuple[Any, ...]]] = []
-        self._told: list[tuple[Callable[[Answer], None], Answer]] = []
-        self._failure: Exception | None = None
-        self._storing: anyio.Event | None = None  # set when the group that is being committed is on disk
-        self._committed = anyio.Event()
-        self._wanted = anyio.Event()
+                opened.callback(self._lock.close)
+            self._db = _connect(self.path, readonly=readonly)
+            opened.callback(self._db.close)
+            # Whoever reads does not keep those waiting who write.
+            self._writer = None if readonly else _connect(self.path, readonly=False)
+            self._kept_open = opened.pop_all()
+        self._commits = Commits(self.path, self._writer or self._db)
+        self._using = threading.Lock()  # the connection for reading is used by one thread at a time
 
     def begin(self, settings: Mapping[str, str]) -> None:
         """Notes what the job is, or checks that it is the one that was begun.
@@ -149,69 +143,30 @@ class Ledger:
         self.note(tables.END, tables.end(answer))
         self.note(tables.KEEP, tables.keep(answer))
         if then is not None:
-            self._told.append((then, answer))
+            self._commits.tell(partial(then, answer))
+
+    def note(self, statement: str, values: tuple[Any, ...]) -> None:
+        """Notes a statement. What is noted without an `await` in between is committed in one transaction."""
+        self._commits.note(statement, values)
 
     async def written(self) -> None:
         """Waits until all that was noted is on disk.
 
         Raises:
-            JobPausedError: it can't be written. It is written when the ledger is closed, if that is possible then.
+            JobPausedError: it can't be written.
         """
-        if self._waiting:
-            self._wanted.set()
-            await self._committed.wait()
-        elif self._storing is not None:
-            await self._storing.wait()
-        if self._failure is not None:
-            raise JobPausedError(
-                f"{self.path}: the job has paused, because its ledger can't be written: {self._failure}"
-            )
+        await self._commits.written()
 
     async def commit(self) -> None:
         """Commits what is noted, in groups, until it is cancelled or fails; what waits then is committed."""
-        try:
-            while self._failure is None:
-                await self._wanted.wait()
-                await anyio.sleep(_GROUP)
-                await self._flush()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._flush()
-
-    def note(self, statement: str, values: tuple[Any, ...]) -> None:
-        """Notes a statement. What is noted without an `await` in between is committed in one transaction."""
-        self._waiting.append((statement, values))
-        self._wanted.set()
-
-    async def _flush(self) -> None:
-        if not self._waiting:
-            return
-        group, self._waiting = self._waiting, []
-        told, self._told = self._told, []
-        committed, self._committed, self._wanted = self._committed, anyio.Event(), anyio.Event()
-        self._storing = committed
-        try:
-            await anyio.to_thread.run_sync(self._store, group)
-        except Exception as error:  # whatever it is, what waits is written later or asked again
-            self._failure = error
-            self._waiting, self._told = [*group, *self._waiting], [*told, *self._told]
-        else:
-            for then, answer in told:
-                then(answer)
-        self._storing = None
-        committed.set()
-
-    def _store(self, group: list[tuple[str, tuple[Any, ...]]]) -> None:
-        with self._using, self._db:
-            for statement, values in group:
-                self._db.execute(statement, values)
+        await self._commits.commit()
 
     def close(self) -> None:
         """Closes the file."""
         with self._using:
-            self._db.close()
-        if self._lock is not None:
-            self._lock.close()
+            if self._writer is not None:
+                self._writer.close()
+            self._kept_open.close()
 
     def __enter__(self) -> Self:
         return self
