@@ -54,6 +54,8 @@ INTERFACES = [
     "@ag-ui/client@1.0.0",
     "zod@4.6.7",
 ]
+# What `engines` tries. pandas is one of the formats of a batch.
+ENGINES = ["ray[data]==2.60.0", "daft==0.7.26", "pandas"]
 
 
 @nox.session(python=VERSIONS[0])
@@ -213,6 +215,13 @@ def integrations(session: nox.Session) -> None:
     )
     session.run("mypy", "src/streamfold/integrations")
     session.run("pytest", "tests/integrations", *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def engines(session: nox.Session) -> None:
+    """Ray Data and Daft ask many rows while their processes are killed; needs 900 MB, and 2 GB of memory."""
+    session.install("-e", ".[dev]", *ENGINES)
+    session.run("pytest", "-n", "0", "-s", "tests/engines", "tests/integrations/test_ask.py", *session.posargs)
 
 
 @nox.session(python=VERSIONS[0])

@@ -55,4 +55,6 @@ def row_members(cells: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, dict | list) else value
+    if isinstance(value, dict | list):
+        return json.dumps(value)
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value  # half a surrogate pair

@@ -21,9 +21,10 @@ from ..client import Arguments
 from ..values import ConfigError, nearest
 from .columns import row_members
 
-__all__ = ["Row", "Rows"]
+__all__ = ["ROW_MEMBERS", "Row", "Rows"]
 
-_MEMBERS = ("id", "prompt", "messages", "system", "model", "options", "tools", "tool_choice")
+ROW_MEMBERS = ("id", "prompt", "messages", "system", "model", "options", "tools", "tool_choice")
+"""The members that a row may have."""
 _BODIES = {"/v1/chat/completions": parse_chat, "/v1/responses": parse_responses}
 _CONVERSATION = ("prompt", "messages", "body")
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair
@@ -53,8 +54,10 @@ class Row:
             raise ConfigError(f"a row must be an object, not {type(value).__name__}")
         if "body" in value:
             return _batch_line(number, value)
-        if unknown := next((name for name in value if name not in _MEMBERS), None):
-            raise ConfigError(f"unknown key {unknown!r}{nearest(unknown, _MEMBERS)}. Allowed: {', '.join(_MEMBERS)}")
+        if unknown := next((name for name in value if name not in ROW_MEMBERS), None):
+            raise ConfigError(
+                f"unknown key {unknown!r}{nearest(unknown, ROW_MEMBERS)}. Allowed: {', '.join(ROW_MEMBERS)}"
+            )
         messages = value.get("messages") if value.get("messages") is not None else value.get("prompt")
         if not isinstance(messages, str | list | tuple):
             raise ConfigError("prompt (a string) or messages (a list) is missing")
