@@ -78,6 +78,7 @@ class BatchServer:
     broken: set[int] = field(default_factory=set)
     page: int = 2  # the most entries of a list
     failing: bool = False  # batches fail
+    url: str = "http://127.0.0.1:9"
     _lock: Any = field(default_factory=threading.RLock)
 
     def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
@@ -100,7 +101,8 @@ class BatchServer:
         return status, out
 
     def authenticate(self, headers: Mapping[str, str]) -> None:
-        check(headers.get("authorization") == f"Bearer {KEY}", "wrong key", 401)
+        keys = headers.get("authorization"), headers.get("x-api-key"), headers.get("x-goog-api-key")
+        check(f"Bearer {KEY}" in keys or KEY in keys, "wrong key", 401)
 
     def carry_out(self, call: Call) -> Any:
         raise NotImplementedError
@@ -160,8 +162,9 @@ class BatchServer:
         http.daemon_threads = True
         thread = threading.Thread(target=http.serve_forever, args=(0.01,))
         thread.start()
+        self.url = f"http://127.0.0.1:{http.server_port}"
         try:
-            yield f"http://127.0.0.1:{http.server_port}"
+            yield self.url
         finally:
             http.shutdown()
             thread.join()
@@ -345,3 +348,178 @@ class FilesServer(BatchServer):
                 batch[name] = self._keep(f"{batch['id']}_{name}.jsonl", "batch_output", written)["id"]
         batch["counts"] = {"total": len(content.splitlines()), "completed": len(good), "failed": len(bad)}
         batch["status"] = "expired" if expired else "completed"
+
+
+@dataclass
+class MessagesServer(BatchServer):
+    """`/v1/messages/batches`: https://docs.anthropic.com/en/api/creating-message-batches."""
+
+    def carry_out(self, call: Call) -> Any:
+        check("anthropic-version" in call.headers, "anthropic-version is required")
+        match call.method, unquote(call.path).split("/")[2:]:
+            case "POST", ["messages", "batches"]:
+                return self._create(call)
+            case "GET", ["messages", "batches"]:
+                found = list(reversed(self.created.values()))
+                page, more = self.paged(found, call.query.get("after_id"))
+                ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
+                return {"data": [self._shown(batch) for batch in page], "has_more": more, **ends}
+            case "GET", ["messages", "batches", name] if name in self.created:
+                batch = self.created[name]
+                batch["ended"] = batch.get("ended") or self.progress(batch)
+                return self._shown(batch)
+            case "GET", ["messages", "batches", name, "results"] if name in self.created:
+                check(self.created[name].get("ended"), "the batch has not ended")
+                return self._results(self.created[name])
+        raise Refused(f"there is no {call.method} {call.path}", 404)
+
+    def add(self, requests: list[dict[str, Any]]) -> dict[str, Any]:
+        """Creates a batch, as somebody else may do, too."""
+        batch = {"id": f"msgbatch_{len(self.created)}", "requests": requests, "at": datetime.now(UTC)}
+        self.created[str(batch["id"])] = batch
+        return batch
+
+    def _create(self, call: Call) -> dict[str, Any]:
+        body = call.json
+        check(set(body) == {"requests"} and body["requests"], f"members: {sorted(body)}")
+        seen: set[str] = set()
+        for row in body["requests"]:
+            check(set(row) == {"custom_id", "params"}, f"a request has {sorted(row)}")
+            check(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", row["custom_id"]), f"custom_id: {row['custom_id']}")
+            check(row["custom_id"] not in seen, f"custom_id {row['custom_id']} is there twice")
+            check({"model", "max_tokens", "messages"} <= set(row["params"]), f"params: {sorted(row['params'])}")
+            check("stream" not in row["params"], "a batch does not stream")
+            seen.add(row["custom_id"])
+        return self._shown(self.add(body["requests"]))
+
+    def _shown(self, batch: dict[str, Any]) -> dict[str, Any]:
+        ended = batch.get("ended", False)
+        counts = dict.fromkeys(("processing", "succeeded", "errored", "canceled", "expired"), 0)
+        for row in batch["requests"]:
+            counts[self._result(row)["type"] if ended else "processing"] += 1
+        made = batch["at"].isoformat().replace("+00:00", "Z")
+        url = f"{self.url}/v1/messages/batches/{batch['id']}/results"
+        return {
+            "id": batch["id"],
+            "type": "message_batch",
+            "processing_status": "ended" if ended else "in_progress",
+            "request_counts": counts,
+            "created_at": made,
+            "expires_at": made,
+            "ended_at": made if ended else None,
+            "archived_at": None,
+            "cancel_initiated_at": None,
+            "results_url": url if ended else None,
+        }
+
+    def _results(self, batch: dict[str, Any]) -> bytes:
+        lines = [{"custom_id": row["custom_id"], "result": self._result(row)} for row in batch["requests"]]
+        random.Random(1).shuffle(lines)
+        return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+    def _result(self, row: dict[str, Any]) -> dict[str, Any]:
+        said = row["params"]["messages"][-1]["content"]
+        prompt = said if isinstance(said, str) else said[-1]["text"]
+        match self.odd.get(prompt):
+            case None:
+                return {"type": "succeeded", "message": message(prompt, row["params"]["model"])}
+            case "expired" | "canceled" as kind:
+                return {"type": kind}
+            case _, body:
+                return {"type": "errored", "error": body}
+        raise AssertionError(prompt)
+
+
+def message(prompt: str, model: str) -> dict[str, Any]:
+    return {
+        "id": f"msg_{prompt}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [{"type": "text", "text": ANSWER.format(prompt)}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 1000, "output_tokens": 100},
+    }
+
+
+@dataclass
+class GeminiServer(BatchServer):
+    """`batchGenerateContent` and its operations: https://ai.google.dev/api/batch-api.
+
+    Attributes:
+        keyless: the results come without the keys of their requests, as they sometimes do.
+    """
+
+    keyless: bool = False
+
+    def carry_out(self, call: Call) -> Any:
+        match call.method, unquote(call.path).split("/")[2:]:
+            case "POST", ["models", name] if name.endswith(":batchGenerateContent"):
+                return self._create(call, name.partition(":")[0])
+            case "GET", ["batches"]:
+                page, more = self.paged(list(reversed(self.created.values())), call.query.get("pageToken"), "name")
+                entries = {"operations": [self._shown(batch) for batch in page]} if page else {}
+                return {**entries, **({"nextPageToken": page[-1]["name"]} if more else {})}
+            case "GET", ["batches", name] if f"batches/{name}" in self.created:
+                batch = self.created[f"batches/{name}"]
+                batch["ended"] = batch.get("ended") or self.progress(batch)
+                return self._shown(batch)
+        raise Refused(f"there is no {call.method} {call.path}", 404)
+
+    def _create(self, call: Call, model: str) -> dict[str, Any]:
+        body = call.json
+        check(set(body) == {"batch"}, f"members: {sorted(body)}")
+        check(set(body["batch"]) == {"displayName", "inputConfig"}, f"batch: {sorted(body['batch'])}")
+        requests = body["batch"]["inputConfig"]["requests"]["requests"]
+        check(requests and len(call.body) <= 20_000_000, "no requests, or too many")
+        for row in requests:
+            check(set(row) <= {"request", "metadata"} and row["request"]["contents"], f"a request has {sorted(row)}")
+        name = f"batches/b{len(self.created)}"
+        self.created[name] = {
+            "name": name,
+            "model": f"models/{model}",
+            "requests": requests,
+            "displayName": body["batch"]["displayName"],
+            "at": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+        }
+        return self._shown(self.created[name])
+
+    def _shown(self, batch: dict[str, Any]) -> dict[str, Any]:
+        ended = batch.get("ended", False)
+        count = len(batch["requests"])
+        about = {
+            "@type": "type.googleapis.com/google.ai.generativelanguage.v1main.GenerateContentBatch",
+            "model": batch["model"],
+            "displayName": batch["displayName"],
+            "createTime": batch["at"],
+            "updateTime": batch["at"],
+            "batchStats": {"requestCount": str(count), **({"successfulRequestCount": str(count)} if ended else {})},
+            "state": "BATCH_STATE_SUCCEEDED" if ended else "BATCH_STATE_RUNNING",
+            "name": batch["name"],
+        }
+        if not ended:
+            return {"name": batch["name"], "metadata": about}
+        results = {"inlinedResponses": {"inlinedResponses": [self._result(row) for row in batch["requests"]]}}
+        about["output"] = results
+        return {"name": batch["name"], "metadata": about, "done": True, "response": results}
+
+    def _result(self, row: dict[str, Any]) -> dict[str, Any]:
+        prompt = row["request"]["contents"][-1]["parts"][-1]["text"]
+        about = {} if self.keyless else {"metadata": row.get("metadata", {})}
+        match self.odd.get(prompt):
+            case None:
+                return {"response": content(prompt), **about}
+            case _, body:
+                return {**body, **about}
+        raise AssertionError(prompt)
+
+
+def content(prompt: str) -> dict[str, Any]:
+    part = {"text": ANSWER.format(prompt)}
+    return {
+        "candidates": [{"content": {"parts": [part], "role": "model"}, "finishReason": "STOP", "index": 0}],
+        "usageMetadata": {"promptTokenCount": 1000, "candidatesTokenCount": 100, "totalTokenCount": 1100},
+        "modelVersion": "m",
+        "responseId": f"r-{prompt}",
+    }

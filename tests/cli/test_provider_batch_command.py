@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from batch_servers import ANSWER, KEY, BatchServer, FilesServer
+from batch_servers import ANSWER, KEY, BatchServer, FilesServer, GeminiServer, MessagesServer
 from commands import environment, run
 from streamfold.jobs.provider_batches import asker
 
@@ -45,6 +45,13 @@ def texts(folder: Path) -> list[str]:
     return [json.loads(line)["text"] for line in (folder / "out.jsonl").read_text("utf-8").splitlines()]
 
 
+# Servers, adapters, and how many calls a job makes.
+WIRES = [
+    (FilesServer, "chat", "/v1", 5),
+    (FilesServer, "kimi", "/v1", 5),
+    (MessagesServer, "anthropic", "/v1", 4),
+    (GeminiServer, "gemini", "/v1beta", 4),
+]
 EXPECTED = [ANSWER.format(f"p{number}") for number in range(3)]
 
 
@@ -96,7 +103,7 @@ def test_a_process_that_is_killed_creates_no_second_batch(tmp_path: Path) -> Non
 @pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="SIGKILL")
 @pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize(("kind", "adapter", "version", "calls"), [(FilesServer, "chat", "/v1", 5)])
+@pytest.mark.parametrize(("kind", "adapter", "version", "calls"), WIRES)
 def test_a_batch_is_created_once_whatever_call_the_process_is_killed_in(
     tmp_path: Path, side: str, kind: type[BatchServer], adapter: str, version: str, calls: int
 ) -> None:

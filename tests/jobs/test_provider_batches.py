@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batch_servers import ANSWER, KEY, BatchServer, FilesServer, Refused
+from batch_servers import ANSWER, KEY, BatchServer, FilesServer, GeminiServer, MessagesServer, Refused
 from scale import some
 from streamfold import Answer, BatchJob, ConfigError, JobPausedError, Provider, Reply, batch
 from streamfold.jobs import BatchStore, Ledger
@@ -15,6 +15,8 @@ from streamfold.jobs.provider_batches import asker, creating
 
 pytestmark = pytest.mark.anyio
 
+ANTHROPIC = {"adapter": "anthropic", "key_header": "x-api-key"}
+GEMINI = {"adapter": "gemini", "key_header": "x-goog-api-key", "base_url": "http://127.0.0.1:9/v1beta"}
 ROWS = [{"id": f"row-{number}", "prompt": f"p{number}"} for number in range(5)]
 
 
@@ -320,3 +322,95 @@ async def test_secrets_stay_out_of_the_ledger(tmp_path: Path) -> None:
     """The account is a digest."""
     await answers(job(FilesServer(), tmp_path))
     assert KEY.encode() not in (tmp_path / "ledger").read_bytes()
+
+
+# --- Anthropic and Gemini ---------------------------------------------------------------------------------------------
+
+
+async def test_message_batches(tmp_path: Path) -> None:
+    """Rows become requests of one call, and each kind of result an answer or an error."""
+    refused = (400, {"type": "error", "error": {"type": "invalid_request_error", "message": "bad prompt"}})
+    server = MessagesServer(odd={"p1": refused, "p2": "expired", "p3": "canceled"})
+    found = await answers(job(server, tmp_path, settings=ANTHROPIC))
+    assert [answer.text for answer in found] == [ANSWER.format("p0"), "", "", "", ANSWER.format("p4")]
+    told = [(answer.error or {}).get("message", "") for answer in found]
+    assert "bad prompt" in told[1]
+    assert told[2] == "custom: the batch expired before this request was processed"
+    assert told[3] == "custom: the batch was canceled before this request was processed"
+    assert found[0].usage.input_tokens == 1000
+    assert server.calls == [
+        "POST /v1/messages/batches",
+        *["GET /v1/messages/batches/msgbatch_0"] * 3,
+        "GET /v1/messages/batches/msgbatch_0/results",
+    ]
+
+
+async def test_requests_of_a_message_batch_share_their_headers(tmp_path: Path) -> None:
+    """A beta feature that some rows ask for is a header, so they get a batch of their own."""
+    rows = [{"prompt": "a"}, {"prompt": "b", "options": {"extra_body": {"betas": ["new-2026"]}}}, {"prompt": "c"}]
+    server = MessagesServer()
+    assert [answer.error for answer in await answers(job(server, tmp_path, rows, ANTHROPIC))] == [None] * 3
+    assert [len(batch["requests"]) for batch in server.created.values()] == [2, 1]
+
+
+@pytest.mark.parametrize("keyless", [False, True])
+async def test_batches_of_gemini(tmp_path: Path, keyless: bool) -> None:
+    """Results come with the operation, in the order of the requests if they have no keys."""
+    odd = {"p1": (0, {"error": {"code": 3, "message": "bad prompt"}})}
+    server = GeminiServer(keyless=keyless, odd=odd)
+    found = await answers(job(server, tmp_path, settings=GEMINI))
+    texts = [ANSWER.format(f"p{number}") for number in range(5)]
+    assert [answer.text for answer in found] == [texts[0], "", *texts[2:]]
+    assert "bad prompt" in (found[1].error or {})["message"]
+    assert server.calls == [
+        "POST /v1beta/models/m:batchGenerateContent",
+        *["GET /v1beta/batches/b0"] * 4,
+    ]
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("kind", [MessagesServer, GeminiServer])
+async def test_batches_of_other_wires_are_created_once(tmp_path: Path, side: str, kind: type[BatchServer]) -> None:
+    """A job that is killed before or after any call hands no row over twice."""
+    settings = ANTHROPIC if kind is MessagesServer else GEMINI
+    for at in some(range(4), 2):
+        server = kind()
+
+        def kill(number: int, at: int = at) -> None:
+            if number == at:
+                raise Killed
+
+        setattr(server, side, kill)
+        folder = tmp_path / f"{at}"
+        folder.mkdir()
+        with pytest.raises(BaseExceptionGroup):
+            await answers(job(server, folder, settings=settings))
+        found = await answers(job(server, folder, settings=settings))
+        assert [answer.error for answer in found] == [None] * 5
+        assert len(server.created) == 1, f"{side} call {at}: {server.calls}"
+
+
+async def test_a_batch_of_somebody_else_is_not_taken_for_ours(tmp_path: Path) -> None:
+    """A list of Anthropic's shows no requests: what looks like ours is ours if its results have our names."""
+    server = MessagesServer()
+    params = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "p"}]}
+
+    def kill(number: int) -> None:
+        if number == 0:
+            server.add([{"custom_id": f"theirs-{number}", "params": params} for number in range(5)])
+            raise Killed
+
+    server.before = kill
+    with pytest.raises(BaseExceptionGroup):
+        await answers(job(server, tmp_path, settings=ANTHROPIC))
+    found = await answers(job(server, tmp_path, settings=ANTHROPIC))
+    assert [answer.text for answer in found] == [ANSWER.format(f"p{number}") for number in range(5)]
+    assert len(server.created) == 2
+
+
+@pytest.mark.parametrize("platform", ["bedrock", "vertex"])
+async def test_platforms_without_batches_say_so(tmp_path: Path, platform: str) -> None:
+    """Bedrock and Vertex AI read batches from storage of their own."""
+    settings = {**ANTHROPIC, "quirks": {"platform": platform}}
+    with pytest.raises(ConfigError, match="batches of the provider are not available with adapter 'anthropic'"):
+        job(MessagesServer(), tmp_path, settings=settings)
