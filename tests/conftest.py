@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Generator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import scale
 import servers
@@ -27,13 +29,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """No test reads the configuration of the person who runs it."""
+    """No test reads the configuration of the person who runs it; property tests try as much as `scale` says."""
     config.addinivalue_line("markers", "transports: runs over aiohttp too, also where --transport is not given")
     config.addinivalue_line("markers", "thorough: runs with --thorough alone")
     if config.getoption("--thorough"):
         os.environ[scale.VARIABLE] = "1"
     os.environ["STREAMFOLD_CONFIG"] = os.devnull
     os.environ.pop("STREAMFOLD_PROVIDER", None)
+    settings.register_profile("scale", deadline=None, max_examples=scale.examples(100))
+    settings.load_profile("scale")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -51,6 +55,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out and not config.getoption("--transport"):
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector leaves alone what stays until the end: the tests themselves, and all that they imported."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -146,7 +146,10 @@ class Page:
 def run_tests(folder: Path, files: list[str]) -> None:
     """Runs test files as a user would."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
+    others = [
+        word for name in ("hypothesispytest", "respx", "xdist") for word in ("-p", f"no:{name}")
+    ]  # slow to import
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *others, *files]
     done = subprocess.run(words, cwd=folder, env=env, capture_output=True, encoding="utf-8", timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "skipped" not in done.stdout

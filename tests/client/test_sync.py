@@ -21,6 +21,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from pydantic import BaseModel
 
+import scale
 from folding import DONE, fin, text
 from servers import END, STREAM, Connection, Script, Server, answer, framed, serving
 from streamfold import (
@@ -369,16 +370,16 @@ def program(server: Server, code: str) -> list[str]:
     return [sys.executable, "-W", "error", "-c", PROGRAM + code, url]
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "made = provider(); stream = made.chat_stream('Hi'); next(stream)",
-        "stream = provider().chat_stream('Hi'); next(stream)",
-        "for _ in provider().chat_stream('Hi'): break",
-        "for _ in provider().chat_stream('Hi'): raise SystemExit(0)",
-        "streams = [provider().chat_stream('Hi') for _ in range(3)]; [next(stream) for stream in streams]",
-    ],
-)
+EXITS = [
+    "made = provider(); stream = made.chat_stream('Hi'); next(stream)",
+    "stream = provider().chat_stream('Hi'); next(stream)",
+    "for _ in provider().chat_stream('Hi'): break",
+    "for _ in provider().chat_stream('Hi'): raise SystemExit(0)",
+    "streams = [provider().chat_stream('Hi') for _ in range(3)]; [next(stream) for stream in streams]",
+]
+
+
+@pytest.mark.parametrize("code", scale.some(EXITS, 3))
 def test_exit_with_an_open_stream(code: str) -> None:
     """The interpreter ends at once, without a warning, and the connection is closed."""
     with served(hanging) as server:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from folding import DONE, bytewise, call, chunk, codes, entry, event, fin, fold, random_cut, text
 from odd import VALUES, check_types, outcome, paths, replaced
-from scale import examples
+from scale import examples, pick
 from streamfold import Limits, Reply, StreamError, Usage
 from streamfold.engine.body import error_body
 from streamfold.values import error_info, status_error
@@ -387,7 +387,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(body)
 
 
-@settings(deadline=None, max_examples=int(os.environ.get("STREAMFOLD_FUZZ") or examples(5000)))
+@settings(deadline=None, max_examples=int(os.environ.get("STREAMFOLD_FUZZ") or pick(5000, 400)))
 @given(damaged(), st.sampled_from(DECODERS), st.booleans(), st.randoms())
 def test_damaged_recordings(body: bytes, decoder: dict[str, Any], small: bool, rng: Any) -> None:
     """However a recording is damaged and whatever reads it: an answer or one of our errors, soon, and no larger."""

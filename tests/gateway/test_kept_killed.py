@@ -25,6 +25,12 @@ from streamfold.values import Text
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """The gateway is a process of its own: one event loop for its client is enough."""
+    return "asyncio"
+
+
 @asynccontextmanager
 async def running(file: Path) -> AsyncIterator[tuple[str, Process]]:
     """`streamfold serve` in a process of its own, which is killed at the end."""

@@ -69,7 +69,7 @@ WHERE_OURS_DIFFERS = {  # member of the client's object: why
 }
 
 
-@pytest.mark.parametrize("name", scale.some(corpus.names(*(f"corpus/{wire}/*.sse" for wire in WIRES)), 80))
+@pytest.mark.parametrize("name", scale.some(corpus.names(*(f"corpus/{wire}/*.sse" for wire in WIRES)), 40))
 async def test_a_healthy_answer_loses_nothing(name: str) -> None:
     """Of an answer with nothing to mend, the client's own object is the same with and without the repairs."""
     adapter, body = name.split("/")[1], (corpus.folder() / name).read_bytes()

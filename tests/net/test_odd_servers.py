@@ -150,7 +150,7 @@ async def test_errors_name_the_address() -> None:
 
 # --- Time ------------------------------------------------------------------------------------------------------------
 
-ONE_SECOND = {"connect": 5, "first_event": 0.4, "read": 5, "stall": 0.4}
+LONG = {"connect": 5, "first_event": 5, "read": 5, "stall": 5}
 
 
 @pytest.mark.parametrize(("phase", "begin"), [("first_event", b""), ("stall", text("x"))])
@@ -163,7 +163,7 @@ async def test_a_flood_of_comments_is_a_stall(phase: str, begin: bytes) -> None:
         while True:
             await peer.send(framed(b": x\n\n" * 500))
 
-    async with serving(flood) as server, server.provider(timeouts=ONE_SECOND) as provider:
+    async with serving(flood) as server, server.provider(timeouts={**LONG, phase: 0.1}) as provider:
         error = await failure(provider)
     assert isinstance(error, APITimeoutError)
     assert error.phase == phase
@@ -198,7 +198,7 @@ async def test_events_that_carry_nothing_set_no_clock_back(phase: str, begin: by
             await peer.send(framed(piece))
             await anyio.sleep(0.02)
 
-    async with serving(trickle) as server, server.provider(timeouts=ONE_SECOND) as provider:
+    async with serving(trickle) as server, server.provider(timeouts={**LONG, phase: 0.1}) as provider:
         error = await failure(provider)
     assert isinstance(error, APITimeoutError)
     assert error.phase == phase
@@ -221,10 +221,10 @@ async def test_an_answer_that_goes_on_is_no_stall() -> None:
         await peer.request()
         await peer.send(STREAM)
         for part in parts:
-            await anyio.sleep(0.15)
+            await anyio.sleep(0.04)
             await peer.send(framed(part))
         await peer.send(servers.END)
 
-    async with serving(slowly) as server, server.provider(timeouts={**ONE_SECOND, "read": 60}) as provider:
+    async with serving(slowly) as server, server.provider(timeouts={**LONG, "stall": 0.4}) as provider:
         reply = await provider.chat("Hello")
     assert [call.name for call in reply.tool_calls] == ["f"]

@@ -125,7 +125,7 @@ def test_every_quirk_and_every_fault_can_be_planted() -> None:
     } - {"Fault"}
 
 
-@pytest.mark.parametrize("name", some(list(QUIRKS), 7))
+@pytest.mark.parametrize("name", some(list(QUIRKS), 5))
 def test_a_planted_quirk_is_found(name: str, clean: Card) -> None:
     """The profile gets exactly the quirk that was planted."""
     card, _ = examine(Patient(quirks=quirks(name)))
@@ -135,7 +135,7 @@ def test_a_planted_quirk_is_found(name: str, clean: Card) -> None:
     assert [finding.probe for finding in card.with_verdict("fault")] == []
 
 
-@pytest.mark.parametrize(("name", "times"), some([(name, times) for times in (1, None) for name in FAULTS], 13))
+@pytest.mark.parametrize(("name", "times"), some([(name, times) for times in (1, None) for name in FAULTS], 7))
 def test_a_planted_fault_is_named(name: str, times: int | None, clean: Card) -> None:
     """A fault is named whether it happens always or once, and no other one is."""
     fault, probe = FAULTS[name]
@@ -145,7 +145,7 @@ def test_a_planted_fault_is_named(name: str, times: int | None, clean: Card) -> 
     assert wrong & names == {probe}
 
 
-@pytest.mark.parametrize("dialect", ["hermes", "kimi", "deepseek", "mistral", "llama3", "think"])
+@pytest.mark.parametrize("dialect", some(["hermes", "kimi", "deepseek", "mistral", "llama3", "think"], 3))
 def test_the_dialect_is_found(dialect: str) -> None:
     """A server that leaves calls or reasoning in the text gets the dialect that reads them."""
     card, learned = examine(Patient(dialect=dialect))
@@ -154,9 +154,9 @@ def test_the_dialect_is_found(dialect: str) -> None:
 
 
 def _threes(rng: random.Random) -> Iterator[list[Plant]]:
-    """Ten times three different things. Faults happen a few times only: behind one that never ends nothing is seen."""
+    """Three different things, several times. Faults happen a few times only: one that never ends hides the others."""
     pool = [*(Plant(quirk=name) for name in QUIRKS), *(Plant(fault=name) for name in FAULTS)]
-    for _ in range(10):
+    for _ in range(pick(10, 4)):
         three = rng.sample(pool, 3)
         while {"response_format", "strict_output"} <= {plant.quirk for plant in three}:
             three = rng.sample(pool, 3)  # a server without schemas has no strict ones
@@ -181,7 +181,7 @@ def test_three_at_once_are_found() -> None:
     assert found >= 0.95 * planted, missed
 
 
-@pytest.mark.parametrize("name", some(list(QUIRKS), 4))
+@pytest.mark.parametrize("name", some(list(QUIRKS), 2))
 def test_the_written_profile_fits(name: str, tmp_path: Path) -> None:
     """The profile passes `config check`, the same probes find it right, and nothing that fails is left."""
     card, learned = examine(Patient(quirks=quirks(name)))

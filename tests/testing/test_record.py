@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -473,8 +473,7 @@ KILLED = """
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
-@pytest.mark.parametrize("old", [True, False])
-@pytest.mark.parametrize("steps", scale.some([-1, 0, 1, 2, 3], 3))
+@pytest.mark.parametrize(("steps", "old"), scale.some(list(product([-1, 0, 1, 2, 3], [True, False])), 4))
 def test_killed_while_recording(tmp_path: Path, steps: int, old: bool) -> None:
     """After kill -9 there is the old recording, or one that can be read and says that it is not complete."""
     folder = tmp_path / "old"
