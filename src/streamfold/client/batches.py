@@ -17,7 +17,7 @@ from ..adapters.batches import BatchAPI, BatchCall, BatchResult
 from ..config import Profile
 from ..engine import StreamDecoder
 from ..net import Exchange, Redactor, redact_error
-from ..values import APIError, ProtocolWarning, Reply, StreamError, Timeouts, UpstreamError, status_error
+from ..values import APIError, ProtocolWarning, Reply, StreamError, UpstreamError, status_error
 from .pricing import ProfilePricing
 from .whole import json_reader
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 _MIB = 2**20
 _BODY = 256 * _MIB  # an operation of Gemini has all results in it
 # A batch is checked, line by line, before the answer to the call comes.
-_TIMEOUTS = Timeouts(connect=10.0, first_event=600.0, read=60.0, stall=300.0)
+_FIRST_BYTES = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,7 @@ class BatchClient:
 
     def __init__(self, profile: Profile, requester: Requester) -> None:
         self._requester = requester
+        self._timeouts = replace(profile.timeouts, first_event=_FIRST_BYTES)
         self._limits = replace(profile.limits, event_bytes=max(profile.limits.event_bytes, _BODY))
         self.api = profile.make_adapter(profile.sent_model()).batch_api(profile.batches)
         whose = json.dumps([profile.sent_url(), profile.auth, sorted(profile.key_headers().items())])
@@ -132,11 +133,11 @@ class BatchClient:
             APIError: the call failed.
         """
         reader = json_reader(what, read, self._limits)
-        return await self._requester.call(call, reader, _TIMEOUTS, self._limits, max_retries).send()
+        return await self._requester.call(call, reader, self._timeouts, self._limits, max_retries).send()
 
     async def save(self, call: BatchCall, path: Path) -> None:
         """Writes the answer to a call into a file. Raises APIError if the call failed."""
-        await self._requester.call(call, partial(_save, path), _TIMEOUTS, self._limits, None).send()
+        await self._requester.call(call, partial(_save, path), self._timeouts, self._limits, None).send()
 
 
 async def _save(path: Path, exchange: Exchange) -> None:

@@ -74,10 +74,10 @@ class FilesAPI(BatchAPI):
             more=BatchCall.get(f"{self.files().path}&after={more}") if more else None,
         )
 
-    def create(self, key: str, requests: str | bytes, first: Prepared) -> BatchCall:
+    def create_from(self, key: str, file: str) -> BatchCall:
         """Returns the call that creates a batch from an uploaded file."""
         body = {
-            "input_file_id": requests,
+            "input_file_id": file,
             "endpoint": self._endpoint,
             "completion_window": self.settings.window,
             "metadata": {_KEY: key},

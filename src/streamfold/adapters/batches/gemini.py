@@ -33,9 +33,8 @@ class GeminiBatchAPI(BatchAPI):
         request = json.loads(prepared.body)
         return json.dumps({"request": request, "metadata": {"key": name}}, separators=(",", ":")).encode()
 
-    def create(self, key: str, requests: str | bytes, first: Prepared) -> BatchCall:
+    def create(self, key: str, lines: bytes, first: Prepared) -> BatchCall:
         """Returns the call that creates a batch."""
-        lines = requests if isinstance(requests, bytes) else requests.encode()
         place = first.path.rpartition(":")[0]
         body = b'{"batch":{"displayName":"%b","inputConfig":{"requests":{"requests":[%b]}}}}'
         return BatchCall.post(

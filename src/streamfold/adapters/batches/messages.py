@@ -48,9 +48,8 @@ class MessagesAPI(BatchAPI):
         params = {member: value for member, value in json.loads(prepared.body).items() if member != "stream"}
         return json.dumps({"custom_id": name, "params": params}, separators=(",", ":")).encode()
 
-    def create(self, key: str, requests: str | bytes, first: Prepared) -> BatchCall:
+    def create(self, key: str, lines: bytes, first: Prepared) -> BatchCall:
         """Returns the call that creates a batch."""
-        lines = requests if isinstance(requests, bytes) else requests.encode()
         return BatchCall.post("/messages/batches", b'{"requests":[%b]}' % b",".join(lines.splitlines()), first.headers)
 
     def status(self, batch: str) -> BatchCall:

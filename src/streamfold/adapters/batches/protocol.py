@@ -179,14 +179,17 @@ class BatchAPI(ABC):
         """Returns the name of an uploaded file."""
         return f"streamfold-{key}.jsonl"
 
-    @abstractmethod
-    def create(self, key: str, requests: str | bytes, first: Prepared) -> BatchCall:
-        """Returns the call that creates a batch.
+    def create_from(self, key: str, file: str) -> BatchCall:
+        """Returns the call that creates a batch from an uploaded file."""
+        raise NotImplementedError("requests are not uploaded")
+
+    def create(self, key: str, lines: bytes, first: Prepared) -> BatchCall:
+        """Returns the call that creates a batch of requests that come with it.
 
         Args:
-            requests: the id of the uploaded file, or the lines themselves.
             first: the first request; all have its `group`.
         """
+        raise NotImplementedError("requests are uploaded")
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

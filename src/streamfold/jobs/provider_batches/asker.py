@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 
 import anyio
 import anyio.lowlevel
@@ -16,7 +15,7 @@ from ..answers import Answer, error_members
 from ..errors import JobPausedError
 from ..tables import DONE, ERROR, SENT
 from ..work import Work
-from .creating import Creator
+from .creating import Creator, Lines
 from .drafts import Draft, Drafts, lines_of, request_of
 from .results import ForeignBatchError, Results
 from .store import BatchStore, ProviderBatch
@@ -124,7 +123,7 @@ class _Run:
         """Creates a batch that an earlier run noted, unless the provider has it."""
         return await self._creator.create(batch, self._lines_of(batch), again=True)
 
-    def _lines_of(self, batch: ProviderBatch) -> Callable[[], Awaitable[tuple[bytes, Prepared]]]:
+    def _lines_of(self, batch: ProviderBatch) -> Lines:
         work = self._work
 
         async def lines() -> tuple[bytes, Prepared]:

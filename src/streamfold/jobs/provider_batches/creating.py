@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import anyio
 
@@ -22,9 +22,10 @@ from ...client import BatchClient
 from ...values import APIError, APIStatusError, BadRequestError, NotFoundError, RateLimitError, StreamfoldError
 from .store import BatchStore, ProviderBatch
 
-__all__ = ["Creator", "patiently", "pauses"]
+__all__ = ["Creator", "Lines", "patiently", "pauses"]
 
 T = TypeVar("T")
+Lines: TypeAlias = Callable[[], Awaitable[tuple[bytes, Prepared]]]
 
 _SKEW = 3600.0  # by which two clocks may differ
 # How long a call that broke off may still be on its way, in seconds. It is searched for until then.
@@ -67,9 +68,7 @@ class Creator:
         self._store = store
         self.foreign: set[str] = set()
 
-    async def create(
-        self, batch: ProviderBatch, lines: Callable[[], Awaitable[tuple[bytes, Prepared]]], *, again: bool
-    ) -> ProviderBatch:
+    async def create(self, batch: ProviderBatch, lines: Lines, *, again: bool) -> ProviderBatch:
         """Returns the batch when the provider has it.
 
         Args:
@@ -81,22 +80,21 @@ class Creator:
         """
         if batch.asked is not None and (found := await self._find(batch)) is not None:
             return await self._found(batch, found)
-        body, first = await lines()
-        requests: str | bytes = body
         if self._api.uploads:
             if batch.file is None:
-                file = (again and await self._find_file(batch)) or await self._upload(batch, body)
-                batch = await self._store.save(batch, file=file)
-            requests = str(batch.file)
-        del body
+                file = again and await self._find_file(batch)
+                batch = await self._store.save(batch, file=file or await self._upload(batch, lines))
+            call = self._api.create_from(batch.key, str(batch.file))
+        else:
+            call = self._api.create(batch.key, *await lines())
         for pause in [*pauses(), None]:
             batch = await self._store.save(batch, asked=time.time())
             try:
-                call = self._api.create(batch.key, requests, first)
                 return await self._found(batch, await self._client.ask(call, "a batch", self._api.read, max_retries=0))
             except APIError as error:
-                if _refused(error):
-                    batch = await self._store.save(batch, asked=None)
+                if _refused(error):  # perhaps because its file is gone: then the next run uploads another
+                    gone = isinstance(error, BadRequestError | NotFoundError)
+                    batch = await self._store.save(batch, asked=None, file=None if gone else batch.file)
                 elif (found := await self._find(batch)) is not None:
                     return await self._found(batch, found)
                 if pause is None or not error.retryable:
@@ -107,8 +105,8 @@ class Creator:
     async def _found(self, batch: ProviderBatch, status: BatchStatus) -> ProviderBatch:
         return await self._store.save(batch, id=status.id, state="created", word=status.word)
 
-    async def _upload(self, batch: ProviderBatch, body: bytes) -> str:
-        call = self._api.upload(batch.key, body)
+    async def _upload(self, batch: ProviderBatch, lines: Lines) -> str:
+        call = self._api.upload(batch.key, (await lines())[0])
         return await patiently(lambda: self._client.ask(call, "an uploaded file", self._api.read_upload))
 
     async def _find_file(self, batch: ProviderBatch) -> str | None:
