@@ -19,13 +19,14 @@ class Arguments:
 
     Attributes:
         request: conversation, tools and options; its model is empty where the provider's own is meant.
-        repair, fragments, timeouts, extra_headers: see `ChatOptions`.
+        repair, fragments, coalesce, timeouts, extra_headers: see `ChatOptions`.
         many: requests of many conversations come this way, so that one says nothing about the next one's cache.
     """
 
     request: Request
     repair: bool = False
     fragments: bool = False
+    coalesce: bool | None = None
     timeouts: Timeouts | TimeoutOptions | None = None
     extra_headers: Mapping[str, str] | None = field(default=None, repr=False)  # their values are often secrets
     many: bool = False
@@ -42,19 +43,24 @@ class Arguments:
         options: dict[str, Any] = dict(given)
         model = options.pop("model", None)
         repair, fragments = bool(options.pop("repair", False)), bool(options.pop("fragments", False))
+        coalesce = options.pop("coalesce", None)
         timeouts, headers = options.pop("timeouts", None), options.pop("extra_headers", None)
         read_headers(headers)
         timeouts_over(Timeouts(), timeouts)
         request = Request.read(model or "", messages, tools, tool_choice, options)
-        return cls(request, repair, fragments, timeouts, headers)
+        return cls(request, repair, fragments, None if coalesce is None else bool(coalesce), timeouts, headers)
 
     def given(self) -> ChatOptions:
         """The options as keywords for another model."""
         values = {each.name: getattr(self.request.options, each.name) for each in fields(Options)}
         options = {name: value for name, value in values.items() if value != getattr(_NONE, name)}
-        names = ("repair", "fragments", "timeouts", "extra_headers")
+        names = ("repair", "fragments", "coalesce", "timeouts", "extra_headers")
         chosen = {"model": self.request.model, **{name: getattr(self, name) for name in names}}
-        return cast("ChatOptions", options | {name: value for name, value in chosen.items() if value})
+        return cast(
+            "ChatOptions",
+            options
+            | {name: value for name, value in chosen.items() if value or (name == "coalesce" and value is False)},
+        )
 
 
 _NONE = Options()

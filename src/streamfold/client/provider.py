@@ -93,8 +93,9 @@ class Provider(BaseChatModel):
         provider, else the file's `default`. A mapping is used as it is; no file is read for it.
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, auth, origin,
-        model, dialect, quirks, headers, options, extra_body, timeouts, max_retries, limits, transport, http2, fallback,
-        capabilities, prices, batches, models, memory; a mapping may start from the catalogue with the key `profile`.
+        model, dialect, quirks, headers, options, extra_body, timeouts, max_retries, limits, transport, http2, coalesce,
+        fallback, capabilities, prices, batches, models, memory; a mapping may start from the catalogue with the key
+        `profile`.
         The providers that `fallback` names are asked when this one fails, as with `Fallback`; the overrides are not
         used for them.
 

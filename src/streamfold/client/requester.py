@@ -180,7 +180,7 @@ class Requester:
         return Plan(
             adapter=adapter,
             request=self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts),
-            decoder=partial(self._decoder, adapter, ready.request),
+            decoder=partial(self._decoder, adapter, ready.request, arguments.coalesce),
             resume=partial(self._resume, adapter, ready.request, arguments),
             warnings=(*ready.warnings, *changed),
             origin=ready.request.origin,
@@ -213,7 +213,7 @@ class Requester:
         ready = Prepared(request, "GET", path, headers, b"")
         return self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts)
 
-    def _decoder(self, adapter: Adapter, request: Request, fragments: bool) -> StreamDecoder:
+    def _decoder(self, adapter: Adapter, request: Request, coalesce: bool | None, fragments: bool) -> StreamDecoder:
         return StreamDecoder(
             adapter,
             dialect=self._profile.dialect,
@@ -222,6 +222,7 @@ class Requester:
             limits=self._profile.limits,
             names=WireNames(request.names, request.answer_tool),
             fragments=fragments,
+            coalesce=self._profile.coalesce if coalesce is None else coalesce,
         )
 
     def _credentials(self) -> Signer | None:

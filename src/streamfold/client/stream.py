@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from operator import length_hint
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
@@ -74,6 +75,11 @@ class ChatStream(AsyncIteration):
         if self.source.reply is None or not self._ended:
             raise StreamfoldError("there is no reply yet: read the stream to its finished chunk first")
         return self.source.reply
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next chunk has arrived already, so that a writer may wait for it and write once for both."""
+        return length_hint(self._ready) > 0 and (self.fragments or not self.source.fragments)
 
     @property
     def warnings(self) -> tuple[ProtocolWarning, ...]:

@@ -66,6 +66,7 @@ class Profile(Table):
         timeouts: seconds to wait: connect, first_event, read, stall, total; `inf` for no limit.
         max_retries: how often a request that failed before its first chunk is sent again; 0: never.
         limits: how much of an answer is accepted before it is an error.
+        coalesce: whether text that arrived in one read of the network is one chunk; false: a chunk for each event.
         transport: HTTP transport: that of httpx, aiohttp, which needs a third of the CPU time for each chunk
             (asyncio only; extra `aiohttp`), or httpx2 (extra `httpx2`).
         http2: use HTTP/2 where the server offers it (extra `http2`; not with aiohttp). With httpx, a server does not
@@ -107,6 +108,7 @@ class Profile(Table):
     timeouts: Annotated[Timeouts, PlainValidator(read_timeouts)] = Timeouts()
     max_retries: Count = 2
     limits: Annotated[Limits, as_table(Limits, POSITIVE)] = Limits()
+    coalesce: Flag = True
     transport: Literal["httpx", "aiohttp", "httpx2"] = "httpx"
     http2: Flag = False
     fallback: Names = ()

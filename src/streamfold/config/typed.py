@@ -89,6 +89,7 @@ class ProviderConfig(TypedDict, total=False):
     limits: Limits | LimitsConfig | None
     transport: Literal["httpx", "aiohttp", "httpx2"] | None
     http2: bool | None
+    coalesce: bool | None
     fallback: str | Sequence[str] | None
     capabilities: Capabilities | CapabilitiesConfig | None
     prices: Mapping[str, Any] | None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from ..adapters.emitting import Order, ReplyWriter
-from ..client import Memory
+from ..client import ChatStream, Memory
 from ..config import GatewayOptions
 from ..values import APIError, ConfigError, Delta, NotConfiguredError, Reply, StreamChunk
 from .bodies import ClientGone, Receive
@@ -87,9 +87,14 @@ class Exchange:
     async def _stream(self, writer: ReplyWriter, sink: EventSink) -> None:
         """Writes the answer as it arrives."""
 
-        async def write(chunk: StreamChunk) -> None:
+        waiting: list[bytes] = []
+
+        async def write(chunk: StreamChunk, stream: ChatStream) -> None:
             if events := writer.feed(chunk):
-                await sink.write(events)
+                waiting.append(events)
+            if waiting and not stream.ready:  # what was read in one go is written in one go
+                await sink.write(b"".join(waiting))
+                waiting.clear()
 
         try:
             reply = await self._read(write, fragments=self.wire.fragments)
@@ -109,7 +114,7 @@ class Exchange:
         """Sends the answer when all of it is there."""
         order, deltas = Order(), list[Delta]()
 
-        async def keep(chunk: StreamChunk) -> None:
+        async def keep(chunk: StreamChunk, _: ChatStream) -> None:
             deltas.extend(order.feed(chunk))
 
         try:
@@ -121,7 +126,9 @@ class Exchange:
         await send_json(send, 200, body, {**self._headers, **warning_header(reply.warnings)})
         self.log.completed(reply)
 
-    async def _read(self, take: Callable[[StreamChunk], Awaitable[None]], *, fragments: bool = False) -> Reply:
+    async def _read(
+        self, take: Callable[[StreamChunk, ChatStream], Awaitable[None]], *, fragments: bool = False
+    ) -> Reply:
         """Gives all chunks to `take`, and returns the whole answer.
 
         Raises:
@@ -134,7 +141,7 @@ class Exchange:
             )
             async with stream:
                 async for chunk in stream:
-                    await take(chunk)
+                    await take(chunk, stream)
                 return _with_warnings(jsonable(stream.reply), self.dropped)
         except NotConfiguredError as error:
             raise refused(500, "the server is misconfigured for this model; see its log") from error

@@ -90,6 +90,10 @@ class ChatOptions(TypedDict, total=False):
     """Yield a chunk for each fragment of a tool call too, so that `stream.writing` can be read while a call is
     written. These chunks have no text. The calls themselves are on the last chunk, as always."""
 
+    coalesce: bool | None
+    """Whether text that arrived in one read of the network is one chunk, so that a reader who is behind gets larger
+    chunks, never later ones. False: a chunk for each event. By default the provider's setting, which is True."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
