@@ -210,10 +210,17 @@ class Config:
         given = {name: value for name, value in overrides.items() if value is not None}
         return read_settings(GatewaySettings, {**table, **given})
 
-    def secret(self, variable: str) -> str:
-        """Returns the value of an environment variable. Raises ConfigError if it is not set."""
+    def secret(self, variable: str, where: str = "gateway: api_key_env") -> str:
+        """Returns the value of an environment variable.
+
+        Args:
+            where: the setting that names it, for the error.
+
+        Raises:
+            ConfigError: it is not set.
+        """
         if not variable_is_set(variable):
-            raise ConfigError(f"gateway: api_key_env: {variable} is not set")
+            raise ConfigError(f"{where}: {variable} is not set")
         return os.environ[variable].strip()
 
     @cached_property

@@ -2,14 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from .memory import StoreName
 from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table
 
-__all__ = ["GatewayOptions", "GatewaySettings"]
+__all__ = ["GatewayOptions", "GatewaySettings", "KeyOptions", "KeySettings"]
+
+
+class KeyOptions(Table):
+    """What a client may do with its key.
+
+    Attributes:
+        models: the models that it may ask for, as names and as patterns: `["main", "kimi:*"]`. Others are not listed
+            for it, and get a 404. An alias is a name of its own.
+        rpm: requests per minute; further ones get a 429, as with the other limits.
+        tpm: tokens per minute, of input and output together. They are known when an answer has ended: before it, the
+            mean of earlier ones is reserved.
+        max_concurrent: requests at once.
+        max_cost_per_day: money per day (UTC), in the currency of the providers' prices. When it is spent, nothing is
+            sent to a provider until the next day.
+    """
+
+    models: Names = ("*",)
+    rpm: PositiveCount | None = None
+    tpm: PositiveCount | None = None
+    max_concurrent: PositiveCount | None = None
+    max_cost_per_day: PositiveNumber | None = None
+
+    def limits(self) -> dict[str, Any]:
+        """Returns the limits that are set."""
+        limits = {name: getattr(self, name) for name in KeyOptions.model_fields if name != "models"}
+        return {name: value for name, value in limits.items() if value is not None}
+
+
+class KeySettings(KeyOptions):
+    """A table `[gateway.keys.NAME]`.
+
+    Attributes:
+        key_env: the environment variable that holds the key.
+    """
+
+    required: ClassVar[Mapping[str, str]] = {"key_env": "required: the environment variable that holds the key"}
+
+    key_env: str
+
+    def options(self) -> dict[str, Any]:
+        """Returns what the key may do."""
+        return {name: getattr(self, name) for name in KeyOptions.model_fields}
+
+
+def _key_name(name: str) -> str:
+    if not name.strip() or not name.isprintable():
+        raise ValueError("the name of a key must have printable characters")
+    return name
 
 
 class GatewayOptions(Table):
@@ -95,7 +144,9 @@ class GatewaySettings(GatewayOptions):
         workers: processes that serve the port together. What is kept in the process is then kept in files that they
             share, and that are removed at the end; `max_requests` and `max_connections` are for each of them.
         providers: names of the providers to serve; empty: all of the file.
-        api_key_env: environment variables that hold the keys of clients. Without any, no key is needed.
+        api_key_env: environment variables that hold the keys of clients. Without any, and without `keys`, no key is
+            needed.
+        keys: further keys by their names, which are in the log, with what each may do: see `KeyOptions`.
         open: allow other machines to use a server that asks for no key.
         max_connections: open client connections. When all are taken, the one that has waited longest for its request
             is closed. Lowered at start if the process may not open that many files.
@@ -115,6 +166,7 @@ class GatewaySettings(GatewayOptions):
     workers: Annotated[PositiveCount, Field(le=256)] = 1
     providers: Names = ()
     api_key_env: Names = ()
+    keys: dict[Annotated[str, AfterValidator(_key_name)], KeySettings] = Field(default={})
     open: Flag = False
     max_connections: PositiveCount = 512
     head_timeout: PositiveNumber = 10.0
@@ -124,6 +176,11 @@ class GatewaySettings(GatewayOptions):
     ui_key_env: Names = ()
     ui_answers: PositiveCount = 50
     ui_fixtures: str = "fixtures/gateway"
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether clients need a key."""
+        return bool(self.api_key_env or self.keys)
 
     def options(self) -> dict[str, Any]:
         """Returns the options of the app alone."""

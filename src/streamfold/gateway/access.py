@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from hashlib import sha256
 from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Any
@@ -11,8 +10,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers
 
-from ..values import ConfigError
 from .failures import refused
+from .keys import ANYBODY, Client
 
 __all__ = ["Access", "is_foreign_page", "is_loopback"]
 
@@ -25,33 +24,28 @@ class Access:
     Google's clients may send their key as `?key=` of the URL, which is not logged here.
 
     Args:
-        keys: the keys of clients. Without any, no key is needed; then web pages of other hosts are refused, whoever
-            has them open.
+        clients: those that have a key. Without any, no key is needed; then web pages of other hosts are refused,
+            whoever has them open.
         hosts: the allowed names in `Host`; empty: see `GatewayOptions.hosts`.
 
     Attributes:
         loopback_only: whether requests must have arrived on a loopback address, where no key is needed.
-
-    Raises:
-        ConfigError: a key is empty, or `keys` is a string.
     """
 
-    def __init__(self, keys: Collection[str], hosts: Collection[str]) -> None:
-        if isinstance(keys, str) or not all(key.strip() for key in keys):
-            raise ConfigError("keys must be a list of strings that are not empty")
-        self._keys = [key.strip().encode() for key in keys]
+    def __init__(self, clients: Collection[Client], hosts: Collection[str]) -> None:
+        self._clients = list(clients)
         self._hosts = {host.lower() for host in hosts}
         self.loopback_only = False
 
-    def check(self, scope: Any) -> str:
-        """Returns who asks: a hash of the client's key, "" where no key is needed.
+    def check(self, scope: Any) -> Client:
+        """Returns who asks; where no key is needed, that is `ANYBODY`.
 
         Raises:
             Refused: the request is not allowed.
         """
         headers = Headers(scope=scope)
         self._check_host(headers.get("host"), scope.get("server"))
-        if self._keys:
+        if self._clients:
             return self._check_key(headers, scope)
         if self.loopback_only and not _arrived_here(scope.get("server")):
             raise refused(
@@ -59,7 +53,7 @@ class Access:
             )
         if is_foreign_page(origin := headers.get("origin")):
             raise refused(403, f"web pages of {origin:.200} may not use a server that asks for no key; configure a key")
-        return ""
+        return ANYBODY
 
     def _check_host(self, header: str | None, server: Any) -> None:
         host = _name(header or "")
@@ -67,11 +61,11 @@ class Access:
             allowed = host in self._hosts or "*" in self._hosts
         else:  # without keys: who asks a loopback address for another name was led here by that name's owner
             local = bool(server) and is_loopback(str(server[0]))
-            allowed = bool(self._keys) or not local or header is None or is_loopback(host)
+            allowed = bool(self._clients) or not local or header is None or is_loopback(host)
         if not allowed:
             raise refused(403, f"the host {host[:200]!r} is not allowed here; add it to `hosts`, or configure a key")
 
-    def _check_key(self, headers: Headers, scope: Any) -> str:
+    def _check_key(self, headers: Headers, scope: Any) -> Client:
         kind, _, token = headers.get("authorization", "").partition(" ")
         given = [token if kind.lower() == "bearer" else ""]
         given += [headers[name] for name in _KEY_HEADERS if name in headers]  # beside a bearer token, if both are set
@@ -79,11 +73,11 @@ class Access:
         given += [value for name, value in query if name == "key"]
         keys = [key.strip().encode("latin-1") for key in given]  # the very bytes that were sent
         # All are compared, each in constant time: how long it takes tells nothing of any of them.
-        fits = [known for key in keys for known in self._keys if compare_digest(key, known)]
+        fits = [client for key in keys for client in self._clients if compare_digest(key, client.key)]
         if not fits:
             needed = "an API key is needed: send it as a bearer token, in x-api-key or in x-goog-api-key"
             raise refused(401, "unknown API key" if any(keys) else needed, "invalid_api_key", www_authenticate="Bearer")
-        return sha256(fits[0]).hexdigest()
+        return fits[0]
 
 
 def _name(host: str) -> str:

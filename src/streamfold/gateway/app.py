@@ -20,7 +20,7 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ..client import Hooks, Memory, MemoryStore, Provider, StoreLimits, read_memory
+from ..client import Hooks, LimitStore, Memory, MemoryStore, Provider, StoreLimits, read_memory
 from ..config import GatewayOptions, read_settings, store_url
 from ..values import ConfigError, parse_object
 from .access import Access
@@ -28,6 +28,7 @@ from .bodies import Bodies, ClientGone, Receive
 from .exchange import Exchange
 from .failures import Refused, refused
 from .kept import KeptResponses, ResponseLimits, ResponseStore, open_responses
+from .keys import Client, KeyLimits, read_keys
 from .logs import RequestLog
 from .metrics import Metrics
 from .models import Models, Served
@@ -46,7 +47,8 @@ def gateway(
     providers: Mapping[str, Any] | Provider | None = None,
     *,
     config: str | os.PathLike[str] | None = None,
-    keys: Collection[str] = (),
+    keys: Collection[str | Client] | Mapping[str, Any] = (),
+    limits: LimitStore | str = "memory",
     memory: Memory | MemoryStore | str | bool = True,
     hooks: Hooks | Iterable[Hooks] = (),
     **options: Any,
@@ -62,7 +64,10 @@ def gateway(
             `"NAME:MODEL"` asks one of them for another model.
         config: the file to read; None: the one that is found.
         keys: the keys of clients, who send one of them as a bearer token, in `x-api-key` or in `x-goog-api-key`.
-            Without any, every client that reaches the server may use it, except web pages of other hosts.
+            Without any, every client that reaches the server may use it, except web pages of other hosts. A mapping
+            gives them names, and what they may do: `{"alice": {"key": KEY, "models": ["main"], "rpm": 60}}`; see
+            `KeyOptions`.
+        limits: where the limits of keys are counted, see `RateLimiter`.
         memory: where turns are kept, to give back what clients leave out of them: see `GatewayOptions`. A memory or a
             store is closed with the app.
         hooks: of the providers that are made here, to observe their answers; see `Hooks`.
@@ -78,13 +83,16 @@ def gateway(
         providers = {providers.name: providers}
     named = {"memory": memory} if isinstance(memory, str | bool) else {}
     read = read_settings(GatewayOptions, {**options, **named})
-    limits = StoreLimits(read.memory_turns, read.memory_bytes, read.memory_age)
-    kept = read_memory((store_url(memory) if isinstance(memory, str) else memory), limits)
+    sizes = StoreLimits(read.memory_turns, read.memory_bytes, read.memory_age)
+    kept = read_memory((store_url(memory) if isinstance(memory, str) else memory), sizes)
     responses = open_responses(
         read.memory if read.responses is None else read.responses,
         ResponseLimits(read.responses_number, read.responses_bytes, read.responses_age),
     )
-    return Gateway(Models(providers, read, config, hooks), Access(keys, read.hosts), read, kept, responses)
+    models, clients = Models(providers, read, config, hooks), read_keys(keys)
+    for client in clients:
+        models.check_key(client)
+    return Gateway(models, Access(clients, read.hosts), read, kept, responses, KeyLimits(clients, limits))
 
 
 class Gateway:
@@ -102,6 +110,7 @@ class Gateway:
         options: GatewayOptions,
         memory: Memory | None = None,
         responses: ResponseStore | None = None,
+        limits: KeyLimits | None = None,
     ) -> None:
         self.models = models
         self.running = 0
@@ -110,6 +119,7 @@ class Gateway:
         self.access = access
         self._memory = memory
         self._responses = responses
+        self._limits = limits or KeyLimits(())
         self._tasks: TaskGroup | None = None
         self.draining = False
         self._metrics = metrics = Metrics(models.names) if options.metrics else None
@@ -139,6 +149,7 @@ class Gateway:
                 stack.push_async_callback(self._memory.aclose)
             if self._responses is not None:
                 stack.push_async_callback(self._responses.aclose)
+            stack.push_async_callback(self._limits.aclose)
             await self.models.aclose()
 
     async def __aenter__(self) -> Self:
@@ -194,21 +205,24 @@ class Gateway:
         """
         log = self.log(wire, answer_id)
         async with self.refusing(wire, send, log) as send:
-            caller = self.access.check(scope)
+            client = self.access.check(scope)
+            log.key = client.name
             self._check_room()
             with self.bodies.held() as held:
                 body = await held.read(Headers(scope=scope), receive)
                 with self._counted():
-                    asked, served = await self._parsed(wire, body, scope, log)
+                    asked, served = await self._parsed(wire, body, scope, log, client)
                     del body
                     if (answer := await wire.at_once(asked, served)) is not None:
                         await send_json(send, 200, answer.body, {**wire.headers(log.id), **answer.headers})
                         log.answered(answer.note)
                     else:
                         asked, dropped = self._for_provider(wire, asked, served)
-                        memory = self._memory and self._memory.of(caller)
+                        memory = self._memory and self._memory.of(client.id)
                         exchange = Exchange(wire, asked, served, self.options, log, dropped, memory)
-                        await exchange.run(receive, send)
+                        async with self._limits.within(client) as settle:
+                            log.observers = [*self._observers, *([settle] if settle else [])]
+                            await exchange.run(receive, send)
 
     @asynccontextmanager
     async def refusing(self, wire: Wire, send: Send, log: RequestLog) -> AsyncIterator[Send]:
@@ -227,22 +241,26 @@ class Gateway:
         """Returns the log of a request."""
         return RequestLog(answer_id or wire.id_prefix + uuid4().hex, wire.adapter, self._observers)
 
-    def check(self, wire: Wire, body: bytes, scope: Any, log: RequestLog) -> None:
+    def check(self, wire: Wire, body: bytes, scope: Any, log: RequestLog, client: Client) -> None:
         """Raises Refused for a request that can't be answered, whatever its provider says."""
-        self._for_provider(wire, *self._parse(wire, body, scope, log))
+        self._for_provider(wire, *self._parse(wire, body, scope, log, client))
 
     def _routes(self, wire: Wire) -> list[Route]:
         if self._responses is not None and isinstance(wire, ResponsesWire):
             return KeptResponses(self, wire, self._responses).routes()
         return [Route(wire.path, _Endpoint(self, wire), methods=["POST"])]
 
-    async def _parsed(self, wire: Wire, body: bytes, scope: Any, log: RequestLog) -> tuple[ClientRequest, Served]:
+    async def _parsed(
+        self, wire: Wire, body: bytes, scope: Any, log: RequestLog, client: Client
+    ) -> tuple[ClientRequest, Served]:
         """Parses a body. A large one is parsed in a thread, so that other clients do not wait for it."""
         if len(body) > _LARGE:
-            return await anyio.to_thread.run_sync(self._parse, wire, body, scope, log)
-        return self._parse(wire, body, scope, log)
+            return await anyio.to_thread.run_sync(self._parse, wire, body, scope, log, client)
+        return self._parse(wire, body, scope, log, client)
 
-    def _parse(self, wire: Wire, body: bytes, scope: Any, log: RequestLog) -> tuple[ClientRequest, Served]:
+    def _parse(
+        self, wire: Wire, body: bytes, scope: Any, log: RequestLog, client: Client
+    ) -> tuple[ClientRequest, Served]:
         headers, params = Headers(scope=scope), {**QueryParams(scope["query_string"]), **scope["path_params"]}
         try:
             value = parse_object(body.decode("utf-8-sig"))
@@ -254,12 +272,12 @@ class Gateway:
             self._check_size(wire, value, model)
         try:
             # What may stand in a request depends on who is asked. Without a name, that is what is wrong with it.
-            named = self.models.find(model) if isinstance(value, Mapping) and isinstance(model, str) else None
+            named = self.models.find(model, client) if isinstance(value, Mapping) and isinstance(model, str) else None
             adapters = named.adapters if named else ()
             asked = wire.read(value, params=params, adapters=adapters, id=log.id, created=int(time()), headers=headers)
         except ConfigError as error:
             raise refused(400, str(error)) from error
-        return asked, named or self.models.find(asked.model)
+        return asked, named or self.models.find(asked.model, client)
 
     def _for_provider(self, wire: Wire, asked: ClientRequest, served: Served) -> tuple[ClientRequest, Warnings]:
         try:
@@ -307,13 +325,13 @@ class Gateway:
         return JSONResponse({"status": "ok"})
 
     async def _list(self, request: HTTPRequest) -> Response:
-        self.access.check(request.scope)
-        return JSONResponse(_wire_of(request).model_list(self.models.names, self._began))
+        client = self.access.check(request.scope)
+        return JSONResponse(_wire_of(request).model_list(self.models.names_for(client), self._began))
 
     async def _one(self, request: HTTPRequest) -> Response:
-        self.access.check(request.scope)
+        client = self.access.check(request.scope)
         name = request.path_params["name"]
-        self.models.find(name)
+        self.models.find(name, client)
         return JSONResponse(_wire_of(request).model_entry(name, self._began))
 
 

@@ -13,8 +13,9 @@ from ..adapters import find_adapter
 from ..client import Arguments, ChatModel, ChatStream, Fallback, Hooks, Memory, Provider, read_hooks
 from ..config import GatewayOptions, Profile, read_config
 from ..requests import Request, TimeoutOptions
-from ..values import ConfigError
+from ..values import ConfigError, nearest
 from .failures import refused
+from .keys import ANYBODY, Client
 
 __all__ = ["Models", "Served"]
 
@@ -113,16 +114,22 @@ class Models:
         """The names of the providers and aliases."""
         return list(dict.fromkeys([*self._providers, *self._aliases]))
 
-    def find(self, name: str) -> Served:
+    def names_for(self, client: Client) -> list[str]:
+        """Returns the names that a client may ask for."""
+        return [name for name in self.names if client.may_ask(name)]
+
+    def find(self, name: str, client: Client = ANYBODY) -> Served:
         """Returns what answers for a name. Raises Refused for an unknown name or a model that is not allowed."""
         found = self._find(self._aliases.get(name, name))
-        if found is None:
-            close = get_close_matches(name, self.names, n=1)
+        if found is None or not client.may_ask(name):
+            close = get_close_matches(name, self.names_for(client), n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise refused(404, f"unknown model {name!r}{hint}. {self._known()}", "model_not_found")
+            why = f"unknown model {name!r}{hint}" if found is None else f"this key may not use the model {name!r}"
+            raise refused(404, f"{why}. {self._known(client)}", "model_not_found")
         allowed = name in self._aliases or any(fnmatchcase(name, pattern) for pattern in self._allowed)
         if found.other is not None and not allowed:
-            raise refused(404, f"the model {name!r} is not allowed here. {self._known()}", "model_not_found")
+            what = f"the model {name!r} is not allowed here"
+            raise refused(404, f"{what}. {self._known(client)}", "model_not_found")
         return found
 
     def describe(self) -> list[str]:
@@ -150,7 +157,17 @@ class Models:
         first, _, other = name.partition(":")
         return Served(self._providers[first], other) if other and first in self._providers else None
 
-    def _known(self) -> str:
+    def check_key(self, client: Client) -> None:
+        """Raises ConfigError if a key is to use a model that is not served."""
+        for pattern in client.options.models:
+            plain = not any(char in pattern for char in "*?[")
+            if plain and pattern not in self.names and self._find(pattern) is None:
+                where = f"keys: {client.name}: models: {pattern!r} is not served{nearest(pattern, self.names)}"
+                raise ConfigError(f"{where}. {self._known()}")
+
+    def _known(self, client: Client = ANYBODY) -> str:
+        if not client.may_ask_anything:
+            return f"Allowed: {', '.join(client.options.models) or 'none'}"
         others = "; PROVIDER:MODEL for another model of a provider" if self._allowed else ""
         return f"Allowed: {', '.join(self.names)}{others}"
 

@@ -10,6 +10,7 @@ from ..client import Hooks
 from ..config import Config, GatewaySettings, read_config
 from ..values import ConfigError
 from .access import is_loopback
+from .keys import Client, read_keys
 
 if TYPE_CHECKING:
     from .app import Gateway
@@ -24,7 +25,7 @@ def settings(config: Config, **overrides: Any) -> GatewaySettings:
         ConfigError: a mistake in them; or other machines could use the server without a key.
     """
     made = config.gateway(**overrides)
-    if not made.api_key_env and not made.open and not is_loopback(made.host):
+    if not made.needs_key and not made.open and not is_loopback(made.host):
         raise ConfigError(
             f"other machines could use a server on {made.host}, and it asks for no key: set api_key_env in [gateway],"
             " or open = true if that is intended"
@@ -85,12 +86,21 @@ def configured_app(
     made = gateway(
         {name: name for name in chosen.providers} or None,
         config=path,
-        keys=[config.secret(variable) for variable in chosen.api_key_env],
+        keys=_clients(config, chosen),
         hooks=page.hooks if page else (),
         **chosen.options(),
     )
-    made.access.loopback_only = not chosen.api_key_env and not chosen.open
+    made.access.loopback_only = not chosen.needs_key and not chosen.open
     return made
+
+
+def _clients(config: Config, chosen: GatewaySettings) -> list[Client]:
+    """Whose keys the environment holds."""
+    named = {
+        name: {"key": config.secret(given.key_env, f"gateway.keys.{name}.key_env"), **dict(given.options())}
+        for name, given in chosen.keys.items()
+    }
+    return read_keys([config.secret(variable) for variable in chosen.api_key_env]) + read_keys(named)
 
 
 def run(

@@ -12,6 +12,7 @@ import anyio.to_thread
 
 from ...values import parse_object
 from ..bodies import ClientGone, Receive
+from ..keys import Client
 from ..logs import RequestLog
 from ..sink import Send
 
@@ -27,15 +28,20 @@ class Request:
     """One request.
 
     Attributes:
-        caller: who asks, see `Access.check`.
+        client: who asks.
     """
 
     scope: Any
     receive: Receive
     send: Send
-    caller: str
+    client: Client
     log: RequestLog
     created: int = field(default_factory=lambda: int(time()))
+
+    @property
+    def caller(self) -> str:
+        """Whose the responses are that this request is about."""
+        return self.client.id
 
 
 Handler: TypeAlias = Callable[[Request], Awaitable[None]]

@@ -115,7 +115,7 @@ class KeptResponses:
     ) -> None:
         """Has the answer made by a task of its own, and reads along for as long as the client is there."""
         body = json_text({**sent, "stream": True}).encode()
-        self._app.check(self._wire, body, asked.scope, asked.log)  # its mistakes are not for later
+        self._app.check(self._wire, body, asked.scope, asked.log, asked.client)  # its mistakes are not for later
         head = {"id": kept.id, "created_at": asked.created, "model": sent["model"], "status": "queued"}
         kept = replace(kept, response={**response_skeleton(sent), **head, **about})
         running = self._running[kept.id] = Running(self._store, kept, about)
