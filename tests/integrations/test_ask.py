@@ -146,7 +146,6 @@ async def test_where_the_members_of_a_row_are() -> None:
         ({"promt": ["x"]}, {"columns": {"prompt": "prompt"}}, "there is no column 'prompt' .did you mean 'promt'"),
         ({"prompt": ["x"], "text": ["y"]}, {}, "the rows have a column 'text' already"),
         ({"prompt": ["x"]}, {"answers": "sqlite:////tmp/none.db"}, "they are kept for rows with an id"),
-        ({"prompt": ["x"], "id": ["a"]}, {"answers": "sqlite:///relative.db"}, "which other workers don't find"),
         ({"prompt": ["x"], "id": ["a"]}, {"answers": "sqlite:////no/such/folder.db"}, "there is no folder"),
         ({"prompt": ["x"], "id": ["a"]}, {"answers": "valkey://127.0.0.1:1"}, "answers: the store can't be read"),
     ],
@@ -164,6 +163,13 @@ async def test_mistakes_that_end_a_job(batch: Any, settings: dict[str, Any], mes
     [
         ({"columns": {"promt": "x"}}, "columns: unknown member 'promt' .did you mean 'prompt'"),
         ({"on_refused": "never"}, "on_refused: can't be 'never'. Allowed: stop, error"),
+        (
+            {"answers": "sqlite:///relative.db"},
+            "answers: can't be 'sqlite:///relative.db', which other workers don't find",
+        ),
+        ({"answers": "memory"}, "answers: can't be 'memory', which other workers don't find"),
+        ({"answers": "valky://127.0.0.1"}, "answers: must be memory, .* .did you mean 'valkey'"),
+        ({"keep": 0}, "keep must be greater than 0, not 0"),
         ({"concurrency": 0}, "concurrency and tries must be at least 1"),
         ({"schema": {"type": "nothing"}}, "schema: not a JSON schema"),
     ],

@@ -1,4 +1,4 @@
-"""Asks about the rows of a Ray Dataset. Needs Ray: pip install "ray[data]".
+"""Asks about the rows of a Ray Dataset. Needs the extra `ray`.
 
 actor    `Ask`, the class for `map_batches`: one in each worker
 dataset  `ask`, which gives `map_batches` the settings that make it safe

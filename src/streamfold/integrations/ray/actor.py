@@ -80,20 +80,17 @@ class Ask:
         config: str | None = None,
         **options: Any,
     ) -> None:
-        self.settings = AskSettings(
+        self.__setstate__(AskSettings(
             provider, columns, prefix, concurrency, tries, answers, keep, job, schema, check, tools, on_refused,
             config, options,
-        )  # fmt: skip
-        self._rows = self.settings.for_rows()
-        self._forbidden = 0
-        self._stopped = ""
+        ))  # fmt: skip
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"settings": self.settings}
+    def __getstate__(self) -> AskSettings:
+        return self.settings
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.settings = state["settings"]
-        self._rows = self.settings.for_rows()
+    def __setstate__(self, settings: AskSettings) -> None:
+        self.settings = settings
+        self._rows = settings.for_rows()
         self._forbidden = 0
         self._stopped = ""
 

@@ -57,8 +57,10 @@ def ask(
     Raises:
         ConfigError: a setting is wrong, or ids are not unique.
     """
-    from ray.data import ActorPoolStrategy
-
+    try:
+        from ray.data import ActorPoolStrategy
+    except ModuleNotFoundError:
+        raise ConfigError('Ray is not installed: pip install "streamfold[ray]"') from None
     settings = {"provider": provider, "concurrency": concurrency, **settings}
     if checkpoint is not None:
         settings.setdefault("job", checkpoint)

@@ -10,11 +10,11 @@ from hashlib import sha256
 import anyio
 
 from ...client import MemoryStore, StoreLimits, open_store
-from ...config import store_url
+from ...config import check_store, store_url
 from ...jobs import Answer
 from ...values import ConfigError
 
-__all__ = ["KeptAnswers", "fingerprint"]
+__all__ = ["KeptAnswers", "check_answers", "fingerprint"]
 
 _logger = logging.getLogger("streamfold")
 
@@ -26,6 +26,19 @@ def fingerprint(*parts: str | bytes) -> str:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
         found.update(b"%d:%b" % (len(data), data))
     return found.hexdigest()
+
+
+def check_answers(where: str) -> None:
+    """Raises ConfigError if a text does not name a store that all workers reach."""
+    try:
+        check_store(where)
+    except ValueError as error:
+        raise ConfigError(f"answers: {error}") from None
+    if where == "memory" or (where.startswith("sqlite:///") and where[10:11] != "/"):
+        raise ConfigError(
+            f"answers: can't be {where!r}, which other workers don't find. Allowed: valkey://HOST:PORT, or on one"
+            " machine sqlite://// and the rest of an absolute path"
+        )
 
 
 class KeptAnswers:
@@ -43,19 +56,15 @@ class KeptAnswers:
 
     @classmethod
     def open(cls, where: str, seconds: float) -> KeptAnswers:
-        """Opens a store that all workers reach: `valkey://HOST:PORT`, or on one machine `sqlite:////PATH`.
+        """Opens a store.
 
         Args:
+            where: what `check_answers` has seen.
             seconds: for how long an answer is kept.
 
         Raises:
-            ConfigError: it is no such store.
+            ConfigError: there is no folder for the file, or a variable is not set.
         """
-        if where.partition("://")[0] == "memory" or (where.startswith("sqlite:///") and where[10:11] != "/"):
-            raise ConfigError(
-                f"answers: can't be {where!r}, which other workers don't find. Allowed: valkey://HOST:PORT, or on one"
-                " machine sqlite://// and the rest of an absolute path"
-            )
         limits = StoreLimits(entries=10**9, size=2**40, age=seconds)
         return cls(open_store(store_url(where), limits, name="answers"))
 

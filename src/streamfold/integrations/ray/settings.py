@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from ...jobs import ROW_MEMBERS, JobSettings, schema_check
 from ...values import ConfigError, Reply, ToolLike, nearest, referenced
+from .kept import check_answers
 
 __all__ = ["AskSettings"]
 
@@ -36,6 +37,10 @@ class AskSettings:
 
     def __post_init__(self) -> None:
         _check_no_secrets(self)
+        if self.answers is not None:
+            check_answers(self.answers)
+        if self.keep <= 0:
+            raise ConfigError(f"keep must be greater than 0, not {self.keep:g}")
         if self.on_refused not in ("stop", "error"):
             raise ConfigError(f"on_refused: can't be {self.on_refused!r}. Allowed: stop, error")
         if unknown := next((name for name in self.columns or () if name not in ROW_MEMBERS), None):
