@@ -47,6 +47,12 @@ async def test_every_block_runs(
                 del sys.modules[module]
 
 
+def test_every_page_is_in_the_navigation() -> None:
+    """mkdocs would leave the others out."""
+    listed = re.findall(r"^ *- [^:\n]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.M)
+    assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+
+
 @pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_every_link_leads_somewhere(name: str) -> None:
     """Links between files, and to headings of the same file."""
