@@ -118,14 +118,17 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def transports(session: nox.Session) -> None:
-    """The network tests, all of them over aiohttp and over httpx2; other sessions run a case of each over aiohttp."""
+    """The network tests, all of them over each transport; other sessions run them over the default one.
+
+    That is aiohttp on asyncio and httpx on trio, and a case of some of them over httpx on asyncio.
+    """
     session.install("-e", ".[dev]")
     names = (
         "client/test_provider",
         "client/test_fallback",
-        *(f"net/test_{name}" for name in ("retries", "cuts", "leaks", "load", "proxies", "secrets")),
+        *(f"net/{path.stem}" for path in sorted(Path("tests/net").glob("test_*.py"))),
     )
-    for transport in ("aiohttp", "httpx2"):
+    for transport in ("aiohttp", "httpx", "httpx2"):
         session.run("pytest", "--transport", transport, *(f"tests/{name}.py" for name in names), *session.posargs)
 
 

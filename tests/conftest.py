@@ -19,7 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--transport",
         choices=["httpx", "aiohttp", "httpx2"],
-        help="run the tests that are marked `anyio` over this transport alone (aiohttp: on asyncio alone)",
+        help="run the tests that are marked `anyio` over this transport alone (aiohttp: on asyncio alone); without it,"
+        " they run over the default, which is aiohttp on asyncio and httpx on trio",
     )
     parser.addoption(
         "--thorough",
@@ -30,7 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """No test reads the configuration of the person who runs it; property tests try as much as `scale` says."""
-    config.addinivalue_line("markers", "transports: runs over aiohttp too, also where --transport is not given")
+    config.addinivalue_line(
+        "markers", "transports: runs over httpx on asyncio too, also where --transport is not given"
+    )
     config.addinivalue_line("markers", "thorough: runs with --thorough alone")
     if config.getoption("--thorough"):
         os.environ[scale.VARIABLE] = "1"
@@ -41,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without --thorough, trio and aiohttp get one case of each test; on asyncio all cases run."""
+    """Without --thorough, trio and httpx get one case of each test; on asyncio all cases run."""
     if scale.thorough():
         return
     seen: set[tuple[str, str]] = set()
@@ -99,13 +102,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests that are marked `anyio` run on both event loops; those that are marked `transports` over aiohttp too."""
+    """Tests marked `anyio` run on both event loops; those marked `transports` over httpx on asyncio too."""
     if "anyio_backend" not in metafunc.fixturenames or hasattr(metafunc.module, "anyio_backend"):
         return  # a module that has a fixture of its own says itself where its tests run
     wanted = metafunc.config.getoption("--transport")
-    runs = {"aiohttp": ["aiohttp"], "httpx2": ["httpx2", "httpx2-trio"]}.get(wanted, ["asyncio", "trio"])
+    runs = {"aiohttp": ["aiohttp"], "httpx": ["httpx", "httpx-trio"], "httpx2": ["httpx2", "httpx2-trio"]}.get(
+        wanted, ["asyncio", "trio"]
+    )
     if wanted is None and metafunc.definition.get_closest_marker("transports"):
-        runs.append("aiohttp")
+        runs.append("httpx")
     metafunc.parametrize("anyio_backend", runs, indirect=True)
 
 

@@ -44,7 +44,7 @@ def test_mapping_on_top_of_the_catalogue() -> None:
         ({"base_url": "http://x/v1", "max_retries": -1}, "max_retries: "),
         (
             {"base_url": "http://x/v1", "transport": "curl"},
-            "transport: can't be 'curl'. Allowed: httpx, aiohttp, httpx2",
+            "transport: can't be 'curl'. Allowed: auto, httpx, aiohttp, httpx2",
         ),
         ({"base_url": "http://x/v1", "adapter": "chatt"}, "unknown adapter 'chatt' .did you mean 'chat'"),
         (

@@ -156,11 +156,11 @@ def reset(peer: Connection) -> None:
 async def test_cut_at_every_byte(name: str, how: str, anyio_backend_name: str) -> None:
     """Cut anywhere: never a call before the finish reason, always one of our errors, with the text that arrived.
 
-    At every byte on asyncio over httpx with --thorough; else every few of them are enough: the same code reads them.
+    At every byte on asyncio with --thorough; else every few of them are enough: the same code reads them.
     """
     stream = Stream(STREAMS[name])
     body = stream.body
-    step = scale.pick(1, 7) if (anyio_backend_name, servers.transport) == ("asyncio", "httpx") else 11
+    step = scale.pick(1, 7) if (anyio_backend_name, servers.transport) == ("asyncio", "auto") else 11
 
     async def script(peer: Connection) -> None:
         size = int(json.loads(await peer.request())["model"])

@@ -85,10 +85,10 @@ async def outcome(provider: Provider, **options: Any) -> Reply | StreamfoldError
 async def test_cut_at_every_byte(wire: str, name: str, anyio_backend_name: str) -> None:
     """Never a call before the finish reason, always one of our errors, with the text that arrived.
 
-    At every byte on asyncio over httpx with --thorough; else at some of them.
+    At every byte on asyncio over the default transport with --thorough; else at some of them.
     """
     body = body_of(name)
-    thorough = (anyio_backend_name, servers.transport) == ("asyncio", "httpx")
+    thorough = (anyio_backend_name, servers.transport) == ("asyncio", "auto")
     sizes = scale.some(range(len(body) + 1), 60 if thorough else 15)
 
     async def script(peer: Connection) -> None:

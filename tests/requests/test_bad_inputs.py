@@ -361,7 +361,7 @@ PROFILES: list[Row] = [
     (lambda: configured(max_retries=-1), "provider 'custom': max_retries: must not be less than 0"),
     (
         lambda: configured(transport="requests"),
-        "provider 'custom': transport: can't be 'requests'. Allowed: httpx, aiohttp, httpx2",
+        "provider 'custom': transport: can't be 'requests'. Allowed: auto, httpx, aiohttp, httpx2",
     ),
     (lambda: configured(headers={"X-Team": 5}), "provider 'custom': headers.X-Team: must be a string"),
     (
@@ -481,7 +481,10 @@ FILES = [
     (OWN + "max_retries = -1", "FILE:4: providers.own.max_retries: must not be less than 0"),
     (
         OWN + 'transport = "htpx"',
-        "FILE:4: providers.own.transport: can't be 'htpx' (did you mean 'httpx'?). Allowed: httpx, aiohttp, httpx2",
+        (
+            "FILE:4: providers.own.transport: can't be 'htpx' (did you mean 'httpx'?)."
+            " Allowed: auto, httpx, aiohttp, httpx2"
+        ),
     ),
     (OWN + "headers = { X-Team = 5 }", "FILE:4: providers.own.headers.X-Team: must be a string"),
     (

@@ -67,8 +67,10 @@ class Profile(Table):
         max_retries: how often a request that failed before its first chunk is sent again; 0: never.
         limits: how much of an answer is accepted before it is an error.
         coalesce: whether text that arrived in one read of the network is one chunk; false: a chunk for each event.
-        transport: HTTP transport: that of httpx, aiohttp, which needs a third of the CPU time for each chunk
-            (asyncio only; extra `aiohttp`), or httpx2 (extra `httpx2`).
+        transport: HTTP transport: "auto", "aiohttp" (asyncio only; extra `fast`), "httpx", or "httpx2" (extra
+            `httpx2`). "auto" uses aiohttp where it is installed, which needs a third of the CPU time for each chunk,
+            and httpx for what aiohttp can't do: trio, HTTP/2 and SOCKS proxies. While httpx's transport is patched, as
+            by respx and pytest-httpx, it sends with httpx.
         http2: use HTTP/2 where the server offers it (extra `http2`; not with aiohttp). With httpx, a server does not
             notice that an answer was cancelled: it may continue to generate, and charge for it.
         fallback: providers to ask when this one fails; see `Fallback`.
@@ -109,7 +111,7 @@ class Profile(Table):
     max_retries: Count = 2
     limits: Annotated[Limits, as_table(Limits, POSITIVE)] = Limits()
     coalesce: Flag = True
-    transport: Literal["httpx", "aiohttp", "httpx2"] = "httpx"
+    transport: Literal["auto", "httpx", "aiohttp", "httpx2"] = "auto"
     http2: Flag = False
     fallback: Names = ()
     memory: StoreName | None = None

@@ -7,10 +7,12 @@ from .exceptions import *
 from .failures import *
 from .handshakes import *
 from .lanes import *
+from .pool import *
 from .ratelimit import *
 from .redaction import *
 from .retries import *
 from .secrets import *
 from .signing import *
 from .transport import *
+from .urls import *
 from .waits import *

@@ -1,71 +1,156 @@
-"""The HTTP clients that providers make for themselves: httpx over its own transport, over httpx2, or over aiohttp."""
+"""The HTTP clients that providers make for themselves: httpx over aiohttp, over its own transport, or over httpx2."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import ssl
+from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
-from time import monotonic
-from typing import Self
+from types import FunctionType
 from urllib.request import getproxies, proxy_bypass
 
-import anyio
+import httpcore
 import httpx
 
 from ..values import ConfigError
 from .over_httpx2 import httpx2_transport
+from .pool import ConnectionPool
 
-__all__ = ["LoggedURL", "make_client"]
+__all__ = ["make_client"]
 
-_PIECE = 2**18  # bytes of a request that are handed to aiohttp at once
-_CLOSING = 5.0  # seconds that closing a connection may take
+_ONE = httpx.Limits(max_connections=None, max_keepalive_connections=1)
+_ANY = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+_OLDEST_AIOHTTP = (3, 12)  # closes TLS connections without waiting for the other side
 
-
-class LoggedURL(httpx.URL):
-    """A URL with another text. httpx logs the URL of every request, and a URL may contain a key."""
-
-    def __init__(self, url: httpx.URL, shown: str) -> None:
-        super().__init__(url)
-        self._shown = shown
-
-    def __str__(self) -> str:
-        return self._shown
-
-    def __repr__(self) -> str:
-        return f"URL({self._shown!r})"
+Make = Callable[[ssl.SSLContext, "str | None"], httpx.AsyncBaseTransport]  # given the URL of a proxy
 
 
-def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.AsyncClient:
+def make_client(transport: str = "auto", *, http2: bool = False) -> httpx.AsyncClient:
     """Makes a client with as many connections as there are streams: a full pool would look like a slow server.
 
     Args:
-        transport: "httpx", "httpx2" or "aiohttp".
+        transport: "httpx", "httpx2", "aiohttp", or "auto": aiohttp where it is installed, and httpx for what aiohttp
+            can't do: trio, HTTP/2, and SOCKS proxies. Where httpx's own transport has been patched, as packages for
+            tests and for tracing do, "auto" sends with httpx, too.
         http2: offer HTTP/2 (not with aiohttp).
 
     Raises:
-        ConfigError: an extra is not installed, or a configured proxy is not supported.
+        ConfigError: an extra is not installed.
     """
     if transport == "aiohttp":
-        return httpx.AsyncClient(transport=_Tidy(_aiohttp_transport()), timeout=None)
+        make = _over_aiohttp()
+    elif transport == "auto" and not http2 and _on_asyncio() and _has_aiohttp():
+        make = _over_either(_over_aiohttp(), _over_httpx("httpx", http2=False))
+    else:
+        make = _over_httpx(transport, http2)
+    return httpx.AsyncClient(transport=_Tidy(_Proxied(make)), timeout=None)
+
+
+def _over_httpx(transport: str, http2: bool) -> Make:
     if http2 and find_spec("h2") is None:
         raise ConfigError("http2 = true needs the extra: pip install 'streamfold[http2]'")
-    verify = httpx.create_ssl_context()
-    make: Callable[..., httpx.AsyncBaseTransport] = (
+    kind: Callable[..., httpx.AsyncBaseTransport] = (
         httpx2_transport if transport == "httpx2" else httpx.AsyncHTTPTransport
     )
 
-    def route(proxy: str | None) -> httpx.AsyncBaseTransport:
-        if http2:  # few connections, each for many streams: httpcore's pool is fine
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-            return make(verify=verify, http2=True, limits=limits, proxy=proxy)
-        return _Connections(lambda: make(verify=verify, limits=_ONE, proxy=proxy))
+    def make(verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
+        try:
+            if http2:  # few connections, each for many streams: httpcore's pool is fine
+                return kind(verify=verify, http2=True, limits=_ANY, proxy=proxy)
+            return ConnectionPool(lambda: kind(verify=verify, limits=_ONE, proxy=proxy))
+        except ImportError as exc:
+            raise ConfigError(
+                "the SOCKS proxy that is set in the environment needs the extra: pip install 'streamfold[socks]'"
+            ) from exc
 
+    return make
+
+
+def _over_aiohttp() -> Make:
     try:
-        return httpx.AsyncClient(transport=_Tidy(_Proxied(route)), timeout=None)
-    except ImportError as exc:
-        raise ConfigError(
-            "the SOCKS proxy that is set in the environment needs the extra: pip install 'streamfold[socks]'"
-        ) from exc
+        from .over_aiohttp import aiohttp_transport
+    except ImportError:
+        raise ConfigError("transport \"aiohttp\" needs the extra: pip install 'streamfold[fast]'") from None
+
+    def make(verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
+        if not _on_asyncio():
+            raise ConfigError('transport "aiohttp" needs asyncio: use transport "auto" or "httpx" on trio')
+        if not _is_for_aiohttp(proxy):  # aiohttp would fail with each request
+            raise ConfigError(
+                'transport "aiohttp" supports http:// proxies only: set HTTP_PROXY and HTTPS_PROXY to one, or use'
+                ' transport "auto"'
+            )
+        return aiohttp_transport(verify=verify, proxy=proxy)
+
+    return make
+
+
+def _over_either(fast: Make, plain: Make) -> Make:
+    def make(verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
+        if not _is_for_aiohttp(proxy):
+            return plain(verify, proxy)
+        return _UnlessPatched(fast(verify, proxy), lambda: plain(verify, proxy))
+
+    return make
+
+
+def _is_for_aiohttp(proxy: str | None) -> bool:
+    return proxy is None or proxy.startswith("http://")
+
+
+def _on_asyncio() -> bool:
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False
+
+
+def _has_aiohttp() -> bool:
+    """Whether aiohttp can be imported, in a version that does what is needed."""
+    if find_spec("aiohttp") is None:
+        return False
+    try:
+        from aiohttp import __version__ as version
+    except ImportError:  # a package of it is missing, or does not fit: httpx is always there
+        return False
+    return tuple(int(part) for part in version.split(".")[:2]) >= _OLDEST_AIOHTTP
+
+
+class _UnlessPatched(httpx.AsyncBaseTransport):
+    """Sends with one transport, and with httpx's own while that is patched.
+
+    respx, pytest-httpx and VCR.py replace methods of httpx's transport to keep requests from the network, and
+    OpenTelemetry's instrumentation does it to see them. None of them knows of other transports.
+    """
+
+    def __init__(self, transport: httpx.AsyncBaseTransport, plain: Callable[[], httpx.AsyncBaseTransport]) -> None:
+        self._transport = transport
+        self._make_plain = plain
+        self._plain: httpx.AsyncBaseTransport | None = None
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if not _is_patched():
+            return await self._transport.handle_async_request(request)
+        if self._plain is None:
+            self._plain = self._make_plain()
+        return await self._plain.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+        if self._plain is not None:
+            await self._plain.aclose()
+
+
+def _is_patched() -> bool:
+    """Whether somebody has replaced what httpx sends requests with."""
+    kinds = (httpx.AsyncHTTPTransport, httpcore.AsyncConnectionPool, httpcore.AsyncHTTPConnection)
+    methods = [getattr(kind, "handle_async_request", None) for kind in kinds]
+    # By the module in which a function was defined: a wrapper may copy the name and the module of what it wraps.
+    return not all(
+        type(method) is FunctionType and str(method.__globals__.get("__name__")).startswith(("httpx.", "httpcore."))
+        for method in methods
+    )
 
 
 class _Tidy(httpx.AsyncBaseTransport):
@@ -89,160 +174,28 @@ class _Tidy(httpx.AsyncBaseTransport):
         await self._transport.aclose()
 
 
-# --- httpx -----------------------------------------------------------------------------------------------------------
-
-
 class _Proxied(httpx.AsyncBaseTransport):
     """Sends requests through the proxies of the environment. httpx itself does so only without a transport of ours."""
 
-    def __init__(self, make: Callable[[str | None], httpx.AsyncBaseTransport]) -> None:
+    def __init__(self, make: Make) -> None:
         found = {scheme: url for scheme, url in getproxies().items() if scheme in ("http", "https", "all") and url}
         self._proxies = {scheme: url if "://" in url else f"http://{url}" for scheme, url in found.items()}
-        self._routes = {proxy: make(proxy) for proxy in (None, *dict.fromkeys(self._proxies.values()))}
+        self._verify = cache(httpx.create_ssl_context)  # reads all certificates, which takes a while
+        self._make = make
+        self._transports: dict[tuple[bool, str | None], httpx.AsyncBaseTransport] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         url = request.url
         proxy = None
         if self._proxies and not proxy_bypass(url.host if url.port is None else f"{url.host}:{url.port}"):
             proxy = self._proxies.get(url.scheme) or self._proxies.get("all")
-        return await self._routes[proxy].handle_async_request(request)
+        secure = url.scheme == "https" or (proxy or "").startswith("https:")
+        if (transport := self._transports.get((secure, proxy))) is None:
+            # Without TLS: settings that trust nobody.
+            verify = self._verify() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            transport = self._transports[secure, proxy] = self._make(verify, proxy)
+        return await transport.handle_async_request(request)
 
     async def aclose(self) -> None:
-        for route in self._routes.values():
-            await route.aclose()
-
-
-_ONE = httpx.Limits(max_connections=None, max_keepalive_connections=1)
-_KEPT = 5.0  # seconds that an unused connection is kept: what httpx does by default
-
-
-class _Connections(httpx.AsyncBaseTransport):
-    """Reuses connections at any number of streams: one httpx transport with one connection for each stream at once.
-
-    httpcore's pool compares its keep-alive limit with the number of all connections instead of the idle ones
-    (https://github.com/encode/httpcore/issues/1000, open in 2026), so that with more streams than the limit nearly
-    every request opens a new connection. Without a limit it walks over all connections for every request.
-    """
-
-    def __init__(self, make: Callable[[], httpx.AsyncBaseTransport]) -> None:
-        self._make = make
-        self._idle = deque([(make(), monotonic())])  # the one used last is last; the first one proves that `make` works
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        transport = self._idle.pop()[0] if self._idle else self._make()
-        try:
-            await self._close_unused()
-            response = await transport.handle_async_request(request)
-        except BaseException:
-            await _close(transport)
-            raise
-        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101 - for the type checker
-        response.stream = _Body(response.stream, self, transport)
-        return response
-
-    def give_back(self, transport: httpx.AsyncBaseTransport) -> None:
-        """Keeps the connection of an answer that has been closed for the next request."""
-        self._idle.append((transport, monotonic()))
-
-    async def aclose(self) -> None:
-        while self._idle:
-            await self._idle.popleft()[0].aclose()
-
-    async def _close_unused(self) -> None:
-        oldest = monotonic() - _KEPT
-        while self._idle and self._idle[0][1] < oldest:
-            await _close(self._idle.popleft()[0])
-
-
-class _Body(httpx.AsyncByteStream):
-    """The body of an answer, with the transport that is free when it is closed."""
-
-    def __init__(self, stream: httpx.AsyncByteStream, owner: _Connections, transport: httpx.AsyncBaseTransport) -> None:
-        self._stream = stream
-        self._owner = owner
-        self._transport: httpx.AsyncBaseTransport | None = transport
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._stream.__aiter__()
-
-    async def aclose(self) -> None:
-        transport, self._transport = self._transport, None
-        try:
-            await self._stream.aclose()
-        except BaseException:
-            if transport is not None:
-                await _close(transport)
-            raise
-        if transport is not None:
-            self._owner.give_back(transport)
-
-
-async def _close(transport: httpx.AsyncBaseTransport) -> None:
-    with anyio.move_on_after(_CLOSING, shield=True):
-        await transport.aclose()
-
-
-# --- aiohttp ---------------------------------------------------------------------------------------------------------
-
-
-class _Pieces(httpx.AsyncByteStream):
-    """A large request body in pieces. aiohttp warns of one that comes whole, because it would block the event loop."""
-
-    def __init__(self, body: bytes) -> None:
-        self._pieces = iter([body[at : at + _PIECE] for at in range(0, len(body), _PIECE)])
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        for piece in self._pieces:
-            return piece
-        raise StopAsyncIteration
-
-
-def _aiohttp_transport() -> httpx.AsyncBaseTransport:
-    try:
-        import aiohttp
-        from httpx_aiohttp import AiohttpTransport
-    except ImportError:
-        raise ConfigError("transport \"aiohttp\" needs the extra: pip install 'streamfold[aiohttp]'") from None
-
-    proxies = getproxies()
-    if ("all" in proxies and not {"http", "https"} <= proxies.keys()) or any(
-        proxies.get(scheme, "").startswith("socks") for scheme in ("http", "https")
-    ):  # aiohttp would silently go past them, or fail with each request
-        raise ConfigError(
-            'transport "aiohttp" does not support SOCKS proxies or ALL_PROXY: set HTTP_PROXY and HTTPS_PROXY to'
-            ' http:// proxies, or use transport "httpx"'
-        )
-    verify = httpx.create_ssl_context()
-
-    class Response(aiohttp.ClientResponse):
-        async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-            await super().start(connection)
-            self.reason = None  # the transport would encode it, which fails if it is not ASCII
-            return self
-
-    def session() -> aiohttp.ClientSession:  # made on the event loop that it belongs to
-        # Its default session would stop at 100 connections and ignore the proxies of the environment.
-        connector = aiohttp.TCPConnector(limit=0, ssl=verify, keepalive_timeout=_KEPT)
-        return aiohttp.ClientSession(
-            connector=connector, trust_env=True, cookie_jar=aiohttp.DummyCookieJar(), response_class=Response
-        )
-
-    class Transport(AiohttpTransport):
-        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            large = len(request.content) > _PIECE
-            # It sends the URL's text, and refuses credentials in it, which httpx has made a header.
-            if large or request.url.userinfo or isinstance(request.url, LoggedURL):
-                request = httpx.Request(
-                    request.method,
-                    httpx.URL(request.url).copy_with(userinfo=b""),
-                    headers=request.headers,
-                    content=None if large else request.content,
-                    stream=_Pieces(request.content) if large else None,
-                    extensions=request.extensions,
-                )
-            return await super().handle_async_request(request)
-
-    return Transport(verify=verify, client=session)
+        for transport in self._transports.values():
+            await transport.aclose()

@@ -10,7 +10,7 @@ __all__ = ["caused_by", "described", "is_network_error", "is_timeout"]
 
 # Not all errors arrive as httpx's: those of TLS, of HTTP/2 frames and of aiohttp's parser are passed on as they are.
 _NETWORK = (httpx.HTTPError, httpx.StreamError, ConnectionError, TimeoutError, ssl.SSLError)
-_NETWORK_PACKAGES = {"httpcore", "h11", "h2", "hpack", "hyperframe", "aiohttp", "anyio", "httpcore2"}
+_NETWORK_PACKAGES = {"httpcore", "h11", "h2", "hpack", "hyperframe", "aiohttp", "anyio", "httpcore2", "socksio"}
 
 
 def is_network_error(exc: Exception) -> bool:

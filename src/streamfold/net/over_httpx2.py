@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from ..values import ConfigError
+from .urls import sent_url
 
 if TYPE_CHECKING:
     import httpx2
@@ -44,11 +45,13 @@ class _Transport(httpx.AsyncBaseTransport):
         self._request = request
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        # Without its text: the URL of a request may show another one (`LoggedURL`).
-        url = str(httpx.URL(request.url))
         extensions = {name: value for name, value in request.extensions.items() if name != "trace"}
         sent = self._request(
-            request.method, url, headers=request.headers.raw, content=await request.aread(), extensions=extensions
+            request.method,
+            sent_url(request.url),
+            headers=request.headers.raw,
+            content=await request.aread(),
+            extensions=extensions,
         )
         with _mapped():
             response = await self._transport.handle_async_request(sent)

@@ -30,7 +30,6 @@ from ..values import (
     shown_url,
     status_error,
 )
-from .clients import LoggedURL
 from .clocks import Clocks
 from .compression import body_bytes
 from .exceptions import forget_locals
@@ -40,6 +39,7 @@ from .ratelimit import read_rate_limit, read_retry_after
 from .redaction import Redactor
 from .secrets import secrets_in_headers
 from .signing import Signer
+from .urls import LoggedURL, sent_url
 from .waits import Interrupted, waits
 
 __all__ = ["Exchange", "HTTPRequest"]
@@ -236,7 +236,7 @@ class Exchange:
     async def _sign(self, request: httpx.Request, signer: Signer) -> None:
         """Adds the headers that authenticate this attempt. They are secrets from now on."""
         wanted = self._request
-        signed = await signer.sign(wanted.method, _as_sent(request.url), wanted.headers, wanted.body)
+        signed = await signer.sign(wanted.method, sent_url(request.url), wanted.headers, wanted.body)
         self.redactor = wanted.redactor.with_secrets(secrets_in_headers(signed.items()))
         request.extensions["streamfold.redactor"] = self.redactor
         request.headers.update(signed)
@@ -278,7 +278,7 @@ class Exchange:
         if not is_network_error(exc):
             forget_locals(exc)
             raise exc
-        # Over aiohttp, httpx calls every lost connection a ConnectTimeout.
+        # A client of httpx-aiohttp calls every lost connection a ConnectTimeout.
         if isinstance(exc, httpx.TimeoutException) and is_timeout(exc) and self._response is None:
             what = "no free connection in the pool" if isinstance(exc, httpx.PoolTimeout) else None
             return self._unreachable(self._clocks.error("connect", what))
@@ -327,8 +327,3 @@ class Exchange:
                 body += piece
                 if len(body) >= self._request.limits.error_body_bytes:
                     return
-
-
-def _as_sent(url: httpx.URL) -> str:
-    """The URL with the escapes that are sent. Its text may be another one, for logs."""
-    return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}"

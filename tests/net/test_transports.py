@@ -1,0 +1,397 @@
+"""The default transport: aiohttp where it can be used, httpx for everything else, and no difference between the two."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import wraps
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import httpcore
+import httpx
+import pytest
+import respx
+
+from folding import DONE, fin, text
+from servers import END, STREAM, Connection, Server, answer, framed, serving
+from streamfold import APIConnectionError, APIError, ConfigError, IncompleteStreamError, Provider
+from streamfold.net import make_client
+
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning")
+
+HI = text("Hi") + fin("stop") + DONE
+Script = Callable[[Connection], Awaitable[None]]
+
+
+async def hello(peer: Connection) -> None:
+    """Answers one request after the other."""
+    while True:
+        await peer.request()
+        await peer.send(STREAM, framed(HI), END)
+
+
+async def sent_with(client: httpx.AsyncClient, url: str) -> str:
+    """Which library sends the requests of a client: httpx's own transport tells of its steps, aiohttp does not."""
+    steps: list[str] = []
+
+    async def trace(step: str, info: dict[str, Any]) -> None:
+        steps.append(step)
+
+    await client.post(url, content=b"{}", extensions={"trace": trace, "timeout": {"connect": 5}})
+    return "httpx" if steps else "aiohttp"
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+# --- which one -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_aiohttp_on_asyncio_and_httpx_on_trio(anyio_backend_name: str) -> None:
+    """The default is aiohttp where it is installed and works."""
+    expected = {"asyncio": "aiohttp", "trio": "httpx"}[anyio_backend_name]
+    async with serving(hello) as server, make_client() as client:
+        assert await sent_with(client, server.base_url) == expected
+
+
+def test_aiohttp_on_uvloop() -> None:
+    """uvloop is asyncio, too."""
+    pytest.importorskip("uvloop")
+
+    async def main() -> None:
+        async with serving(hello) as server, make_client() as client:
+            assert await sent_with(client, server.base_url) == "aiohttp"
+
+    anyio.run(main, backend_options={"use_uvloop": True})
+
+
+@pytest.mark.anyio
+async def test_httpx_where_http2_is_wanted() -> None:
+    """aiohttp has no HTTP/2."""
+    async with serving(hello) as server, make_client(http2=True) as client:
+        assert await sent_with(client, server.base_url) == "httpx"
+
+
+@pytest.mark.anyio
+async def test_httpx_without_aiohttp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing fails where aiohttp, or a package that it needs, is missing; asked for by name, it is an error."""
+    monkeypatch.delitem(sys.modules, "streamfold.net.over_aiohttp", raising=False)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    async with serving(hello) as server, make_client() as client:
+        assert await sent_with(client, server.base_url) == "httpx"
+    with pytest.raises(ConfigError, match=r"streamfold\[fast\]"):
+        make_client("aiohttp")
+
+
+@pytest.mark.anyio
+async def test_httpx_where_aiohttp_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old aiohttp that another package has brought is left alone."""
+    aiohttp = pytest.importorskip("aiohttp")
+    monkeypatch.setattr(aiohttp, "__version__", "3.9.5")
+    async with serving(hello) as server, make_client() as client:
+        assert await sent_with(client, server.base_url) == "httpx"
+
+
+@pytest.mark.anyio
+async def test_httpx_through_a_socks_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SOCKS proxy of the environment is used, though aiohttp can't, and hosts in NO_PROXY are asked directly."""
+    asked: list[bytes] = []
+
+    async def socks(peer: Connection) -> None:
+        asked.append(await peer.stream.receive())
+
+    pytest.importorskip("socksio")
+    async with serving(socks) as proxy, serving(hello) as server:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{proxy.port}")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        config = {"model": "m", "max_retries": 0}
+        async with Provider.from_config({**config, "base_url": "http://streamfold.test/v1"}) as provider:
+            with pytest.raises(APIConnectionError):
+                await provider.chat("Hello")
+        async with Provider.from_config({**config, "base_url": server.base_url}) as provider:
+            assert (await provider.chat("Hello")).text == "Hi"
+    assert asked[0][:1] == b"\x05"
+
+
+# --- mocks and tracing: packages that replace methods of httpx --------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_requests_that_respx_mocks_are_not_sent() -> None:
+    """Mocks work as they always did, also where the provider has sent requests before, and does so again after them."""
+    async with serving(hello) as server, server.provider() as provider:
+        assert (await provider.chat("Hello")).text == "Hi"
+        for _ in range(2):
+            with respx.mock as mocked:
+                route = mocked.post(f"{server.base_url}/chat/completions")
+                route.respond(content=text("mocked") + fin("stop") + DONE)
+                assert (await provider.chat("Hello")).text == "mocked"
+                assert route.called
+            assert (await provider.chat("Hello")).text == "Hi"
+        assert len(server.requests) == 3
+
+
+@pytest.mark.anyio
+async def test_a_request_that_respx_does_not_know_is_refused() -> None:
+    """No request gets past the mocks to the network."""
+    async with serving(hello) as server, server.provider() as provider:
+        with respx.mock, pytest.raises(respx.models.AllMockedAssertionError):
+            await provider.chat("Hello")
+        assert server.connections == 0
+
+
+PATCHED = [
+    (httpx.AsyncHTTPTransport, "handle_async_request"),  # pytest-httpx, OpenTelemetry
+    (httpcore.AsyncConnectionPool, "handle_async_request"),  # respx, VCR.py
+    (httpcore.AsyncHTTPConnection, "handle_async_request"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), PATCHED, ids=lambda value: getattr(value, "__name__", None))
+@pytest.mark.anyio
+async def test_a_patched_transport_sees_every_request(kind: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wraps the methods that httpx sends with, to mock or to trace, sees what a provider sends."""
+    original, seen = getattr(kind, name), []
+
+    @wraps(original)  # which makes it look like the original
+    async def watched(self: Any, request: Any) -> Any:
+        seen.append(request)
+        return await original(self, request)
+
+    async with serving(hello) as server, server.provider() as provider:
+        await provider.chat("Hello")
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, name, watched)
+            assert (await provider.chat("Hello")).text == "Hi"
+        assert len(seen) == 1
+        await provider.chat("Hello")
+        assert len(seen) == 1
+
+
+@pytest.mark.anyio
+async def test_a_transport_that_was_replaced_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class that stands in for httpx's transport is asked, too."""
+    monkeypatch.setattr(
+        httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(lambda _: httpx.Response(200, content=HI))
+    )
+    async with Provider.from_config({"base_url": "http://streamfold.test/v1", "model": "m"}) as provider:
+        assert (await provider.chat("Hello")).text == "Hi"
+
+
+# --- no difference ---------------------------------------------------------------------------------------------------
+
+TRANSPORTS = ["httpx", "aiohttp"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "path",
+    ["/v1", "/%7Euser/a%2Fb+c/v1", "/v1?key=a%20b+c%2B&x", "/v1?q=%C3%A9&q=é"],
+    ids=["plain", "path", "query", "é"],
+)
+@pytest.mark.anyio
+async def test_the_same_bytes_are_sent(path: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Request line, headers and body are the same, byte by byte: signatures are made of them."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login a password b\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    heads = []
+    async with serving(hello) as server:
+        base_url = f"http://127.0.0.1:{server.port}{path}"
+        for transport in TRANSPORTS:
+            headers = {"X-Odd-Case": "a  b", "x-empty": ""}
+            async with server.provider(base_url=base_url, headers=headers, transport=transport) as provider:
+                await provider.chat("Grüße")
+        heads = server.requests
+    assert heads[0] == heads[1]
+
+
+def after(*data: bytes) -> Script:
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(*data)
+
+    return script
+
+
+async def before(peer: Connection) -> None:
+    """Closes the connection without a word."""
+
+
+FAILURES = {
+    "no answer": after(),
+    "no request": before,
+    "garbage": after(b"\x00\x01\x02\r\n\r\n"),
+    "not HTTP": after(b"SSH-2.0-OpenSSH_9.2\r\n"),
+    "half a head": after(b"HTTP/1.1 200 OK\r\nContent-"),
+    "half a body": after(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + text("Hi")),
+    "chunks without an end": after(STREAM, framed(text("Hi"))),
+    "no status": after(b"HTTP/1.1 OK\r\n\r\n"),
+}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", FAILURES)
+async def test_the_same_errors(name: str) -> None:
+    """What breaks is the same error, with the same partial answer, and as fit for a retry."""
+    found = []
+    for transport in TRANSPORTS:
+        async with serving(FAILURES[name]) as server, server.provider(transport=transport) as provider:
+            with anyio.fail_after(20), pytest.raises(APIError) as caught:
+                await provider.chat("Hello")
+            error: Any = caught.value
+            assert len(server.requests) <= 1
+            partial = None if error.partial is None else error.partial.text
+            found.append((type(error), error.retryable, error.message.partition(":")[0], partial))
+    assert found[0] == found[1]
+
+
+@pytest.mark.anyio
+@pytest.mark.transports
+@pytest.mark.parametrize("end", [b"", b"zz\r\n"], ids=["closed", "bad chunk"])
+async def test_a_slow_reader_gets_what_came_before_the_connection_broke(end: bytes) -> None:
+    """Text that arrived is not lost because the connection breaks before it is read."""
+    go_on = anyio.Event()
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM, framed(text("one")))
+        await go_on.wait()
+        await peer.send(framed(text(" two")))
+        await anyio.wait_all_tasks_blocked()
+        await peer.send(end)
+
+    async with serving(script) as server, server.provider() as provider:
+        stream = provider.chat_stream("Hello")
+        assert (await anext(stream)).delta == "one"
+        go_on.set()
+        await server.all_closed()
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(IncompleteStreamError) as caught:
+            async for _ in stream:
+                pass
+        assert caught.value.partial.text == "one two"
+
+
+@pytest.mark.anyio
+@pytest.mark.transports
+async def test_a_reader_that_waits_is_told_of_a_bad_chunk() -> None:
+    """What breaks HTTP's rules in the middle of an answer ends the wait for more of it at once."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM, framed(text("one")))
+        await anyio.wait_all_tasks_blocked()
+        await peer.send(b"zz\r\n")
+        await peer.gone()
+
+    async with serving(script) as server, server.provider() as provider:
+        with anyio.fail_after(20), pytest.raises(IncompleteStreamError) as caught:
+            await provider.chat("Hello")
+        assert caught.value.partial.text == "one"
+        await server.all_closed()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_names_that_do_not_resolve(transport: str) -> None:
+    """A host that does not exist is an error of the connection, which a retry may mend."""
+    config = {"base_url": "http://streamfold.invalid/v1", "model": "m", "max_retries": 0, "transport": transport}
+    async with Provider.from_config(config) as provider:
+        with pytest.raises(APIConnectionError, match="no connection: ") as caught:
+            await provider.chat("Hello")
+    assert caught.value.retryable
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_large_header_of_a_response(transport: str) -> None:
+    """Headers of tens of kilobytes, as some proxies send them, are no error."""
+    script = after(answer("200 OK", HI, f"X-Policy: {'x' * 60_000}"))
+    async with serving(script) as server, server.provider(transport=transport) as provider:
+        assert (await provider.chat("Hello")).text == "Hi"
+
+
+# --- connections that are kept ---------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def elsewhere(script: Script) -> AsyncIterator[Server]:
+    """A server on an event loop of its own, in another thread."""
+    with (
+        anyio.from_thread.start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(serving(script)) as server,
+    ):
+        yield server
+
+
+async def once(peer: Connection) -> None:
+    """Answers once, says nothing of closing the connection, and closes it."""
+    await peer.request()
+    await peer.send(STREAM, framed(HI), END)
+
+
+@pytest.mark.anyio
+async def test_a_connection_that_was_closed_while_the_program_was_busy() -> None:
+    """It is not used again, although the event loop had no time to see that the server has closed it."""
+    async with elsewhere(once) as server, server.provider() as provider:
+        for number in range(1, 4):
+            assert (await provider.chat("Hello")).text == "Hi"
+            while server.open:
+                sleep(0.001)  # blocks the event loop
+            sleep(0.01)
+            assert server.connections == number
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_closes_every_connection() -> None:
+    """Many streams at once, each on a connection that the server closes after its answer: none of them notices."""
+    async with serving(once) as server, server.provider() as provider:
+
+        async def some() -> None:
+            for _ in range(10):
+                assert (await provider.chat("Hello")).text == "Hi"
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(some)
+        assert len(server.requests) == 80
+
+
+FORKED = """
+import asyncio, os, sys
+from streamfold import Provider
+
+provider = Provider.from_config({"base_url": sys.argv[1], "model": "m", "max_retries": 0})
+
+async def ask():
+    return (await provider.chat("Hello")).text
+
+assert asyncio.run(ask()) == "Hi"
+child = os.fork()
+said = asyncio.run(ask())
+if child == 0:
+    os._exit(0 if said == "Hi" else 1)
+print(said, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.anyio
+async def test_a_process_that_was_forked() -> None:
+    """Parent and child may both go on to use a provider: each makes connections of its own."""
+    async with elsewhere(hello) as server:
+        words = [sys.executable, "-W", "error", "-c", FORKED, server.base_url]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        run = await anyio.run_process(words, env=env, check=False)
+    assert (run.stdout.split(), run.stderr) == ([b"Hi", b"0"], b"")
