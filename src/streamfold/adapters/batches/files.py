@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from ..prepared import Prepared
@@ -20,6 +20,7 @@ __all__ = ["FilesAPI"]
 
 _KEY = "streamfold"  # in the metadata of a batch
 _ENDED = ("completed", "expired", "cancelled")
+_RESULTS = ("output_file_id", "error_file_id")
 _STREAMED = ("stream", "stream_options")  # answers of a batch are whole
 _PAGE = 100
 
@@ -93,20 +94,25 @@ class FilesAPI(BatchAPI):
         if isinstance(value, Mapping) and isinstance(value.get("job"), Mapping):
             value = value["job"]
         word = _text(value, "status").lower()
-        counts = value.get("request_counts") if isinstance(value.get("request_counts"), Mapping) else {}
-        done = [counts.get(name) for name in ("completed", "failed")]
-        metadata, created = value.get("metadata"), value.get("created_at")
-        files = [value.get(name) for name in ("output_file_id", "error_file_id")]
+        counts, metadata = value.get("request_counts"), value.get("metadata")
+        total, good, bad = (_count(counts, name) for name in ("total", "completed", "failed"))
+        file, created = value.get("input_file_id"), value.get("created_at")
+        results = [found for name in _RESULTS if isinstance(found := value.get(name), str) and found]
+        state: Literal["running", "ended", "failed"] = "running"
+        if word == "failed":
+            state = "failed"
+        elif word in _ENDED and (results or not good):  # the file is not always named at once
+            state = "ended"
         return BatchStatus(
             _text(value, "id"),
-            "failed" if word == "failed" else "ended" if word in _ENDED else "running",
+            state,
             word,
             key=metadata.get(_KEY) if isinstance(metadata, Mapping) else None,
-            file=value.get("input_file_id"),
+            file=file if isinstance(file, str) else None,
             created=created if isinstance(created, int | float) else None,
-            rows=counts.get("total") or None,
-            finished=sum(number for number in done if isinstance(number, int)),
-            results=tuple(BatchCall.get(f"/files/{quote(file, safe='')}/content") for file in files if file),
+            rows=total or None,
+            finished=good + bad,
+            results=tuple(BatchCall.get(f"/files/{quote(found, safe='')}/content") for found in results),
             problem=value.get("errors") or value.get("error"),
         )
 
@@ -124,7 +130,9 @@ class FilesAPI(BatchAPI):
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
         """Reads a file of results: of those that were answered, or of those that were not."""
         for line in split_lines(body):
-            response, name = line.get("response"), _text(line, "custom_id")
+            response, name = line.get("response"), line.get("custom_id")
+            if not isinstance(name, str):  # about the whole file
+                continue
             if not isinstance(response, Mapping):
                 yield BatchResult(name, problem=line.get("error") or line)
                 continue
@@ -140,6 +148,11 @@ def _text(value: Any, name: str) -> str:
     if not isinstance(found, str) or not found:
         raise ValueError(f"it has no {name!r}")
     return found
+
+
+def _count(counts: Any, name: str) -> int:
+    found = counts.get(name) if isinstance(counts, Mapping) else None
+    return found if isinstance(found, int) else 0
 
 
 def _list(value: Any) -> list[Any]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 from ..prepared import Prepared
-from .protocol import BatchAPI, BatchCall, BatchListing, BatchResult, BatchStatus
+from .protocol import BatchAPI, BatchCall, BatchListing, BatchResult, BatchStatus, read_time
 
 __all__ = ["GeminiBatchAPI"]
 
@@ -64,7 +63,7 @@ class GeminiBatchAPI(BatchAPI):
             state,
             word.lower(),
             key=name.removeprefix("streamfold-") if name.startswith("streamfold-") else None,
-            created=_seconds(about.get("createTime")),
+            created=read_time(about.get("createTime")),
             rows=_number(stats.get("requestCount")) or None,
             finished=sum(done),
             results=(self.status(value["name"]),) if state == "ended" else (),
@@ -79,9 +78,13 @@ class GeminiBatchAPI(BatchAPI):
         """Reads a list of batches. An empty one has no members."""
         if not isinstance(value, Mapping):
             raise ValueError("it is not a list of operations")
-        token = value.get("nextPageToken")
-        more = BatchCall.get(f"{self.batches().path}&pageToken={quote(token, safe='')}") if token else None
-        return BatchListing(tuple(map(self.read, value.get("operations") or ())), more=more)
+        token, operations = value.get("nextPageToken"), value.get("operations") or []
+        if not isinstance(operations, list):
+            raise ValueError("it is not a list of operations")
+        more = None
+        if isinstance(token, str) and token:
+            more = BatchCall.get(f"{self.batches().path}&pageToken={quote(token, safe='')}")
+        return BatchListing(tuple(map(self.read, operations)), more=more)
 
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
         """Reads the results inside of an operation.
@@ -90,12 +93,16 @@ class GeminiBatchAPI(BatchAPI):
         https://discuss.ai.google.dev/t/gemini-batch-api-doesnt-return-the-user-metadata-back/112386
         """
         operation = json.loads(b"".join(body))
+        if not isinstance(operation, Mapping):
+            raise ValueError("it is not an operation")
         found: Any = operation.get("response") or _members(operation, "metadata").get("output")
         while isinstance(found, Mapping) and "inlinedResponses" in found:
             found = found["inlinedResponses"]
         for name, result in zip(names, found if isinstance(found, list) else (), strict=False):
-            about = result.get("metadata")
-            name = about.get("key", name) if isinstance(about, Mapping) else name
+            if not isinstance(result, Mapping):
+                raise ValueError(f"a result must be an object, not {type(result).__name__}")
+            key = _members(result, "metadata").get("key")
+            name = key if isinstance(key, str) else name
             if "response" in result:
                 yield BatchResult(name, result["response"])
             else:
@@ -110,10 +117,3 @@ def _members(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _number(value: Any) -> int:
     """A count, which JSON of Google's APIs has as a string."""
     return int(value) if isinstance(value, int | str) and str(value).isdecimal() else 0
-
-
-def _seconds(text: Any) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (TypeError, ValueError):
-        return None

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 from ..prepared import Prepared
-from .protocol import BatchAPI, BatchCall, BatchListing, BatchResult, BatchSettings, BatchStatus, split_lines
+from .protocol import BatchAPI, BatchCall, BatchListing, BatchResult, BatchSettings, BatchStatus, read_time, split_lines
 
 __all__ = ["MessagesAPI"]
 
@@ -68,7 +67,7 @@ class MessagesAPI(BatchAPI):
             value["id"],
             "ended" if ended else "running",
             str(word),
-            created=_seconds(value.get("created_at")),
+            created=read_time(value.get("created_at")),
             rows=sum(tallies.values()) or None,
             finished=sum(number for name, number in tallies.items() if name != "processing"),
             results=(results,) if ended else (),
@@ -83,8 +82,9 @@ class MessagesAPI(BatchAPI):
         batches = value.get("data") if isinstance(value, Mapping) else None
         if not isinstance(batches, list):
             raise ValueError("it has no 'data'")
-        last = value.get("last_id") if value.get("has_more") else None
-        more = last and BatchCall.get(f"{self.batches().path}&after_id={quote(last, safe='')}", self._version)
+        last, more = value.get("last_id"), None
+        if value.get("has_more") and isinstance(last, str):
+            more = BatchCall.get(f"{self.batches().path}&after_id={quote(last, safe='')}", self._version)
         return BatchListing(tuple(map(self.read, batches)), more=more)
 
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
@@ -101,11 +101,3 @@ class MessagesAPI(BatchAPI):
             else:
                 told = _WITHOUT_ANSWER.get(str(kind), f"the request has no answer: {kind}")
                 yield BatchResult(name, problem={"error": {"type": str(kind), "message": told}})
-
-
-def _seconds(text: Any) -> float | None:
-    """The seconds since 1970 of a time by RFC 3339; None for anything else."""
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (TypeError, ValueError):
-        return None

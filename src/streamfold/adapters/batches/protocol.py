@@ -10,11 +10,21 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, ClassVar, Literal
 
 from ..prepared import Prepared
 
-__all__ = ["BatchAPI", "BatchCall", "BatchListing", "BatchResult", "BatchSettings", "BatchStatus", "split_lines"]
+__all__ = [
+    "BatchAPI",
+    "BatchCall",
+    "BatchListing",
+    "BatchResult",
+    "BatchSettings",
+    "BatchStatus",
+    "read_time",
+    "split_lines",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +229,14 @@ class BatchAPI(ABC):
         Raises:
             ValueError: it can't be read.
         """
+
+
+def read_time(text: Any) -> float | None:
+    """Returns the seconds since 1970 of a time by RFC 3339; None for anything else."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def split_lines(body: Iterable[bytes]) -> Iterator[Any]:
