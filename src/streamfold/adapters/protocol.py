@@ -138,8 +138,8 @@ class Adapter(ABC):
         if not lacking:
             return
         others = {found.capability: endpoint.models_with(found.capability) for found in lacking} if endpoint else {}
-        told = describe_missing(lacking, request.model, others)
-        raise ConfigError(f'provider "{endpoint.name}": {told}' if endpoint else told)
+        problem = describe_missing(lacking, request.model, others)
+        raise ConfigError(f'provider "{endpoint.name}": {problem}' if endpoint else problem)
 
     def rules(self, request: Request) -> Rules:
         """Returns what the endpoint accepts in tool names, schemas and response formats."""

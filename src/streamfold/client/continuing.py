@@ -87,7 +87,7 @@ class ContinuedAnswer(WrappedAnswer):
             self._echoed += self._expected
             self._expected, self._held = "", []
             return [chunk]
-        held, self._held = self._held, []  # it was none
+        held, self._held = self._held, []  # it was no echo
         self._expected = self._echoed = ""
         return [*held, chunk]
 

@@ -55,7 +55,7 @@ class Parts:
         self._answers: dict[type[PartedDelta], _Shown] = {}  # their text is that of the lane
         self._last: dict[type[PartedDelta], _Shown] = {}
         self._nameless: dict[Hashable, _Shown] = {}
-        self._told: dict[Hashable, str] = {}
+        self._forms: dict[Hashable, str] = {}
         self._going_on: tuple[type[PartedDelta], Part, _Shown] | None = None  # the part of the last piece
 
     def goes_on(self, delta: PartedDelta) -> bool:
@@ -80,7 +80,7 @@ class Parts:
         answer = self._answers.setdefault(kind, _Shown())
         if part and delta.whole and answer.ended:
             return []
-        if part and part.told and delta.text and self._is_retold(part):
+        if part and part.form and delta.text and self._is_another_form(part):
             return []
         shown = self._find(kind, part, delta.whole) if part else answer
         if not delta.whole:
@@ -143,14 +143,14 @@ class Parts:
             raise ProtocolError(f"the answer has more than {_MOST_PARTS} parts")
         return found
 
-    def _is_retold(self, part: Part) -> bool:
+    def _is_another_form(self, part: Part) -> bool:
         """Whether this is the reasoning of an item once more, in another form than the one that is shown."""
         keys: list[Hashable] = [("output", part.output)] if part.output is not None else []
         keys += [("item", part.item)] if part.item else []
-        told = next((self._told[key] for key in keys if key in self._told), part.told)
+        form = next((self._forms[key] for key in keys if key in self._forms), part.form)
         for key in keys:
-            self._told.setdefault(key, told)
-        return told != part.told
+            self._forms.setdefault(key, form)
+        return form != part.form
 
 
 class Resumption:

@@ -130,7 +130,7 @@ class _Repair:
             "limits": repairs.limits,
         }
 
-    def _tell(self, warnings: Iterable[ProtocolWarning], reply: Reply | None, error: StreamError | None) -> None:
+    def _report(self, warnings: Iterable[ProtocolWarning], reply: Reply | None, error: StreamError | None) -> None:
         self.repaired.warnings, self.repaired.reply, self.repaired.error = tuple(warnings), reply, error
         for warning in self.repaired.warnings:
             _log.info("repaired an answer: %s: %s", warning.code, self._redactor.text(warning.detail))
@@ -170,7 +170,7 @@ class StreamRepair(_Repair):
     def _check_end(self) -> None:
         if self._rewriter.done:
             error = self._rewriter.error
-            self._tell(self._rewriter.warnings, None if error else self._rewriter.reply, error)
+            self._report(self._rewriter.warnings, None if error else self._rewriter.reply, error)
 
 
 class WholeRepair(_Repair):
@@ -183,9 +183,9 @@ class WholeRepair(_Repair):
             decoder.feed(body)
             decoder.close()
         except StreamError as error:
-            self._tell(decoder.warnings, None, error)
+            self._report(decoder.warnings, None, error)
             raise
-        self._tell(decoder.warnings, decoder.reply, None)
+        self._report(decoder.warnings, decoder.reply, None)
         given = json.loads(body)
         if not isinstance(given, dict):  # Gemini's chunks in one array
             return body

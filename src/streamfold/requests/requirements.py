@@ -81,9 +81,9 @@ def describe_missing(needs: Sequence[Requirement], model: str, others: Mapping[s
     for need in needs:
         # An option is written as the argument that it is.
         places.setdefault(need.capability, []).append(need.place if "[" in need.place else f"{need.place}=")
-    told = "; ".join(_described(name, at, model, list(others.get(name, ()))) for name, at in places.items())
+    described = "; ".join(_described(name, at, model, list(others.get(name, ()))) for name, at in places.items())
     after_all = ", ".join(f'{name} = "yes"' for name in places)
-    return f"{told}. If that is not so, write capabilities = {{ {after_all} }} for this provider"
+    return f"{described}. If that is not so, write capabilities = {{ {after_all} }} for this provider"
 
 
 def _described(name: str, places: list[str], model: str, others: list[str]) -> str:

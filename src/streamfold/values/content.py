@@ -153,13 +153,13 @@ def _is_path(source: Source) -> bool:
 
 def _given(what: str, source: Any, media_type: str | None, expected: str, name: str | None = None) -> dict[str, Any]:
     """Returns the members of a part that give its bytes or say where they are."""
-    told: str | None = None
+    declared: str | None = None
     match source:
         case "" | b"":
             raise ConfigError(f"{what}() takes a URL, bytes or the path of a file, and this is empty")
         case str() if source[:5].lower() == "data:":
             try:
-                data, told = read_data_url(source)
+                data, declared = read_data_url(source)
             except ValueError as exc:
                 raise ConfigError(f"{what}: {exc}") from None
         case str() if "://" in source:
@@ -171,7 +171,7 @@ def _given(what: str, source: Any, media_type: str | None, expected: str, name: 
             data = bytes(source)
         case _:
             raise ConfigError(f"{what}() takes a URL, bytes or the path of a file, not {type(source).__name__}")
-    found = media_type or told or media_type_of(data, name)
+    found = media_type or declared or media_type_of(data, name)
     if not media_type and not found.startswith(expected):
         raise ConfigError(
             f"{what}: this is {found}, beginning with {data[:8]!r}; pass media_type= if it is {_AN[what]} after all"

@@ -48,13 +48,13 @@ class Part(NamedTuple):
         output: the position of the item among those of the answer, if the server sent it.
         item: the id of the item, if the server sent it.
         number: the position of the part inside the item.
-        told: the form of a reasoning, where a server may send the same one twice: as a summary, and in full.
+        form: that of a reasoning, where a server may send the same one twice: as a summary, and in full.
     """
 
     output: int | None = None
     item: str | None = None
     number: int = 0
-    told: str = ""
+    form: str = ""
 
 
 @dataclass(slots=True)

@@ -192,8 +192,8 @@ class EventReader:
             return Failure(error_info(error if isinstance(error, Mapping) else chunk), chunk)
         if chunk.get("object") == "error":  # older vLLM: the chunk is the error
             return Failure(error_info(chunk), chunk)
-        told = not chunk.get("choices") and any(chunk.get(key) for key in ERROR_KEYS)
-        if told and chunk.get("code") not in (0, "0"):  # iFlytek: {"code": 0, "message": "Success"}
+        is_error = not chunk.get("choices") and any(chunk.get(key) for key in ERROR_KEYS)
+        if is_error and chunk.get("code") not in (0, "0"):  # iFlytek: {"code": 0, "message": "Success"}
             return Failure(error_info(chunk), chunk)
         base = chunk.get("base_resp")  # MiniMax: a status of its own beside the choices, 0 when all is well
         if isinstance(base, dict) and base.get("status_code"):

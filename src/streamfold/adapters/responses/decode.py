@@ -56,7 +56,7 @@ class _TextEvent(NamedTuple):
     member: str
     number: str = "content_index"
     whole: bool = False
-    told: str = ""
+    form: str = ""
 
 
 TEXT_EVENTS = {
@@ -64,13 +64,13 @@ TEXT_EVENTS = {
     "response.output_text.done": _TextEvent(Text, "text", whole=True),
     "response.refusal.delta": _TextEvent(Refusal, "delta"),
     "response.refusal.done": _TextEvent(Refusal, "refusal", whole=True),
-    "response.reasoning_summary_text.delta": _TextEvent(Reasoning, "delta", "summary_index", told="summary"),
-    "response.reasoning_summary_text.done": _TextEvent(Reasoning, "text", "summary_index", whole=True, told="summary"),
-    "response.reasoning_text.delta": _TextEvent(Reasoning, "delta", told="text"),
-    "response.reasoning_text.done": _TextEvent(Reasoning, "text", whole=True, told="text"),
+    "response.reasoning_summary_text.delta": _TextEvent(Reasoning, "delta", "summary_index", form="summary"),
+    "response.reasoning_summary_text.done": _TextEvent(Reasoning, "text", "summary_index", whole=True, form="summary"),
+    "response.reasoning_text.delta": _TextEvent(Reasoning, "delta", form="text"),
+    "response.reasoning_text.done": _TextEvent(Reasoning, "text", whole=True, form="text"),
     # Not OpenAI's: gateways that follow https://www.openresponses.org
-    "response.reasoning.delta": _TextEvent(Reasoning, "delta", told="other"),
-    "response.reasoning.done": _TextEvent(Reasoning, "text", whole=True, told="other"),
+    "response.reasoning.delta": _TextEvent(Reasoning, "delta", form="other"),
+    "response.reasoning.done": _TextEvent(Reasoning, "text", whole=True, form="other"),
 }
 _LAST = ("completed", "incomplete", "failed", "cancelled", "done")  # the last two are not OpenAI's, but gateways'
 
@@ -94,7 +94,7 @@ class EventReader:
         if isinstance(kind, str) and (read := TEXT_EVENTS.get(kind)) is not None:
             said = payload.get(read.member)
             if said and (type(said) is str or (said := said_text(said))):
-                out.append(read.kind(said, _place(payload, read.number, read.told), read.whole))
+                out.append(read.kind(said, _place(payload, read.number, read.form), read.whole))
         elif kind == "response.function_call_arguments.delta":  # most of an answer that calls
             out.append(_arguments(payload, "delta", out))
         elif isinstance(kind, str) and kind.startswith("response.") and not kind.endswith("error"):
@@ -155,18 +155,18 @@ def _no_object(data: str, payload: Any, *, failed: bool) -> list[Delta]:
     raise ValueError(f"a JSON object was expected, not {type(payload).__name__}")
 
 
-def _place(payload: dict[str, Any], number: str, told: str = "") -> Part:
+def _place(payload: dict[str, Any], number: str, form: str = "") -> Part:
     """Returns the place of a text. llama.cpp sends the item's id and no position (fixtures/llamacpp)."""
     get = payload.get
     try:
-        return _part(get("output_index"), get("item_id"), get(number), told)
+        return _part(get("output_index"), get("item_id"), get(number), form)
     except TypeError:  # an object or a list, which is no position and no id
-        return Part(told=told)
+        return Part(form=form)
 
 
 @lru_cache(64, typed=True)  # nearly every text belongs where the one before it did
-def _part(output: Any, item: Any, number: Any, told: str) -> Part:
-    return Part(index(output), word(item), index(number) or 0, told)
+def _part(output: Any, item: Any, number: Any, form: str) -> Part:
+    return Part(index(output), word(item), index(number) or 0, form)
 
 
 def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
@@ -209,7 +209,7 @@ def _is_error(payload: dict[str, Any]) -> bool:
 
 def _failure(payload: Any) -> Failure:
     """Reads an error: an event, flat as documented or under `error` as OpenAI sends it, or a body."""
-    told = payload
+    error = payload
     if isinstance(payload, dict) and payload.get("type") in ("error", "response.error"):  # the type of the event
-        told = {name: value for name, value in payload.items() if name != "type"}
-    return Failure(error_info(told), payload)
+        error = {name: value for name, value in payload.items() if name != "type"}
+    return Failure(error_info(error), payload)

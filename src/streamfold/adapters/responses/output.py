@@ -65,11 +65,11 @@ def item_texts(item: dict[str, Any], output: int | None) -> list[Text | Reasonin
             parts = [{"text": content}] if isinstance(content, str) else _list(content)
         case "reasoning":
             parts = _list(item.get("summary"))
-            told = "summary" if any(said_text(part) for part in parts) else "text"
-            parts = parts if told == "summary" else _list(item.get("content"))
+            form = "summary" if any(said_text(part) for part in parts) else "text"
+            parts = parts if form == "summary" else _list(item.get("content"))
             texts = [(number, said_text(part)) for number, part in enumerate(parts)]
             return [
-                Reasoning(text, place._replace(number=number, told=told), whole=True) for number, text in texts if text
+                Reasoning(text, place._replace(number=number, form=form), whole=True) for number, text in texts if text
             ]
         case _:
             return []
@@ -83,9 +83,9 @@ def part_text(part: dict[str, Any], place: Part) -> Text | Reasoning | Refusal |
         case {"type": "refusal", "refusal": str(text)} if text:
             return Refusal(text, place, whole=True)
         case {"type": "reasoning_text", "text": str(text)} if text:
-            return Reasoning(text, place._replace(told="text"), whole=True)
+            return Reasoning(text, place._replace(form="text"), whole=True)
         case {"type": "summary_text", "text": str(text)} if text:
-            return Reasoning(text, place._replace(told="summary"), whole=True)
+            return Reasoning(text, place._replace(form="summary"), whole=True)
         case {"text": str(text)} if text:
             return Text(text, place, whole=True)
     return None
@@ -171,8 +171,8 @@ def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Fi
     reason = word(as_object(response.get("incomplete_details")).get("reason"))
     error = response.get("error")
     if error or word_for_it == "failed":
-        told = {"error": error or "the response failed, and the server does not say why"}
-        return Failure(error_info(told), error)
+        body = {"error": error or "the response failed, and the server does not say why"}
+        return Failure(error_info(body), error)
     if word_for_it == "cancelled":
         return Failure(ErrorInfo("the response was cancelled", type="cancelled"))
     cut = any(item.get("status") == "incomplete" and item.get("type") in ("message", "function_call") for item in items)

@@ -75,8 +75,8 @@ class ResponsesOverlay(ResponsesEmitter):
 
     def _see_text(self, kind: str, payload: dict[str, Any]) -> None:
         number = payload.get("summary_index", payload.get("content_index"))
-        told = "text" if kind.startswith("response.reasoning_text.") else ""
-        self._place = Part(index(payload.get("output_index")), word(payload.get("item_id")), index(number) or 0, told)
+        form = "text" if kind.startswith("response.reasoning_text.") else ""
+        self._place = Part(index(payload.get("output_index")), word(payload.get("item_id")), index(number) or 0, form)
         if kind.endswith(".delta"):
             rest = {name: value for name, value in payload.items() if name not in _WRITTEN}
             self._rest = {name: value for name, value in rest.items() if value not in (None, [])}
@@ -144,14 +144,14 @@ class ResponsesOverlay(ResponsesEmitter):
         super()._reasoning(Reasoning(delta.text, place))
 
     def _piece(self, kind: PartKind, text: str, place: Part | None) -> None:
-        if place is not None and place.told == "text" and kind.item == "reasoning":
+        if place is not None and place.form == "text" and kind.item == "reasoning":
             kind = REASONING_TEXT
         super()._piece(kind, text, place)
 
     def _item_for(self, kind: str, place: Part | None) -> Any:
         current = super()._item_for(kind, place)
         self._written_ids.add(current.item["id"])
-        if kind == "reasoning" and place is not None and place.told == "text":
+        if kind == "reasoning" and place is not None and place.form == "text":
             current.item.setdefault("content", [])
         return current
 

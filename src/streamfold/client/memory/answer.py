@@ -42,7 +42,7 @@ class RememberedAnswer(WrappedAnswer):
     @property
     def warnings(self) -> tuple[ProtocolWarning, ...]:
         """The warnings so far."""
-        return tuple(self._told(self._source.warnings))
+        return tuple(self._shown_warnings(self._source.warnings))
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks of the answer."""
@@ -61,13 +61,13 @@ class RememberedAnswer(WrappedAnswer):
                     if self.reply is None and (reply := self._source.reply) is not None:
                         failed = await self._memory.remember(messages, reply)
                         self._failures += [failed] if failed else []
-                        self.reply = replace(reply, warnings=self._told(reply.warnings))
+                        self.reply = replace(reply, warnings=self._shown_warnings(reply.warnings))
                     yield batch
         except APIError as error:
-            error.warnings = self._told(error.warnings)
+            error.warnings = self._shown_warnings(error.warnings)
             raise
 
-    def _told(self, warnings: Sequence[ProtocolWarning]) -> list[ProtocolWarning]:
+    def _shown_warnings(self, warnings: Sequence[ProtocolWarning]) -> list[ProtocolWarning]:
         if not self._recalled:
             return [*self._failures, *warnings]
         own = [warning for warning in self._own if warning.code in _OF_RECALLED_PARTS]

@@ -166,10 +166,10 @@ class ChatStream(Chunks[AsyncChatStream]):
         try:
             chunk = super().__next__()
             while self._hidden and isinstance(chunk, SilentChunk):
-                self._tell()
+                self._call_watchers()
                 chunk = super().__next__()
         finally:
-            self._tell()
+            self._call_watchers()
         return chunk
 
     def read(self) -> Reply:
@@ -179,7 +179,7 @@ class ChatStream(Chunks[AsyncChatStream]):
                     pass
         return super().read()
 
-    def _tell(self) -> None:
+    def _call_watchers(self) -> None:
         while self._grown:
             function, growth = self._grown.popleft()
             function(growth)

@@ -125,8 +125,8 @@ class UIMessageWriter(UIWriter):
             kept["extra"] = call.extra
         tail = _metadata(kept)
         if call.error:
-            told = f"the arguments of {call.name} are not a JSON object"
-            yield {"type": "tool-input-error", **head, "input": call.raw_arguments, "errorText": told, **tail}
+            problem = f"the arguments of {call.name} are not a JSON object"
+            yield {"type": "tool-input-error", **head, "input": call.raw_arguments, "errorText": problem, **tail}
         else:
             yield {"type": "tool-input-available", **head, "input": call.arguments, **tail}
 

@@ -207,8 +207,8 @@ def media_part(
     content: bytes | None = None
     try:
         if url is not None and url[:5].lower() == "data:":
-            content, told = read_data_url(url)
-            url, found = None, found or told
+            content, declared = read_data_url(url)
+            url, found = None, found or declared
         elif data is not None:
             content = from_base64(data)
     except ValueError as exc:

@@ -22,8 +22,8 @@ def signer(secret: str, run_id: str) -> Callable[[ToolCall], str]:
     """Returns what signs the calls of a run: id, name and arguments."""
 
     def sign(call: ToolCall) -> str:
-        told = written([run_id, call.id, call.name, call.arguments], sort=True)
-        return hmac.new(secret.encode(), told.encode(), hashlib.sha256).hexdigest()
+        text = written([run_id, call.id, call.name, call.arguments], sort=True)
+        return hmac.new(secret.encode(), text.encode(), hashlib.sha256).hexdigest()
 
     return sign
 

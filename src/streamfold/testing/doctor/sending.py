@@ -202,7 +202,7 @@ class Endpoint:
         return None if self._connects is None else not self._connects
 
     async def _watch(self, request: httpx.Request) -> None:
-        """Counts the connections that are opened for a request; a transport that is none of httpx's tells of none."""
+        """Counts the connections that are opened for a request; other transports than those of httpx report none."""
         listener = request.extensions.get("trace")
 
         async def trace(step: str, info: dict[str, Any]) -> None:

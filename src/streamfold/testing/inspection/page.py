@@ -70,18 +70,18 @@ def _data(made: Inspection) -> dict[str, Any]:
         "words": list(word.words),
         "timed": len({seconds(event.time) for event in made.events} - {None}) > 1,
         "answer": _answer(made),
-        "about": [[name, told] for name, told in made.about.items()],
+        "about": [[name, text] for name, text in made.about.items()],
     }
 
 
 def _event(event: Event, lines: tuple[Step, ...], lanes: dict[str, int], word: _Table) -> list[Any]:
     """Number, kind, time, gap, piece, start, raw text; then the steps: lane, words, piece of text, why, opens."""
     opening = {placement.call for placement in event.placements if placement.opens}
-    told = [
+    drawn = [
         [lanes[_key(step)], word(step.what), step.piece, word(step.why), int(step.call in opening)] for step in lines
     ]
     time, gap = seconds(event.time), seconds(event.gap)
-    return [event.number, word(event.kind), time, gap, event.piece, event.start, event.end, event.raw, told]
+    return [event.number, word(event.kind), time, gap, event.piece, event.start, event.end, event.raw, drawn]
 
 
 def _key(step: Step) -> str:

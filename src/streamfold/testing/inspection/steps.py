@@ -47,15 +47,15 @@ def steps(inspection: Inspection) -> list[tuple[Step, ...]]:
     warned: dict[int, list[Caused]] = {}
     for warning in inspection.warnings:
         warned.setdefault(warning.event, []).append(warning)
-    told = Meta()
+    known = Meta()
     made: list[tuple[Step, ...]] = []
     for position, event in enumerate(inspection.events):
         news: list[Delta] = []
         for delta in event.deltas:
             if isinstance(delta, Meta):
-                if (delta.id or told.id, delta.model or told.model) == (told.id, told.model):
+                if (delta.id or known.id, delta.model or known.model) == (known.id, known.model):
                     continue
-                told = Meta(delta.id or told.id, delta.model or told.model)
+                known = Meta(delta.id or known.id, delta.model or known.model)
             news.append(delta)
         lines = [*_lines(event, news), *(_warning(warning, inspection) for warning in warned.get(position, ()))]
         if event.error:
@@ -93,12 +93,12 @@ def _lines(event: Event, news: list[Delta]) -> Iterator[Step]:
 
 
 def _fragment(placement: Placement) -> Step:
-    told = [f"name {placement.name!r}"] if placement.name else []
-    told += [f"id {placement.id!r}"] if placement.id else []
-    told += ["all arguments"] if placement.whole and placement.arguments else []
+    parts = [f"name {placement.name!r}"] if placement.name else []
+    parts += [f"id {placement.id!r}"] if placement.id else []
+    parts += ["all arguments"] if placement.whole and placement.arguments else []
     if placement.call is None:
         return Step("stream", "an empty tool call entry", why="it says nothing")
-    return Step("call", ", ".join(told), placement.arguments, placement.why, placement.call)
+    return Step("call", ", ".join(parts), placement.arguments, placement.why, placement.call)
 
 
 def _warning(warning: Caused, inspection: Inspection) -> Step:

@@ -128,11 +128,11 @@ def delta_words(delta: Delta) -> str:
         case Text(text, _, whole) | Reasoning(text, _, whole) | Refusal(text, _, whole):
             return f"{'all of it: ' * whole}{_shown(text)}"
         case Call(index, call_id, name, arguments, whole):
-            told = [f"index {index}"] if index is not None else []
-            told += [f"id {_quoted(call_id)}"] if call_id else []
-            told += [f"name {_quoted(name)}"] if name else []
-            told += [f"{'all ' * whole}arguments {_shown(arguments)}"] if arguments else []
-            return ", ".join(told) or "nothing"
+            parts = [f"index {index}"] if index is not None else []
+            parts += [f"id {_quoted(call_id)}"] if call_id else []
+            parts += [f"name {_quoted(name)}"] if name else []
+            parts += [f"{'all ' * whole}arguments {_shown(arguments)}"] if arguments else []
+            return ", ".join(parts) or "nothing"
         case Summary(calls):
             return "the server's list of calls: " + (", ".join(call.name or "?" for call in calls) or "none")
         case Extra(name, value):
