@@ -107,7 +107,7 @@ class Requester:
             self._profile.name,
             api,
             adapter,
-            partial(self._decoder, adapter, ready.request, False),
+            partial(self._decoder, adapter, ready.request, None, False),
             replace(ProfilePricing.of(self._profile, ready.request.model), batched=True),
             self._profile.secrets,
         )
