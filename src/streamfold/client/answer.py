@@ -20,6 +20,7 @@ from ..values import (
 from .attempts import Attempts
 from .connections import Connections
 from .hooks import Notifier
+from .limits import RateLimiter
 from .pricing import ProfilePricing
 from .reading import AnswerReader
 
@@ -88,6 +89,7 @@ class NetworkAnswer:
         retry_without: given the adapter and the error of an attempt, returns a plan without the optional part of the
             request that the server rejected, or None.
         continuation: given the error of an answer that has begun, returns the rest of it: `error.resume()`.
+        limiter: each attempt waits for its turn there; None: nothing is limited.
     """
 
     def __init__(
@@ -99,13 +101,16 @@ class NetworkAnswer:
         max_retries: int,
         retry_without: Callable[[Adapter, APIError], Plan | None],
         continuation: Callable[[APIError], object] | None = None,
+        limiter: RateLimiter | None = None,
     ) -> None:
         self.fragments = False
         self._plan = plan
         self._notifier = notifier
         self._retry_without = retry_without
         self._continuation = continuation
-        self._attempts = Attempts(plan.request, notifier, connections, max_retries=max_retries, without=self._without)
+        self._attempts = Attempts(
+            plan.request, notifier, connections, max_retries=max_retries, without=self._without, limiter=limiter
+        )
         self._decoder: StreamDecoder | None = None
         self.reply: Reply | None = None
 
@@ -120,6 +125,10 @@ class NetworkAnswer:
     def writing(self) -> tuple[Writing, ...]:
         """The tool calls that the model is writing."""
         return self._decoder.writing if self._decoder else ()
+
+    def hurry(self) -> None:
+        """Must be called if another provider can answer: being told to wait counts as a failed attempt then."""
+        self._attempts.patient = False
 
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
@@ -139,6 +148,7 @@ class NetworkAnswer:
                 batch = await reader.next_batch()
             if batch:
                 self.reply = self._reply(reader.reply, exchange, first_chunk)
+                self._attempts.settle(self.reply)
                 self._notifier.notify("on_finish", self.reply)
                 yield batch
                 await reader.drain()

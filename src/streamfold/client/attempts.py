@@ -8,13 +8,17 @@ from typing import TypeVar
 import anyio
 
 from ..net import Clocks, Exchange, HTTPRequest, redact_error, retry_delay
-from ..values import APIError, Attempt
+from ..values import APIError, Attempt, Reply
 from .connections import Connections
 from .hooks import Notifier
+from .limits import RateLimiter
+from .turns import Turn
 
 __all__ = ["Attempts"]
 
 T = TypeVar("T")
+
+_PATIENCE = 300.0  # seconds for which being told to wait counts as no attempt
 
 
 class Attempts:
@@ -24,11 +28,13 @@ class Attempts:
         connections: gives out the HTTP client for each attempt.
         max_retries: how often a request that failed is sent again.
         without: given an error, returns the request without the optional part of it that the server rejected, or None.
+        limiter: each attempt waits for its turn there; None: nothing is limited.
 
     Attributes:
         exchange: the attempt that is under way, or the last one.
         failed: the attempts that failed.
         closed: whether `aclose` was called.
+        patient: whether being told to wait counts as no attempt, where requests are limited.
         headers_after: seconds until the head of the last response came; None before.
     """
 
@@ -40,12 +46,15 @@ class Attempts:
         *,
         max_retries: int,
         without: Callable[[APIError], HTTPRequest | None],
+        limiter: RateLimiter | None = None,
     ) -> None:
         self._request = request
         self._notifier = notifier
         self._connections = connections
         self._max_retries = max_retries
         self._without = without
+        self._turn = None if limiter is None else Turn(limiter)
+        self.patient = True
         self._began = 0.0
         self._clocks: Clocks | None = None
         self._retries = 0
@@ -74,13 +83,19 @@ class Attempts:
             read = attempt()
             await exchange.pause(pause)
             try:
+                if self._turn is not None:
+                    await exchange.wait_for(self._turn.begin())
                 if not self.closed:
                     self._notifier.notify("on_request")
                 await exchange.open()
                 self.headers_after = self.elapsed()
+                if self._turn is not None:
+                    self._turn.answered(exchange.rate_limit)
                 return await read(exchange)
             except APIError as error:
                 await self.exchange.aclose()
+                if self._turn is not None:
+                    await self._turn.failed(error)
                 if self.closed or (wanted := self._next_pause(error, clocks)) is None:
                     raise
                 pause = wanted
@@ -117,11 +132,18 @@ class Attempts:
                 return exchange
         return None
 
+    def settle(self, reply: Reply) -> None:
+        """Notes what the answer has used, for the limits."""
+        if self._turn is not None:
+            self._turn.settle(reply)
+
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
         self.closed = True
         if self.exchange is not None:
             await self.exchange.aclose()
+        if self._turn is not None:
+            await self._turn.aclose()
 
     def elapsed(self) -> float:
         """Returns the seconds since the request was first sent."""
@@ -141,6 +163,8 @@ class Attempts:
         """Returns the seconds to wait before the next attempt, or None if there is none."""
         if (milder := self._without(error)) is not None:
             self._request, pause = milder, 0.0
+        elif self._waits_for_its_turn(error):
+            pause = 0.0
         else:
             wanted = retry_delay(error, self._retries) if self._retries < self._max_retries else None
             if wanted is None or anyio.current_time() + wanted >= clocks.ends:
@@ -148,6 +172,12 @@ class Attempts:
             self._retries, pause = self._retries + 1, wanted
         self._failed(error, pause)
         return pause
+
+    def _waits_for_its_turn(self, error: APIError) -> bool:
+        """Whether a request that the server has refused for now is sent again when the limiter says so."""
+        if self._turn is None or not self.patient or not self._turn.refuses(error):
+            return False
+        return retry_delay(error, 0) is not None and self.elapsed() < _PATIENCE
 
     def _failed(self, error: APIError, pause: float, resumed_after: int | None = None) -> None:
         name, problem = self._notifier.info.provider, self.signed(error).message

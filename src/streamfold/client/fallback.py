@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
 
 from ..values import APIError, ConfigError
+from .answer import ChunkSource, NetworkAnswer
 from .arguments import Arguments
 from .base_model import BaseChatModel, open_answer
 from .failover import Candidate, Failover
@@ -71,4 +72,16 @@ class Fallback(BaseChatModel):
 
 def candidates(models: Iterable[ChatModel], arguments: Arguments) -> list[Candidate]:
     """Returns the models as candidates for a request."""
-    return [Candidate(model.name, partial(open_answer, model, arguments)) for model in models]
+    return [Candidate(model.name, hurried(partial(open_answer, model, arguments))) for model in models]
+
+
+def hurried(opened: Callable[[], ChunkSource]) -> Callable[[], ChunkSource]:
+    """Returns the function that opens the same answer, which does not wait where another provider can answer."""
+
+    def open_hurried() -> ChunkSource:
+        source = opened()
+        if isinstance(source, NetworkAnswer):
+            source.hurry()
+        return source
+
+    return open_hurried

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -21,8 +22,9 @@ from .batches import BatchClient
 from .connections import Connections
 from .extract import extract
 from .failover import Candidate, Failover
-from .fallback import candidates
+from .fallback import candidates, hurried
 from .hooks import Hooks, read_hooks
+from .limits import RateLimiter
 from .memory import Memory, MemoryStore, read_memory
 from .preview import Preview
 from .requester import Requester
@@ -94,10 +96,9 @@ class Provider(BaseChatModel):
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, auth, origin,
         model, dialect, quirks, headers, options, extra_body, timeouts, max_retries, limits, transport, http2, coalesce,
-        fallback, capabilities, prices, batches, models, memory; a mapping may start from the catalogue with the key
-        `profile`.
-        The providers that `fallback` names are asked when this one fails, as with `Fallback`; the overrides are not
-        used for them.
+        rpm, tpm, max_concurrent, max_cost_per_day, shared_limits, fallback, capabilities, prices, batches, models,
+        memory; a mapping may start from the catalogue with the key `profile`. The providers that `fallback` names are
+        asked when this one fails, as with `Fallback`; the overrides are not used for them.
 
         Args:
             spec: name or mapping.
@@ -114,6 +115,20 @@ class Provider(BaseChatModel):
         hooks = read_hooks(hooks)
         fallbacks = [Provider(profile, http_client=http_client, hooks=hooks) for profile in profiles[1:]]
         return cls(profiles[0], http_client=http_client, hooks=hooks, fallbacks=fallbacks, memory=memory)
+
+    def with_limiter(self, limiter: RateLimiter) -> Self:
+        """Returns this provider with another limiter. Both use the same connections, which only one may close.
+
+        limited = provider.with_limiter(RateLimiter("batch", rpm=300))
+        """
+        limited = copy(self)
+        limited._requester = Requester(self.profile, self._connections, self.hooks, limiter)
+        return limited
+
+    @property
+    def limiter(self) -> RateLimiter | None:
+        """What requests wait for; None if nothing is limited. Raises ConfigError if the key or the store is missing."""
+        return self._requester.limiter()
 
     @property
     def name(self) -> str:
@@ -206,6 +221,7 @@ class Provider(BaseChatModel):
                 stack.push_async_callback(model.aclose)
             if self.memory is not None and self._owns_memory:
                 stack.push_async_callback(self.memory.aclose)
+            stack.push_async_callback(self._requester.aclose)
             await self._connections.aclose()
 
     def __repr__(self) -> str:
@@ -222,5 +238,5 @@ class Provider(BaseChatModel):
         """Returns the answer of this provider, or of the first fallback that can give one. Raises ConfigError."""
         if not self.fallbacks:
             return self._requester.answer(arguments)
-        own = Candidate(self.name, partial(self._requester.answer, arguments))
+        own = Candidate(self.name, hurried(partial(self._requester.answer, arguments)))
         return self._failover.answer([own, *candidates(self.fallbacks, arguments)])

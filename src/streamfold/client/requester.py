@@ -20,6 +20,7 @@ from .batches import BatchRequest
 from .connections import Connections
 from .continuing import ContinuedAnswer, continued_arguments
 from .hooks import Hooks, Notifier, RequestInfo
+from .limits import RateLimiter, is_limited, provider_limiter
 from .preview import HIDDEN, Preview
 from .pricing import ProfilePricing
 from .stream import ChatStream
@@ -41,13 +42,21 @@ _COMMON_HEADERS = {
 class Requester:
     """Prepares the requests of one provider, without its fallbacks. Remembers what requests have taught about it."""
 
-    def __init__(self, profile: Profile, connections: Connections, hooks: tuple[Hooks, ...]) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        connections: Connections,
+        hooks: tuple[Hooks, ...],
+        limiter: RateLimiter | None = None,
+    ) -> None:
         self._profile = profile
         self._connections = connections
         self._hooks = hooks
         self._adapters: dict[str, Adapter] = {}  # by the quirks of models
         self._prefixes = CachedPrefixes()
         self._signer: Signer | None = None
+        self._limiter = limiter
+        self._owns_limiter = limiter is None
 
     def answer(self, arguments: Arguments) -> NetworkAnswer:
         """Returns the answer, before anything is sent. Raises ConfigError."""
@@ -65,7 +74,19 @@ class Requester:
             max_retries=self._profile.max_retries,
             retry_without=partial(self._retry_without, request, arguments, changed),
             continuation=partial(self.continued, arguments),
+            limiter=self.limiter(),
         )
+
+    def limiter(self) -> RateLimiter | None:
+        """Returns what requests wait for, always the same; None: nothing. Raises ConfigError if it can't be made."""
+        if self._limiter is None and is_limited(self._profile):
+            self._limiter = provider_limiter(self._profile)
+        return self._limiter
+
+    async def aclose(self) -> None:
+        """Closes the store of the limits, if it was opened here."""
+        if self._limiter is not None and self._owns_limiter:
+            await self._limiter.aclose()
 
     def continued(self, arguments: Arguments, error: APIError) -> ChatStream:
         """Returns the rest of an answer that broke off. Raises StreamfoldError if it can't be had."""

@@ -4,6 +4,7 @@ from .catalogue import *
 from .checks import *
 from .file import *
 from .gateway import *
+from .limits import *
 from .lines import *
 from .memory import *
 from .places import *

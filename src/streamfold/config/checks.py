@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,13 +12,17 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationError
 
 from ..adapters import find_adapter
+from ..requests import ModelCapabilities
 from ..values import ConfigError, Prices, Timeouts
 from .lines import spelled
 from .tables import invalid, mistakes_in, read_table
 
 __all__ = [
     "POSITIVE",
+    "check_models",
     "check_url",
+    "joined_url",
+    "or_invalid",
     "read_prices",
     "read_quirks",
     "read_timeouts",
@@ -63,6 +67,14 @@ def check_url(url: str) -> None:
         host = ""
     if not host:
         raise ValueError("must have a valid host")
+
+
+def joined_url(base_url: str, path: str) -> str:
+    """Returns the URL of a path below a base URL. Both may have a query."""
+    base, _, query = base_url.partition("?")
+    path, _, more = path.partition("?")
+    queries = "&".join(filter(None, (query, more)))
+    return base + path + ("?" + queries if queries else "")
 
 
 def read_timeouts(value: Any) -> Any:
@@ -111,3 +123,32 @@ def read_quirks(adapter: str, quirks: Mapping[str, Any]) -> Any:
     if quirks:
         raise invalid([((), f"the adapter {adapter!r} has no quirks")])
     return None
+
+
+def or_invalid(find: Callable[..., object], *args: Any) -> None:
+    """Calls a function; its ConfigError becomes a mistake of the field that is being validated."""
+    try:
+        find(*args)
+    except ConfigError as exc:
+        raise ValueError(str(exc)) from None
+
+
+def check_models(models: Iterable[ModelCapabilities], adapter: str | None) -> None:
+    """Raises ValidationError for mistakes in the prices and quirks of tables of models.
+
+    Args:
+        adapter: whose quirks they are; None if that is a mistake itself.
+    """
+    mistakes = []
+    for index, table in enumerate(models):
+        try:
+            read_prices(table.prices)
+        except ValidationError as exc:
+            mistakes += [((index, "prices", *path), text) for path, text in mistakes_in(exc)]
+        try:
+            if adapter is not None:
+                read_quirks(adapter, table.quirks)
+        except ValidationError as exc:
+            mistakes += [((index, "quirks", *path), text) for path, text in mistakes_in(exc)]
+    if mistakes:
+        raise invalid(mistakes)

@@ -31,12 +31,12 @@ def check_store(where: str) -> None:
         raise ValueError(f"must name a server, as in {scheme}://127.0.0.1:6379")
 
 
-def store_url(where: str) -> str:
+def store_url(where: str, what: str = "memory") -> str:
     """Returns the text with the values of its variables. Raises NotConfiguredError for one that is not set."""
 
     def value_of(variable: str) -> str:
         if not variable_is_set(variable):
-            raise NotConfiguredError(f"memory: {variable} is not set")
+            raise NotConfiguredError(f"{what}: {variable} is not set")
         return os.environ[variable].strip()
 
     return filled(where, value_of)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, PlainValidator, SecretStr, ValidationInfo, field_validator
 
 from ..adapters import Adapter, find_adapter
 from ..adapters.batches import BatchSettings
@@ -28,9 +28,20 @@ from ..values import (
     shown_url,
 )
 from .catalogue import provider_files
-from .checks import POSITIVE, check_url, read_prices, read_quirks, read_timeouts, variable_is_set
+from .checks import (
+    POSITIVE,
+    check_models,
+    check_url,
+    joined_url,
+    or_invalid,
+    read_prices,
+    read_quirks,
+    read_timeouts,
+    variable_is_set,
+)
+from .limits import LimitSettings
 from .memory import StoreName, store_url
-from .tables import Count, Flag, Names, Table, as_table, invalid, mistakes_in
+from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Table, as_table, invalid
 
 __all__ = ["Profile"]
 
@@ -73,6 +84,12 @@ class Profile(Table):
             by respx and pytest-httpx, it sends with httpx.
         http2: use HTTP/2 where the server offers it (extra `http2`; not with aiohttp). With httpx, a server does not
             notice that an answer was cancelled: it may continue to generate, and charge for it.
+        rpm: requests per minute that are sent at most, evenly spread; see `RateLimiter`. The limits hold for all
+            providers with the same base URL and key.
+        tpm: tokens per minute, of input and output together.
+        max_concurrent: requests at once.
+        max_cost_per_day: money that is spent in a day (UTC) at most, in the currency of the prices.
+        shared_limits: where that is counted, as in the table `[limits]`, which is the default.
         fallback: providers to ask when this one fails; see `Fallback`.
         memory: where turns are kept to give back what later requests have lost of them: "memory",
             "sqlite:///turns.db", "valkey://host:6379"; see `Memory`.
@@ -113,6 +130,11 @@ class Profile(Table):
     coalesce: Flag = True
     transport: Literal["auto", "httpx", "aiohttp", "httpx2"] = "auto"
     http2: Flag = False
+    rpm: PositiveNumber | None = None
+    tpm: PositiveNumber | None = None
+    max_concurrent: PositiveCount | None = None
+    max_cost_per_day: PositiveNumber | None = None
+    shared_limits: LimitSettings | None = None
     fallback: Names = ()
     memory: StoreName | None = None
     capabilities: Annotated[Capabilities, as_table(Capabilities)] = Capabilities()
@@ -134,14 +156,14 @@ class Profile(Table):
     @field_validator("adapter")
     @classmethod
     def _adapter_exists(cls, name: str) -> str:
-        _or_invalid(find_adapter, name)
+        or_invalid(find_adapter, name)
         return name
 
     @field_validator("dialect")
     @classmethod
     def _dialect_exists(cls, name: str | None) -> str | None:
         if name is not None:
-            _or_invalid(find_dialect, name, DialectContext())
+            or_invalid(find_dialect, name, DialectContext())
         return name
 
     @field_validator("base_url", "api_key", "model", "headers")
@@ -192,19 +214,7 @@ class Profile(Table):
     def _tables_of_models_fit(
         cls, models: tuple[ModelCapabilities, ...], info: ValidationInfo
     ) -> tuple[ModelCapabilities, ...]:
-        mistakes = []
-        for index, table in enumerate(models):
-            try:
-                read_prices(table.prices)
-            except ValidationError as exc:
-                mistakes += [((index, "prices", *path), text) for path, text in mistakes_in(exc)]
-            try:
-                if "adapter" in info.data:  # else that is the mistake
-                    read_quirks(info.data["adapter"], table.quirks)
-            except ValidationError as exc:
-                mistakes += [((index, "quirks", *path), text) for path, text in mistakes_in(exc)]
-        if mistakes:
-            raise invalid(mistakes)
+        check_models(models, info.data.get("adapter"))
         return models
 
     @field_validator("options")
@@ -305,11 +315,11 @@ class Profile(Table):
             raise ConfigError(f'provider "{self.name}": base_url: {text}') from None
         base, mark, query = url.partition("?")
         # The address of a gateway may end with a slash.
-        return _joined(re.sub(r"(?<=[^:/])//+", "/", base).rstrip("/") + mark + query, path)
+        return joined_url(re.sub(r"(?<=[^:/])//+", "/", base).rstrip("/") + mark + query, path)
 
     def url_of(self, path: str) -> str:
         """Returns the URL of a path below the base URL as it may be shown: references are not looked up."""
-        return _joined(shown_url(self.base_url), path)
+        return joined_url(shown_url(self.base_url), path)
 
     def shown_url(self, url: str) -> str:
         """Returns a URL that was made of the base URL without the values of variables, and without other secrets."""
@@ -375,19 +385,3 @@ class Profile(Table):
         if not value.isascii() or not (value.isprintable() or not value):
             raise ConfigError(f'provider "{self.name}": {key}: has a character that a header can\'t carry')
         return value
-
-
-def _joined(base_url: str, path: str) -> str:
-    """Returns the URL of a path below a base URL. Both may have a query."""
-    base, _, query = base_url.partition("?")
-    path, _, more = path.partition("?")
-    queries = "&".join(filter(None, (query, more)))
-    return base + path + ("?" + queries if queries else "")
-
-
-def _or_invalid(find: Callable[..., object], *args: Any) -> None:
-    """Calls a function; its ConfigError becomes a mistake of the field that is being validated."""
-    try:
-        find(*args)
-    except ConfigError as exc:
-        raise ValueError(str(exc)) from None

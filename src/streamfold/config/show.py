@@ -14,10 +14,12 @@ from .file import Config, validated_layers
 from .layers import Layer, find_layer
 from .lines import KeyPath, spelled
 from .profile import Profile
+from .tables import Table
 
 __all__ = ["Value", "capability_values", "effective_values", "key_state"]
 
 _CREDENTIALS = {"sigv4": "AWS credentials", "google": "Google credentials"}
+_URLS = (("base_url",), ("memory",), ("shared_limits", "store"))  # they may have a password
 _HIDDEN = ("name", "docs", "checked", "api_key_env", "capabilities", "models")
 
 
@@ -97,6 +99,8 @@ def _leaves(profile: Profile) -> Iterator[tuple[KeyPath, Any]]:
             continue
         if is_dataclass(value) and not isinstance(value, type):
             value = asdict(value)
+        if isinstance(value, Table):
+            value = dict(value)
         if isinstance(value, Mapping):
             yield from (((key, part), inner) for part, inner in value.items())
         else:
@@ -110,9 +114,9 @@ def _shown(path: KeyPath, value: Any, profile: Profile) -> str:
         return _state(value) or "set"
     if value is None:
         return "none"
-    is_url = path[0] in ("base_url", "memory") and isinstance(value, str)
+    is_url = path in _URLS and isinstance(value, str)
     text = json.dumps(shown_url(value) if is_url else value, ensure_ascii=False, default=str)
-    state = _state(value) if isinstance(value, str) and path[0] in ("base_url", "memory", "model") else ""
+    state = _state(value) if isinstance(value, str) and path in (*_URLS, ("model",)) else ""
     return f"{text}, {state}" if state else text
 
 

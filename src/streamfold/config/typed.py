@@ -12,7 +12,14 @@ if TYPE_CHECKING:
     from ..requests import Capabilities, ChatOptions, Support, TimeoutOptions
     from ..values import Limits, Timeouts
 
-__all__ = ["BatchesConfig", "CapabilitiesConfig", "LimitsConfig", "ModelConfig", "ProviderConfig"]
+__all__ = [
+    "BatchesConfig",
+    "CapabilitiesConfig",
+    "LimitSettingsConfig",
+    "LimitsConfig",
+    "ModelConfig",
+    "ProviderConfig",
+]
 
 
 class LimitsConfig(TypedDict, total=False):
@@ -29,6 +36,14 @@ class LimitsConfig(TypedDict, total=False):
     id_chars: int
     warnings: int
     error_body_bytes: int
+
+
+class LimitSettingsConfig(TypedDict, total=False):
+    """The fields of `LimitSettings` as a dict: the table `[limits]`."""
+
+    store: str
+    on_store_error: Literal["local", "refuse"]
+    replicas: int
 
 
 class CapabilitiesConfig(TypedDict, total=False):
@@ -90,6 +105,11 @@ class ProviderConfig(TypedDict, total=False):
     transport: Literal["auto", "httpx", "aiohttp", "httpx2"] | None
     http2: bool | None
     coalesce: bool | None
+    rpm: float | None
+    tpm: float | None
+    max_concurrent: int | None
+    max_cost_per_day: float | None
+    shared_limits: LimitSettingsConfig | None
     fallback: str | Sequence[str] | None
     capabilities: Capabilities | CapabilitiesConfig | None
     prices: Mapping[str, Any] | None

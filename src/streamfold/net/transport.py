@@ -112,8 +112,17 @@ class Exchange:
     async def pause(self, seconds: float) -> None:
         """Sleeps before the request is sent; `aclose` ends it."""
         if seconds and not self.closed:
-            self._clocks.pause()
-            await self._interruptible(anyio.sleep(seconds))
+            await self.wait_for(anyio.sleep(seconds))
+
+    async def wait_for(self, step: Awaitable[object]) -> None:
+        """Waits for something before the request is sent; `aclose` and the timeout `total` end it.
+
+        Raises:
+            APITimeoutError: `total` ran out.
+        """
+        self._clocks.pause()
+        self._waits.moved()
+        await self._interruptible(step)
 
     async def open(self) -> None:
         """Sends the request and reads the head of the response.

@@ -10,6 +10,7 @@ limiter     waits for reservations, and settles them
 from .errors import *
 from .limiter import *
 from .opening import *
+from .providers import *
 from .reservation import *
 from .sqlite import *
 from .store import *

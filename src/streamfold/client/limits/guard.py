@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from time import monotonic
 
+from ...values import ConfigError
 from .algorithm import Ask, Belief, Grant, Settlement
 from .errors import LimitStoreError
 from .store import LimitStore, MemoryLimitStore
@@ -67,6 +68,9 @@ class GuardedStore:
                 return
         except LimitStoreError as error:
             self._away(error)
+        except ConfigError as error:  # of a password that was changed meanwhile: the answer is there all the same
+            _logger.warning("limits could not be settled: %s", error)
+            return
         if len(self._owed) < _MOST_OWED:
             self._owed.append((name, settlement))
 

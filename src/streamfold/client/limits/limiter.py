@@ -28,7 +28,7 @@ __all__ = ["RateLimiter"]
 _HORIZON = 1.0  # seconds that a reserved moment may be away: a pause or a new rate counts for all later ones
 _LEASE = 10  # requests that are reserved at once
 _FIRST_TOKENS = 1000.0  # of an answer, before one is known
-_SENDING = 3.0  # seconds that giving back may take while a task is being cancelled
+_LONGEST_REST = 60.0  # seconds that the server may want a pause for; if it wants more, the caller should know
 
 _current: ContextVar[Reservation | None] = ContextVar("streamfold_reservation", default=None)
 
@@ -198,14 +198,14 @@ class RateLimiter:
                     raise
                 return self._leases.popleft().grant
             if grant.reason != "budget" and grant.wait > left:
-                raise LimitReachedError(
-                    f"{self._what(grant)} is reached; nothing was sent", retry_after=grant.wait, provider=self.label
-                )
+                raise self._reached(grant)
             await self._pause(grant, grant.wait)
 
     async def _pause(self, grant: Grant, seconds: float) -> None:
         if grant.reason == "budget":
             raise self._spent_error(grant)
+        if grant.reason == "rest" and grant.wait > _LONGEST_REST:
+            raise self._reached(grant)
         freed = self._freed
         with anyio.move_on_after(seconds):
             await (freed.wait() if grant.reason == "slots" else anyio.sleep(seconds))
@@ -242,11 +242,10 @@ class RateLimiter:
     async def _give_back(self) -> None:
         """Gives back moments that were reserved for tasks that have been cancelled since."""
         leases, self._leases = self._leases, deque()
-        with anyio.move_on_after(_SENDING, shield=True):
-            for lease in leases:
-                reservation = self._reservation(lease.grant)
-                reservation.cancel()
-                await reservation.aclose()
+        for lease in leases:
+            reservation = self._reservation(lease.grant)
+            reservation.cancel()
+            await reservation.aclose()
 
     def _reservation(self, grant: Grant) -> Reservation:
         return Reservation(self, grant)
@@ -293,13 +292,18 @@ class RateLimiter:
         """Whether money is limited."""
         return self._budget > 0
 
+    def _reached(self, grant: Grant) -> LimitReachedError:
+        text = f"{self._what(grant)}; nothing was sent"
+        return LimitReachedError(text, retry_after=grant.wait, provider=self.label)
+
     def _what(self, grant: Grant) -> str:
         if grant.reason == "slots":
-            return f"the limit of {self._slots} requests at once"
+            return f"the limit of {self._slots} requests at once is reached"
         if grant.reason == "rest":
-            return "the pause that the server asked for"
+            return f"the server has asked for a pause, of which {grant.wait:.0f} s are left"
         rates = {"requests": self._rate or grant.belief.rate, "tokens": self._token_rate or self._told_tokens}
-        return "the limit of " + " and ".join(f"{rate * 60:g} {of} per minute" for of, rate in rates.items() if rate)
+        text = " and ".join(f"{rate * 60:g} {of} per minute" for of, rate in rates.items() if rate)
+        return f"the limit of {text} is reached"
 
     def _spent_error(self, grant: Grant) -> BudgetExceededError:
         day = datetime.fromtimestamp((grant.day + 1) * DAY, UTC)

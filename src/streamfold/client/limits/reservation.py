@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import anyio
+
 from ...values import Cost, RateLimit, Usage
 from .algorithm import Grant, Settlement
 from .search import told_rate
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["BILLION", "Reservation"]
 
 BILLION = 1_000_000_000
+_SENDING = 3.0  # seconds that settling may take
+_NOTHING = Settlement()
 
 
 class Reservation:
@@ -74,10 +78,11 @@ class Reservation:
             return
         self._closed = True
         limiter, grant = self._limiter, self._grant
-        if (settlement := self._settlement()) != Settlement():
-            await limiter.settle(settlement)
-        if self._refused:
-            await limiter.refused(grant, self._retry_after)
+        with anyio.move_on_after(_SENDING, shield=True):  # perhaps because the task is being cancelled
+            if (settlement := self._settlement()) != _NOTHING:
+                await limiter.settle(settlement)
+            if self._refused:
+                await limiter.refused(grant, self._retry_after)
 
     def _settlement(self) -> Settlement:
         grant, used, cost = self._grant, self._tokens, self._cost
