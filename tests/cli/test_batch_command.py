@@ -6,8 +6,10 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +36,11 @@ class Upstream:
 
     def __init__(self, faults: float = 0.0) -> None:
         self.asked: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
         self.rng = random.Random(7)
         self.faults = faults
-        self.refused = 0
         self.key: bytes | None = None
+        self.held: anyio.Event | None = None  # answers wait for it
 
     async def __call__(self, peer: Connection) -> None:
         while True:
@@ -47,10 +50,12 @@ class Upstream:
                 continue
             self.asked[prompt] += 1
             if self.rng.random() < self.faults:
-                self.refused += 1
                 status = self.rng.choice(["500 Oops", "429 Too Many Requests"])
                 await peer.send(answer(status, b"{}", "Retry-After: 0.01"))
                 continue
+            self.answered[prompt] += 1
+            if self.held is not None:
+                await self.held.wait()
             usage = event({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}})
             await peer.send(STREAM, framed(text(f"{prompt}!"), fin("stop"), usage, DONE), END)
 
@@ -139,11 +144,103 @@ async def test_mistakes_in_the_command(tmp_path: Path, words: list[str], problem
     assert problem in done.stderr
 
 
+async def test_rows_from_standard_input(tmp_path: Path) -> None:
+    """They are rows like others; the same ones go on with the same job."""
+    async with serving(Upstream()) as server:
+        words = ["-", *prepared(tmp_path, 3, server.base_url)[1:], "--json"]
+        given = (tmp_path / "rows.jsonl").read_bytes()
+        for recorded in (0, 3):
+            done = await run_beside(tmp_path, "batch", *words, stdin=given)
+            assert done.returncode == 0, done.stderr
+            (job,) = json.loads(done.stdout)["jobs"]
+            assert (job["provider"], job["done"], job["recorded"]) == ("main", 3, recorded)
+        done = await run_beside(tmp_path, "batch", *words, stdin=given + b'\n{"prompt": "more"}\n')
+    assert "belongs to another job: rows was" in done.stderr
+
+
+async def test_functions_that_are_run(tmp_path: Path) -> None:
+    """They are named as Python names them; what has changed in them is another job."""
+    (tmp_path / "own_tools.py").write_text('def now() -> str:\n    """The time."""\n    return "noon"\n')
+    upstream = Upstream()
+    async with serving(upstream) as server:
+        words = prepared(tmp_path, 1, server.base_url)
+        done = await ran([*words, "--tools", "own_tools.py:now", "--run-tools"], tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(server.requests[0].partition(b"\r\n\r\n")[2])["tools"][0]["function"]["name"] == "now"
+        done = await ran([*words, "--tools", "own_tools.py"], tmp_path)
+        assert "run_tools was true and is false" in done.stderr
+        done = await ran(words, tmp_path)
+        assert "tools was now (" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--tools", "own.py:later"], "own.py has no 'later' (did you mean 'late'?)"),
+        (["--tools", "broken.py"], "--tools: broken.py: ZeroDivisionError: division by zero"),
+        (["--tools", "empty.py"], "--tools: empty.py defines no functions"),
+        (["--tools", "nowhere.py"], "nowhere.py: No such file"),
+        (["--tools", "no_such_module:x"], "No module named 'no_such_module'"),
+        (["--tools", "tools.json", "--run-tools"], "--run-tools: tools.json only describes tools"),
+        (["--tools", "object.json"], "object.json: must be a list of tools, not dict"),
+        (["--run-tools"], "--run-tools: name the functions with --tools"),
+        (["--ledger", "rows.jsonl"], "rows.jsonl: the rows and the ledger can't be one file"),
+        (["--output", "rows.jsonl"], "rows.jsonl: the rows and the output can't be one file"),
+    ],
+)
+async def test_tools_and_files_that_can_not_be(tmp_path: Path, words: list[str], problem: str) -> None:
+    """They are said before anything is asked."""
+    for name, text_of in {
+        "own.py": "def late() -> str:\n    return ''\n",
+        "broken.py": "1 / 0\n",
+        "empty.py": "from json import loads\n_hidden = loads\n",
+        "tools.json": "[]",
+        "object.json": "{}",
+    }.items():
+        (tmp_path / name).write_text(text_of)
+    done = await ran([*prepared(tmp_path, 1, "http://127.0.0.1:9/v1"), *words], tmp_path)
+    assert (done.returncode, problem in done.stderr) == (2, True), done.stderr
+
+
+async def test_what_a_job_has_so_far(tmp_path: Path) -> None:
+    """It is exported with the number of rows that there are."""
+    async with serving(Upstream()) as server:
+        assert (await ran([*prepared(tmp_path, 5, server.base_url), "--shard", "1/2"], tmp_path)).returncode == 0
+    done = await ran(["export", "out.jsonl.ledger", "-o", "part.jsonl"], tmp_path)
+    assert done.stdout == "part.jsonl: 2 of 5 rows\n", done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="processes get no signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_job_that_is_interrupted(tmp_path: Path, number: signal.Signals) -> None:
+    """Rows under way get their answers, nothing more is asked, and the user hears how to go on."""
+    upstream = Upstream()
+    async with serving(upstream) as server:
+        upstream.held = anyio.Event()
+        words = [*prepared(tmp_path, 50, server.base_url), "--concurrency", "5"]
+        with subprocess.Popen(
+            [*COMMAND, "batch", *words], cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE
+        ) as process:
+            assert process.stderr is not None
+            while len(upstream.answered) < 5:
+                await anyio.sleep(0.01)
+            process.send_signal(number)
+            said = b""
+            while b"stopping" not in said:
+                said += await anyio.to_thread.run_sync(process.stderr.readline)
+            upstream.held.set()
+            assert await anyio.to_thread.run_sync(process.wait) == 130
+            assert process.stderr.read().decode().splitlines()[-1] == "Start the same command again to go on."
+        assert (await ran(words, tmp_path)).returncode == 0
+    assert upstream.answered == Counter({f"p{at}": 1 for at in range(50)})
+
+
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
 async def test_a_job_that_is_killed_again_and_again(tmp_path: Path) -> None:
-    """Each row comes out once and in order; asked twice is at most what was under way at each kill."""
+    """Each row comes out once and in order; asked twice is only what was marked as sent at a kill."""
     rows, kills, concurrency = scale.pick(5000, 200), scale.pick(8, 2), 20
     upstream, rng = Upstream(faults=0.05), random.Random(3)
+    sent: set[str] = set()
     async with serving(upstream) as server:
         words = [*prepared(tmp_path, rows, server.base_url), "--concurrency", str(concurrency)]
         for _ in range(kills):
@@ -159,8 +256,10 @@ async def test_a_job_that_is_killed_again_and_again(tmp_path: Path) -> None:
                     await anyio.sleep(0.005)
                 process.send_signal(signal.SIGKILL)
                 assert await anyio.to_thread.run_sync(process.wait) == -signal.SIGKILL
+            with closing(sqlite3.connect(tmp_path / "out.jsonl.ledger")) as ledger:
+                sent |= {f"p{number}" for (number,) in ledger.execute("SELECT n FROM row WHERE state = 'sent'")}
         done = await ran(words, tmp_path)
     assert done.returncode == 0, done.stderr
     assert [(line["id"], line["text"]) for line in lines(tmp_path)] == [(f"r{at}", f"p{at}!") for at in range(rows)]
-    again = sum(upstream.asked.values()) - rows
-    assert again <= kills * concurrency + upstream.refused
+    assert {prompt for prompt, times in upstream.answered.items() if times > 1} <= sent
+    assert sum(upstream.answered.values()) - rows <= kills * concurrency

@@ -25,6 +25,7 @@ from streamfold import (
     QuotaExceededError,
     Reply,
     batch,
+    tool,
 )
 from streamfold.jobs import Ledger, Rows
 
@@ -461,6 +462,63 @@ async def test_names_and_answers_of_any_text(tmp_path: Path, text: str) -> None:
     """They come out as they went in, also from the file."""
     given = [{"id": f"{text}{at}", "prompt": f"p{at}"} for at in range(2)]
     assert await finished(batch(Server().provider(), given)) == [(f"{text}{at}", f"p{at}!") for at in range(2)]
+
+
+async def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    """The job pauses and says so; when there is room again, it goes on with what was on the disk."""
+    server, path = Server(), tmp_path / "ledger"
+    async with batch(server.provider(), rows(300), ledger=path, concurrency=5) as job:
+        job.ledger._writer.execute("PRAGMA max_page_count = 12")  # type: ignore[union-attr]
+        with pytest.raises(JobPausedError, match=r"ledger can't be written: .*ledger: database or disk is full"):
+            await job.run()
+    with Ledger(path, readonly=True) as ledger:
+        counts = ledger.counts()
+    assert counts["done"] > 5
+    assert await finished(batch(server.provider(), rows(300), ledger=path)) == [(f"r{n}", f"p{n}!") for n in range(300)]
+    assert len(server.asked) <= 300 + 2 * 5
+
+
+async def test_a_ledger_that_is_broken(tmp_path: Path) -> None:
+    """It is said, and nothing is asked."""
+    path = tmp_path / "ledger"
+    await finished(batch(Server().provider(), rows(300), ledger=path))
+    data = path.read_bytes()
+    for broken in (data[: len(data) // 2], data[:8192] + b"x" * 8192 + data[16384:]):
+        path.write_bytes(broken)
+        server = Server()
+        with pytest.raises(ConfigError, match="database disk image is malformed"):
+            await finished(batch(server.provider(), rows(300), ledger=path))
+        assert server.asked == []
+
+
+async def test_a_job_that_is_stopped(tmp_path: Path) -> None:
+    """Rows that are under way get their answers, nobody waits for a turn or another try, and it goes on later."""
+    odd = {"p3": [refused(500, "oops")], "p4": [refused(429, "later", **{"retry-after": "50"})]}
+    server, path = Server(odd), tmp_path / "ledger"
+    async with batch(server.provider(), rows(300), ledger=path, concurrency=5) as job:
+        async for answer in job:
+            if answer.number == 2:
+                job.stop()
+                break
+        with pytest.raises(JobPausedError, match="the job was stopped"):
+            await job.run()
+    assert 5 <= len(server.asked) < 50
+    assert await finished(batch(server.provider(), rows(300), ledger=path)) == [(f"r{n}", f"p{n}!") for n in range(300)]
+    assert len(server.asked) == 300 + 2  # nothing twice but what was refused
+
+
+def test_tools_that_a_job_can_not_run() -> None:
+    """Those without a function, and those that somebody must approve."""
+    described = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
+
+    @tool(needs_approval=True)
+    def pay() -> str:
+        """Pays."""
+        return ""
+
+    for given, problem in ((described, "'now' is only described"), (pay, "'pay' needs approval")):
+        with pytest.raises(ConfigError, match=problem):
+            batch(Server().provider(), rows(1), tools=[given], run_tools=True)
 
 
 async def test_a_name_that_no_file_can_hold() -> None:

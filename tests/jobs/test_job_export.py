@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +140,29 @@ def test_outputs_that_can_not_be_written(tmp_path: Path) -> None:
     (tmp_path / "folder.jsonl").mkdir()
     with pytest.raises(ConfigError, match="can't be written"):
         check_output(tmp_path / "folder.jsonl")
+
+
+async def test_an_output_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the name of the file, and what was there before stays."""
+    await job(tmp_path / "ledger", ["a"])
+    (tmp_path / "out.jsonl").write_text("before")
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with Ledger(tmp_path / "ledger", readonly=True) as ledger, pytest.raises(OSError, match=r"No space.*out\.jsonl"):
+        export([ledger], tmp_path / "out.jsonl")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger", "ledger.lock", "out.jsonl"]
+    assert (tmp_path / "out.jsonl").read_text() == "before"
+
+
+async def test_rows_in_utf_16(tmp_path: Path) -> None:
+    """They are refused as a whole, before anything is asked."""
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "x"}\n', "utf-16")
+    with pytest.raises(ConfigError, match="this is UTF-16"):
+        async with batch(provider(), tmp_path / "rows.jsonl"):
+            pass
 
 
 def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
+from itertools import combinations
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 import anyio
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from typer.core import TyperGroup
 
 from ..client import Provider
 from ..jobs import (
-    BatchJob,
     BatchStore,
-    JobPausedError,
     JobSummary,
     Ledger,
-    batch,
     check_output,
     export,
     export_columns,
@@ -30,8 +31,10 @@ from ..jobs import (
 )
 from ..values import ConfigError
 from . import config as config_commands
+from .batch_run import Ended, Plan, run_jobs
+from .batch_tools import read_tools
 from .errors import reported_errors
-from .output import console, print_json, say
+from .output import print_json, say
 
 __all__ = ["app"]
 
@@ -59,7 +62,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one li
 
 @app.command()
 def run(
-    rows: Annotated[Path, typer.Argument(help="A .jsonl or .parquet file; lines of OpenAI's Batch API are read too.")],
+    rows: Annotated[
+        str,
+        typer.Argument(help="A .jsonl or .parquet file, or - for lines of standard input; OpenAI's batch lines too."),
+    ],
     output: Output,
     provider: Annotated[
         list[str] | None,
@@ -79,9 +85,14 @@ def run(
         Path | None, typer.Option(exists=True, dir_okay=False, help="A JSON schema that each answer must fit.")
     ] = None,
     tools: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A JSON list of tools; calls are recorded and not run."),
+        str | None,
+        typer.Option(
+            help="Tools: a .json file, or functions as MODULE, FILE.py, MODULE:NAME,NAME. Calls are recorded."
+        ),
     ] = None,
+    run_tools: Annotated[
+        bool, typer.Option("--run-tools", help="Run the calls, and record the answers to their results.")
+    ] = False,
     max_output_tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of an answer.")] = None,
     temperature: Annotated[float | None, typer.Option(help="The sampling temperature.")] = None,
     shard: Annotated[str, typer.Option(help="i/n: only every n-th row, from row i on (0 to n-1).")] = "0/1",
@@ -99,84 +110,60 @@ def run(
     """Ask about every row, and write the answers in the order of the rows.
 
     Start the same command again to go on after an interruption: nothing that was answered is asked again. The exit code
-    is 0 if every row has an answer, 1 if some are errors, 2 for a mistake in the command, and 3 if the job paused.
+    is 0 if every row has an answer, 1 if some are errors, 2 for a mistake in the command, 3 if the job paused, and 130
+    if it was interrupted.
     """
-    with reported_errors(as_json):
+    with reported_errors(as_json), ExitStack() as opened:
+        source = _spooled(opened) if rows == "-" else Path(rows)
+        path = ledger or output.with_name(f"{output.name}.ledger")
         check_output(output)
-        options = {"temperature": temperature, "max_output_tokens": max_output_tokens}
-        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        _check_apart(source, output, path)
+        given: dict[str, Any] = {
+            "concurrency": concurrency, "tries": tries, "rpm": rpm, "tpm": tpm, "max_cost": max_cost,
+            "retry_errors": retry_errors, "in_flight": in_flight, "shard": _read_shard(shard),
+            "via": via, "wait": wait, "run_tools": run_tools,
+            **({} if temperature is None else {"temperature": temperature}),
+            **({} if max_output_tokens is None else {"max_output_tokens": max_output_tokens}),
+        }  # fmt: skip
         if schema is not None:
             given["response_format"] = _read_json(schema)
             given["check"] = schema_check(given["response_format"], str(schema))
-        given |= {"concurrency": concurrency, "tries": tries, "rpm": rpm, "tpm": tpm, "max_cost": max_cost}
-        given |= {
-            "via": via,
-            "wait": wait,
-            "retry_errors": retry_errors,
-            "in_flight": in_flight,
-            "shard": _read_shard(shard),
-        }
-        given |= {"tools": _read_json(tools) if tools else ()}
+        if tools is not None:
+            given["tools"] = read_tools(tools, to_run=run_tools)
+        elif run_tools:
+            raise ConfigError("--run-tools: name the functions with --tools MODULE:NAME,NAME")
         specs: list[str | None] = [*dict.fromkeys(provider or ())] or [None]
-        models = [Provider.from_config(spec, config=config, model=model, max_retries=0) for spec in specs]
-        path = ledger or output.with_name(f"{output.name}.ledger")
-        paths = {spec or "": _ledger(path, spec) if spec and len(specs) > 1 else path for spec in specs}
-        made = [
-            anyio.run(_work, each, rows, own, given, not as_json)
-            for each, own in zip(models, paths.values(), strict=True)
+        plans = [
+            Plan(each.name if spec is None else spec, each, _ledger(path, spec) if spec and len(specs) > 1 else path)
+            for spec in specs
+            for each in [Provider.from_config(spec, config=config, model=model, max_retries=0)]
         ]
-        paused = next((problem for _, problem in made if problem), None)
-        alike = None if paused else _write(output, paths)
-        _report([summary for summary, _ in made], alike, paused, output, as_json)
+        ended, interrupted = anyio.run(partial(run_jobs, plans, source, given, shown=not as_json))
+        paused = any(one.paused for one in ended)
+        alike = None if paused else _write(output, {plan.name: plan.ledger for plan in plans})
+        _report(ended, alike, output, as_json)
+        if interrupted and paused:
+            raise typer.Exit(130)
+        if paused:
+            raise typer.Exit(3)
+        if any(one.summary.errors for one in ended):
+            raise typer.Exit(1)
 
 
-async def _work(
-    provider: Provider, rows: Path, ledger: Path, given: dict[str, Any], shown: bool
-) -> tuple[JobSummary, JobPausedError | None]:
-    async with provider, batch(provider, rows, ledger=ledger, **given) as job, anyio.create_task_group() as tasks:
-        with _progress(job, provider.name, shown) as update:
-
-            async def watch() -> None:
-                while True:
-                    await anyio.sleep(0.2)
-                    update()
-
-            tasks.start_soon(watch)
-            problem = None
-            try:
-                await job.run()
-            except JobPausedError as error:
-                problem = error
-            update()
-            tasks.cancel_scope.cancel()
-    return job.summary, problem
+def _spooled(opened: ExitStack) -> Path:
+    """Returns a file with what is on standard input. A job reads its rows more than once."""
+    path = Path(opened.enter_context(TemporaryDirectory())) / "stdin.jsonl"
+    with path.open("wb") as file:
+        copyfileobj(sys.stdin.buffer, file)
+    return path
 
 
-@contextmanager
-def _progress(job: BatchJob, name: str, shown: bool) -> Iterator[Callable[[], None]]:
-    """Shows on a terminal how far a job is, and yields what brings it up to date."""
-    target = console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]} rows/s, {task.fields[tokens]:,} tokens{task.fields[cost]}, "
-                   "{task.fields[errors]} errors"),
-        TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=target, disable=not (shown and target.is_terminal)) as progress:
-        task = progress.add_task(name, total=job.summary.rows, **_fields(job.summary, 0.0))
-
-        def update() -> None:
-            speed = progress.tasks[0].speed or 0.0
-            summary = job.summary
-            progress.update(task, completed=summary.done + summary.errors, **_fields(summary, speed))
-
-        yield update
-
-
-def _fields(summary: JobSummary, speed: float) -> dict[str, Any]:
-    tokens = (summary.usage.input_tokens or 0) + (summary.usage.output_tokens or 0)
-    cost = "".join(f", {cost.amount:.4f} {cost.currency}" for cost in summary.costs.values())
-    return {"speed": f"{speed:.0f}", "tokens": tokens, "cost": cost, "errors": summary.errors}
+def _check_apart(rows: Path, output: Path, ledger: Path) -> None:
+    """Raises ConfigError if two of a job's files are one."""
+    places = {"the rows": rows.resolve(), "the output": output.resolve(), "the ledger": ledger.resolve()}
+    for (one, first), (other, second) in combinations(places.items(), 2):
+        if first == second:
+            raise ConfigError(f"{first}: {one} and {other} can't be one file")
 
 
 def _write(output: Path, paths: Mapping[str, Path]) -> dict[str, int] | None:
@@ -189,32 +176,24 @@ def _write(output: Path, paths: Mapping[str, Path]) -> dict[str, int] | None:
     return None
 
 
-def _report(
-    summaries: list[JobSummary],
-    alike: dict[str, int] | None,
-    paused: JobPausedError | None,
-    output: Path,
-    as_json: bool,
-) -> None:
-    lines = [_summary(summary) for summary in summaries]
+def _report(ended: list[Ended], alike: dict[str, int] | None, output: Path, as_json: bool) -> None:
+    lines = {one.name: {"provider": one.name, **_summary(one.summary)} for one in ended}
+    paused = next((one.paused for one in ended if one.paused), None)
     if as_json:
         more = {"compared": alike} if alike else {}
-        print_json({"jobs": lines, "paused": str(paused) if paused else None, "output": str(output), **more})
-    else:
-        for line in lines:
-            costs = "".join(f", {amount} {currency}" for currency, amount in line["costs"].items())
-            say(
-                f"{line['done']} answers, {line['errors']} errors, {line['rows']} rows;"
-                f" {line['input_tokens']} + {line['output_tokens']} tokens{costs}"
-            )
-        if alike:
-            say(", ".join(f"{name}: {alike.get(name, 0)}" for name in ("rows", "answered", "same text", "same calls")))
-        if paused:
-            say(f"{paused}\nStart the same command again to go on.", err=True)
+        print_json({"jobs": [*lines.values()], "paused": paused and str(paused), "output": str(output), **more})
+        return
+    for name, line in lines.items():
+        costs = "".join(f", {amount} {currency}" for currency, amount in line["costs"].items())
+        say(
+            f"{name}: " * (len(lines) > 1)
+            + f"{line['done']} answers, {line['errors']} errors, {line['rows']} rows;"
+            + f" {line['input_tokens']} + {line['output_tokens']} tokens{costs}"
+        )
+    if alike:
+        say(", ".join(f"{name}: {alike.get(name, 0)}" for name in ("rows", "answered", "same text", "same calls")))
     if paused:
-        raise typer.Exit(3)
-    if any(line["errors"] for line in lines):
-        raise typer.Exit(1)
+        say(f"{paused}\nStart the same command again to go on.", err=True)
 
 
 def _summary(summary: JobSummary) -> dict[str, Any]:
@@ -248,8 +227,10 @@ def status(ledger: Annotated[Path, typer.Argument(help="The ledger of a job.")],
 def export_command(ledgers: Ledgers, output: Output) -> None:
     """Write what a job has so far, in the order of the rows."""
     with reported_errors(), ExitStack() as stack:
-        count = export([stack.enter_context(Ledger(path, readonly=True)) for path in ledgers], output)
-        say(f"{output}: {count} rows")
+        opened = [stack.enter_context(Ledger(path, readonly=True)) for path in ledgers]
+        count = export(opened, output)
+        total = int(opened[0].settings().get("count", count))
+        say(f"{output}: {count} rows" if count == total else f"{output}: {count} of {total} rows")
 
 
 @app.command()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +18,7 @@ import anyio.abc
 import anyio.to_thread
 
 from ..client import ChatModel, Provider
-from ..values import StreamfoldError, shown_url
+from ..values import StreamfoldError, Tool, shown_url
 from .answers import Answer, JobSummary
 from .errors import JobPausedError
 from .ledger import Ledger
@@ -56,8 +57,13 @@ class BatchJob:
             raise
         self._work = Work(self._rows, ledger, self._settings, self._model.name)
         try:
-            identity = {"model": _described(self._model), "options": _canonical(self._settings.options)}
-            identity |= {"via": self._asker.via}
+            identity = {
+                "model": _described(self._model),
+                "options": _canonical(self._settings.options),
+                "tools": _named(self._settings.tools),
+                "run_tools": str(self._settings.run_tools).lower(),
+                "via": self._asker.via,
+            }
             await anyio.to_thread.run_sync(self._work.begin, identity)
             self._tasks = anyio.create_task_group()
             await self._tasks.__aenter__()
@@ -88,6 +94,10 @@ class BatchJob:
     def ledger(self) -> Ledger:
         """The ledger, while the job runs."""
         return self._work.ledger
+
+    def stop(self) -> None:
+        """Asks nothing more. Rows that are under way get their answers; `run` raises JobPausedError then."""
+        self._work.stop("the job was stopped")
 
     async def run(self) -> JobSummary:
         """Waits until every row has an answer or an error.
@@ -152,6 +162,15 @@ def _described(model: ChatModel) -> str:
         return model.name
     profile = model.profile
     return f"{profile.name} {profile.adapter} {shown_url(profile.base_url)} {profile.model or ''}".strip()
+
+
+def _named(tools: Iterable[Tool]) -> str:
+    """Returns the names of tools, and a digest of all that the model is told of them."""
+    told = [[tool.kind, tool.name, tool.description, tool.parameters, tool.strict] for tool in tools]
+    if not told:
+        return "none"
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+    return f"{', '.join(tool.name for tool in tools)} ({digest[:16]})"
 
 
 def _canonical(options: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from decimal import Decimal
 from functools import partial
 from itertools import islice
@@ -82,7 +82,7 @@ class Ledger:
     def states(self, count: int) -> bytearray:
         """Returns the state of each of so many rows: 0 for one that was never sent."""
         found = bytearray(count)
-        with self._using:
+        with self._reading():
             for number, state in self._db.execute(tables.STATES, (count,)):
                 found[number] = state
         return found
@@ -110,7 +110,7 @@ class Ledger:
         ((read, written),), ((unpriced,),) = self.select(tables.TOKENS), self.select(tables.UNPRICED)
         found = JobSummary(rows, counts["done"], counts["error"], usage=Usage(read or 0, written or 0))
         found.recorded, found.unpriced = found.done + found.errors, unpriced
-        with self._using:
+        with self._reading():
             costs = Counter(self._db.execute(tables.COSTS))
         for (amount, currency, estimated), count in costs.items():
             found.add_cost(Cost(Decimal(amount) * count, currency, estimated=bool(estimated)))
@@ -118,13 +118,20 @@ class Ledger:
 
     def select(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """Returns the rows that a statement finds."""
-        with self._using:
+        with self._reading():
             return self._db.execute(statement, values).fetchall()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._using:
+            try:
+                yield
+            except sqlite3.Error as error:
+                raise ConfigError(f"{self.path}: the ledger can't be read: {error}") from None
 
     def settings(self) -> dict[str, str]:
         """Returns what `begin` noted."""
-        with self._using:
-            return dict(self._db.execute("SELECT key, value FROM meta"))
+        return dict(self.select("SELECT key, value FROM meta"))
 
     def sent(self, number: int, name: str) -> None:
         """Marks a row as sent."""
@@ -178,8 +185,11 @@ class Ledger:
 
 
 def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
+    place = str(path)
+    if readonly and not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
+        place = f"{path.absolute().as_uri()}?immutable=1"  # otherwise SQLite makes files beside it, to read it
     try:
-        database = sqlite3.connect(path, check_same_thread=False)
+        database = sqlite3.connect(place, check_same_thread=False, uri=place.startswith("file:"))
     except sqlite3.OperationalError as error:
         raise ConfigError(f"{path}: {error}") from None
     try:

@@ -94,6 +94,10 @@ def _replace(target: Path, write: Callable[[Path], int]) -> int:
     try:
         count = write(draft)
         draft.replace(target)
+    except OSError as error:  # those of a full disk don't say where
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror or str(error), str(target)) from error
     finally:
         draft.unlink(missing_ok=True)
     return count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import os
@@ -136,6 +137,8 @@ class Rows:
             yield from _parquet(self._path)
         else:
             with self._path.open("rb") as file:
+                if file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                    raise ConfigError(f"{self._path}: this is UTF-16, and rows are read as UTF-8")
                 yield from (line for line in file if not line.isspace())
 
     def parse(self, number: int, raw: bytes | Mapping[str, Any]) -> Row:
@@ -145,6 +148,11 @@ class Rows:
             return Row.read(number, row_members(value) if self._in_columns else value)
         except ConfigError as error:
             raise ConfigError(f"{self.place(number)}: {error}") from None
+
+    def name(self, number: int, raw: bytes | Mapping[str, Any]) -> str:
+        """Returns the id of a row, or its number if it is too wrong to have one."""
+        value = _value_or_none(raw)
+        return (value is not None and _name(number, value)) or str(number)
 
     def place(self, number: int) -> str:
         """Returns what errors call a row."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..values import ConfigError, Reply, ToolLike
+from ..values import ConfigError, Reply, Tool
 
 __all__ = ["JobSettings"]
 
@@ -21,7 +21,7 @@ class JobSettings:
     in_flight: Literal["ask", "error"]
     retry_errors: bool
     shard: tuple[int, int]
-    tools: Sequence[ToolLike]
+    tools: Sequence[Tool]
     run_tools: bool
     check: Callable[[Reply], str | None] | None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -32,5 +32,10 @@ class JobSettings:
             raise ConfigError("concurrency and tries must be at least 1")
         if not 0 <= first < count:
             raise ConfigError(f"shard must be (i, n) with 0 <= i < n, not ({first}, {count})")
+        for tool in self.tools if self.run_tools else ():
+            if tool.function is None:
+                raise ConfigError(f"run_tools: the tool {tool.name!r} is only described, and has no function to run")
+            if tool.needs_approval is not False:
+                raise ConfigError(f"run_tools: the tool {tool.name!r} needs approval, and nobody gives it in a job")
         if self.in_flight not in ("ask", "error"):
             raise ConfigError(f"in_flight: can't be {self.in_flight!r}. Allowed: ask, error")

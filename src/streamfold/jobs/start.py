@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from ..client import ChatModel, Provider
-from ..values import ConfigError, Reply, ToolLike
+from ..values import ConfigError, Reply, ToolLike, as_tools
 from .job import BatchJob
 from .live import LiveAsker
 from .pace import Pace
@@ -72,7 +72,7 @@ def batch(
         ConfigError: an argument is wrong. What is wrong with the rows or the ledger is raised by `async with`.
     """
     settings = JobSettings(
-        concurrency, tries, max_cost, in_flight, retry_errors, shard, tuple(tools), run_tools, check, options
+        concurrency, tries, max_cost, in_flight, retry_errors, shard, as_tools(tools), run_tools, check, options
     )
     asker: Asker
     if via == "provider-batch":

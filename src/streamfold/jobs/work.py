@@ -90,7 +90,7 @@ class Work:
         try:
             return self.rows.parse(number, raw)
         except ConfigError as error:
-            self.end(Answer(str(number), number, error=error_members(error)))
+            self.end(Answer(self.rows.name(number, raw), number, error=error_members(error)))
             await self.ledger.written()
             return None
 
