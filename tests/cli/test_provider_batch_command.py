@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -27,12 +28,13 @@ main()
 WORDS = ["batch", "rows.jsonl", "-o", "out.jsonl", "-p", "main", "--via", "provider-batch"]
 
 
-def prepared(folder: Path, url: str, **more: Any) -> None:
-    rows = "".join(json.dumps({"id": f"r{number}", "prompt": f"p{number}"}) + "\n" for number in range(3))
-    (folder / "rows.jsonl").write_text(rows, "utf-8")
+def prepared(folder: Path, url: str, rows: int = 3, most: int = 1000, **more: Any) -> None:
+    lines = [json.dumps({"id": f"r{number}", "prompt": f"p{number}"}) for number in range(rows)]
+    (folder / "rows.jsonl").write_text("\n".join(lines), "utf-8")
     table = {"base_url": url, "model": "m", "api_key": KEY, **more}
-    lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in table.items())
-    (folder / "streamfold.toml").write_text(f"[providers.main]\n{lines}", "utf-8")
+    settings = "".join(f"{name} = {json.dumps(value)}\n" for name, value in table.items())
+    text = f"[providers.main]\n{settings}batches = {{rows = {most}}}\n"
+    (folder / "streamfold.toml").write_text(text, "utf-8")
 
 
 def started(folder: Path) -> subprocess.Popen[bytes]:
@@ -112,3 +114,30 @@ def test_a_batch_is_created_once_whatever_call_the_process_is_killed_in(
         folder = tmp_path / f"{at}"
         folder.mkdir()
         killed(kind(looks=1), side, at, folder, adapter, version)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(os.name == "nt", reason="SIGKILL")
+def test_many_batches_through_many_kills(tmp_path: Path) -> None:
+    """A job of eight batches that is killed at any moment, thirty times: eight batches, and each row once."""
+    chance = random.Random(5)
+    server = FilesServer(looks=12, page=3)
+    kills = 0
+    with server.serving() as url:
+        prepared(tmp_path, f"{url}/v1", rows=400, most=50)
+        while kills < 30:
+            process = started(tmp_path)
+            try:
+                process.communicate(timeout=chance.uniform(0.6, 2.2))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+                kills += 1
+            else:
+                break
+        last = started(tmp_path)
+        said = last.communicate(timeout=120)
+    assert last.returncode == 0, said
+    assert texts(tmp_path) == [ANSWER.format(f"p{number}") for number in range(400)]
+    assert len(server.created) == 8, f"{kills} kills: {server.calls}"
+    assert kills > 5

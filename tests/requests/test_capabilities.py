@@ -620,7 +620,10 @@ def test_every_table_of_the_catalogue_is_of_use(name: str, at: int, table: dict[
     read = profile.models[at]
     assert read.examples
     assert all(read.fits(model) for model in read.examples)
-    assert said_of(table)
+    assert said_of(table) or table.get("prices")
+    for key, price in table.get("prices", {}).items():
+        assert profile.prices.get(key) != price, f"the price {key} is said already"
+        assert price in {profile.prices_of(model)[key] for model in read.examples}, f"the price {key} never holds"
     for key in said_of(table):
         before = find_capabilities(profile.capabilities, profile.models[:at], read.examples[0])
         assert table[key] != before.of(key), f"{key} is said already"
