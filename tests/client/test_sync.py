@@ -86,7 +86,7 @@ def test_streaming_and_whole_answers() -> None:
     with served(answering) as server:
         with provider_of(server) as provider:
             stream = provider.chat_stream("Hi")
-            assert [chunk.delta for chunk in stream if chunk.delta] == ["Hel", "lo"]
+            assert "".join(chunk.delta for chunk in stream) == "Hello"
             assert stream.reply.text == stream.read().text == "Hello"
             assert list(stream) == []
             assert provider.chat("Hi").text == "Hello"
@@ -313,7 +313,7 @@ def test_a_dropped_provider_ends_its_thread() -> None:
     with served(answering) as server:
         stream = provider_of(server).chat_stream("Hi")
         gc.collect()
-        assert next(stream).delta == "Hel"
+        assert next(stream).delta.startswith("Hel")
         gc.collect()
         assert stream.read().text == "Hello"
         assert len(loop_threads()) == 1
