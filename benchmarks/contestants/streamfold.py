@@ -8,7 +8,7 @@ from streamfold import Provider
 
 from . import KEY, MODEL, Answer, Ask
 
-PACKAGES = ("httpx", "pydantic", "httpx-aiohttp", "aiohttp")
+PACKAGES = ("httpx", "pydantic", "aiohttp")
 
 
 def prepare(url: str, wire: str, dialect: str | None, **config: str) -> Ask:
