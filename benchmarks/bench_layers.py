@@ -113,7 +113,7 @@ class Layers:
             pipeline.feed(deltas, event.data, [])
 
     def decode(self) -> None:
-        decoder = StreamDecoder(self.answer.wire, dialect=self.answer.dialect, tools=READ_TOOLS)
+        decoder = StreamDecoder(self.answer.wire, dialect=self.answer.dialect, tools=READ_TOOLS, coalesce=True)
         for piece in self.pieces:
             decoder.feed(piece)
         decoder.close()

@@ -225,9 +225,8 @@ class StreamDecoder:
 
     def _read_with_known(self, sse: SSEDecoder, known: KnownEvents, data: bytes, chunks: list[StreamChunk]) -> None:
         """Reads known events at once, and those between them on the full path, one by one."""
-        at, end = 0, len(data)
+        at, end, whole = 0, len(data), sse.between_events
         while at < end:
-            whole = sse.between_events
             if whole and (run := known.read(data, at)) is not None:
                 self._take_known(run, data, at, chunks)
                 at = run[2][-1]
@@ -236,7 +235,7 @@ class StreamDecoder:
             if behind < 2:
                 behind, whole = end, False
             self._read(sse, data[at:behind], chunks, known if whole else None)
-            at = behind
+            at, whole = behind, sse.between_events
             if self._fold.finished:
                 return
             if self._pipeline.has_finish_reason or known.hopeless or sse.invalid_utf8 or sse.foreign:
@@ -246,15 +245,19 @@ class StreamDecoder:
 
     def _take_known(self, run: Run, data: bytes, at: int, chunks: list[StreamChunk]) -> None:
         """Folds known events."""
-        (make, texts, ends), take, done = run, self._pipeline.feed, 0
+        (make, texts, ends), pipeline = run, self._pipeline
+        done = len(texts)
         try:
-            if self._coalesce and len(texts) > 1 and self._pipeline.is_cut_anyhow(joined := make("".join(texts))):
-                done = len(texts)
-                take((joined,), "", chunks)
+            if pipeline.grow(delta := make(texts[0]), texts):
                 return
-            for text in texts:
-                done += 1
-                take((make(text),), "", chunks)
+            if done == 1:
+                pipeline.feed((delta,), "", chunks)
+                return
+            if self._coalesce and pipeline.is_cut_anyhow(joined := make("".join(texts))):
+                pipeline.feed((joined,), "", chunks)
+                return
+            for done, text in enumerate(texts, 1):  # noqa: B007 - how far it came, if a limit is reached
+                pipeline.feed((make(text),), "", chunks)
         finally:
             self.events += done
             self._transcript.add_bytes(data, at, ends[:done])

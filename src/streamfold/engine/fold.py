@@ -165,6 +165,12 @@ class Fold:
             return self._writing_chunk(placed, self._fragments) if placed and self._fragments else None
         return self._feed_rare(delta)
 
+    def grow(self, part: Call, pieces: list[str]) -> bool:
+        """Adds pieces to a call, as `feed` would one by one; False if nothing was done, because `feed` has to."""
+        if self.finished or self._listener or self._fragments or self._finish is not None:
+            return False
+        return self._calls.grow(part, pieces)
+
     def _feed_rare(self, delta: Delta) -> StreamChunk | None:
         """Takes a delta of a kind that comes a few times in an answer."""
         match delta:

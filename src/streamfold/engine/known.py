@@ -76,11 +76,15 @@ class _Known:
 
     Args:
         make: makes the delta of a text.
+
+    Attributes:
+        begin: the bytes with which it begins.
     """
 
     def __init__(self, shape: _Shape, make: Maker) -> None:
         *pieces, self._last = shape.pieces
         self._steps = [(piece, len(piece), hole) for piece, hole in zip(pieces, shape.holes, strict=True)]
+        self.begin = shape.pieces[0]
         self._data_at = shape.data_at
         self._make = make
         self._numbered = _NUMBERED in shape.holes
@@ -150,16 +154,23 @@ class KnownEvents:
         self._limit = limit
         self._numbers = numbers
         self._known: list[_Known] = []
+        self._next = 0  # the one to begin with
         self._seen: dict[_Shape, None] = {}  # a set that keeps its order
         self._patience = _PATIENCE
         self.hopeless = False
 
     def read(self, data: bytes, at: int) -> Run | None:
         """Returns the known events that stand at `at`, as many as are of one kind; None if there is none."""
-        for known in self._known:
-            if (run := known.run(data, at, self._numbers, self._limit)) is not None:
+        kinds, count, place = self._known, len(self._known), self._next
+        for _ in range(count):
+            if place >= count:
+                place = 0
+            known = kinds[place]
+            if data.startswith(known.begin, at) and (run := known.run(data, at, self._numbers, self._limit)):
                 self._patience = _PATIENCE
+                self._next = place + (len(run[1]) == 1)  # calls are often written in turn
                 return run
+            place += 1
         return None
 
     def learn(self, raw: bytes, event: ServerSentEvent, deltas: list[Delta]) -> None:
@@ -178,7 +189,8 @@ class KnownEvents:
             if len(self._seen) > _MOST_KNOWN:
                 self._seen.pop(next(iter(self._seen)))
         elif self._changes_alone(shape, event, deltas[:-1], make):
-            self._known = [_Known(shape, make), *self._known[: _MOST_KNOWN - 1]]
+            self._known = [*self._known[1 - _MOST_KNOWN :], _Known(shape, make)]
+            self._next = len(self._known) - 1
 
     def _changes_alone(self, shape: _Shape, event: ServerSentEvent, others: list[Delta], make: Maker) -> bool:
         """Tries out whether nothing but the text of the last delta changes with what may differ."""

@@ -98,8 +98,12 @@ class OpenCall:
 
     def add_piece(self, piece: str) -> None:
         """Appends the next piece of the arguments."""
-        self.pieces.append(piece)
-        self.size += len(piece)
+        self.add_pieces([piece], len(piece))
+
+    def add_pieces(self, pieces: list[str], size: int) -> None:
+        """Appends the next pieces of the arguments, which have so many characters."""
+        self.pieces += pieces
+        self.size += size
         if self.gap_at:  # behind a gap at 0 nothing can be missing that leaves an object
             self.spliced = True
 

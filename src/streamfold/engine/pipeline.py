@@ -86,6 +86,18 @@ class Pipeline:
         """The number of the last event; None if events have none, or none that can be relied on."""
         return self.numbers.last
 
+    def grow(self, delta: Delta, texts: list[str]) -> bool:
+        """Takes further pieces of a call's arguments, each for a delta like this one.
+
+        Returns:
+            False if nothing was done: each delta has to be fed.
+        """
+        if not self._passes:
+            return False
+        if type(delta) is BlockPiece:
+            return self._blocks.grow(delta, texts, self._fold.grow)
+        return type(delta) is Call and self._fold.grow(delta, texts)
+
     def is_cut_anyhow(self, delta: Delta) -> bool:
         """Whether a text may come as one delta or as several, without any difference but the number of chunks."""
         if type(delta) is BlockPiece:
