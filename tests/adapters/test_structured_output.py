@@ -364,7 +364,7 @@ async def test_partial_of_a_stream() -> None:
     client = httpx.AsyncClient(transport=httpx.MockTransport(lambda request: httpx.Response(200, content=body)))
     provider = Provider.from_config({"base_url": "http://test/v1", "model": "m"}, http_client=client)
     names, people = [], []
-    async with provider.chat_stream("x", response_format=City) as stream:
+    async with provider.chat_stream("x", response_format=City, coalesce=False) as stream:
         assert stream.partial(City) is None
         async for _ in stream:
             if value := stream.partial(City):

@@ -245,15 +245,12 @@ class StreamDecoder:
 
     def _take_known(self, run: Run, data: bytes, at: int, chunks: list[StreamChunk]) -> None:
         """Folds known events."""
-        (make, texts, ends), pipeline = run, self._pipeline
-        done = len(texts)
+        known, texts, ends = run
+        pipeline, make, done = self._pipeline, known.make, len(texts)
         try:
-            if pipeline.grow(delta := make(texts[0]), texts):
+            if known.of_call and pipeline.grow(make(""), texts):
                 return
-            if done == 1:
-                pipeline.feed((delta,), "", chunks)
-                return
-            if self._coalesce and pipeline.is_cut_anyhow(joined := make("".join(texts))):
+            if self._coalesce and done > 1 and pipeline.is_cut_anyhow(joined := make("".join(texts))):
                 pipeline.feed((joined,), "", chunks)
                 return
             for done, text in enumerate(texts, 1):  # noqa: B007 - how far it came, if a limit is reached

@@ -15,11 +15,14 @@ class Drafts:
     Args:
         own: the tools' own names by those on the wire.
         chunks: whether each piece makes a chunk.
+
+    Attributes:
+        makes_chunks: the same.
     """
 
     def __init__(self, own: Mapping[str, str], *, chunks: bool) -> None:
         self._own = own
-        self._makes_chunks = chunks
+        self.makes_chunks = chunks
         self._calls: dict[int, tuple[str, list[str]]] = {}  # name and text
         self._chunks: list[StreamChunk] = []
 
@@ -27,7 +30,7 @@ class Drafts:
         """Takes the next piece of the arguments of a call."""
         name = self._own.get(name, name)
         self._calls.setdefault(number, (name, []))[1].append(text)
-        if self._makes_chunks:
+        if self.makes_chunks:
             self._chunks.append(WritingChunk(number, name, text, tuple))
 
     def take(self) -> list[StreamChunk]:

@@ -45,11 +45,6 @@ Decode: TypeAlias = Callable[["ServerSentEvent"], Iterable[Delta]]
 Maker: TypeAlias = Callable[[str], Delta]
 
 
-# Known events of one kind that follow each other in the bytes: what makes the delta of a text, the text of each event,
-# which is never empty, and where each of them ends.
-Run: TypeAlias = tuple[Maker, list[str], list[int]]
-
-
 class _Shape(NamedTuple):
     """The bytes of an event without what may differ.
 
@@ -71,14 +66,13 @@ class _Shape(NamedTuple):
         )
 
 
-class _Known:
+class Known:
     """A kind of event.
-
-    Args:
-        make: makes the delta of a text.
 
     Attributes:
         begin: the bytes with which it begins.
+        make: makes the delta of a text.
+        of_call: whether the texts are pieces of a call.
     """
 
     def __init__(self, shape: _Shape, make: Maker) -> None:
@@ -86,13 +80,15 @@ class _Known:
         self._steps = [(piece, len(piece), hole) for piece, hole in zip(pieces, shape.holes, strict=True)]
         self.begin = shape.pieces[0]
         self._data_at = shape.data_at
-        self._make = make
+        self.make = make
+        self.of_call = isinstance(made := make(""), Call) or (isinstance(made, BlockPiece) and made.kind == "call")
         self._numbered = _NUMBERED in shape.holes
 
     def run(self, data: bytes, at: int, numbers: Resumption, limit: int) -> Run | None:
         """Returns the events of this kind that stand at `at`, and counts their numbers; None if there is none."""
         # One step of this loop is all that is done for nearly every event.
         startswith, steps, last, length = data.startswith, self._steps, self._last, len(self._last)
+        numbered, number, data_at = self._numbered, numbers.following, self._data_at
         texts: list[str] = []
         ends: list[int] = []
         text = ""
@@ -103,7 +99,7 @@ class _Known:
                     break
                 here += size
                 if hole == _NUMBERED:
-                    digits = b"%d" % numbers.following
+                    digits = b"%d" % number
                     if not startswith(digits, here):
                         break
                     here += len(digits)
@@ -128,11 +124,16 @@ class _Known:
                 if text and startswith(last, here) and end - at <= limit:
                     texts.append(text)
                     ends.append(end)
-                    if self._numbered:
-                        numbers.add(hash(data[at + self._data_at : end - 2]))
+                    if numbered:
+                        numbers.add(number, hash(data[at + data_at : end - 2]))
+                        number += 1
                     at = end
                     continue
-            return (self._make, texts, ends) if texts else None
+            return (self, texts, ends) if texts else None
+
+
+# Known events of one kind that follow each other in the bytes: the text of each, which is never empty, and its end.
+Run: TypeAlias = tuple[Known, list[str], list[int]]
 
 
 class KnownEvents:
@@ -153,7 +154,7 @@ class KnownEvents:
         self._decode = decode
         self._limit = limit
         self._numbers = numbers
-        self._known: list[_Known] = []
+        self._known: list[Known] = []
         self._next = 0  # the one to begin with
         self._seen: dict[_Shape, None] = {}  # a set that keeps its order
         self._patience = _PATIENCE
@@ -189,7 +190,7 @@ class KnownEvents:
             if len(self._seen) > _MOST_KNOWN:
                 self._seen.pop(next(iter(self._seen)))
         elif self._changes_alone(shape, event, deltas[:-1], make):
-            self._known = [*self._known[1 - _MOST_KNOWN :], _Known(shape, make)]
+            self._known = [*self._known[1 - _MOST_KNOWN :], Known(shape, make)]
             self._next = len(self._known) - 1
 
     def _changes_alone(self, shape: _Shape, event: ServerSentEvent, others: list[Delta], make: Maker) -> bool:

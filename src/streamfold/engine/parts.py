@@ -182,10 +182,9 @@ class Resumption:
         """The number that follows the last one; -1 if no event had one."""
         return -1 if self._last is None else self._last + 1
 
-    def add(self, fingerprint: int) -> None:
+    def add(self, number: int, fingerprint: int) -> None:
         """Counts an event that has the number that follows. `fingerprint` is the hash of its payload in UTF-8."""
-        number = self._last = self.following
-        self._seen[number] = fingerprint
+        self._seen[number], self._last = fingerprint, number
         if len(self._seen) >= _REMEMBERED:
             self._seen_before, self._seen = self._seen, {}
 
@@ -193,7 +192,7 @@ class Resumption:
         """Returns a warning `repeated_event` if the event is to be skipped, `missing_event` if some are missing."""
         number, last, fingerprint = sequence.number, self._last, hash(data.encode())
         if last is not None and number == last + 1:  # nearly every event
-            self.add(fingerprint)
+            self.add(number, fingerprint)
             return None
         if number is None:
             self._partial = True

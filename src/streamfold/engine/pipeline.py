@@ -104,9 +104,14 @@ class Pipeline:
             kind, text = {"text": Text, "reasoning": Reasoning}.get(delta.kind), delta.value
         else:
             kind, text = type(delta), getattr(delta, "text", "")
-        if self._dialect is not None or (kind is not Text and kind is not Reasoning):
+        if kind is not Text and kind is not Reasoning:
             return False  # pieces of calls are looked at one by one
-        return self._fold.lane(kind).has_room(len(text))  # else the text before the limit is shown, piece by piece
+        lane = self._fold.lane(kind)
+        if self._dialect is not None:
+            if self._drafts and self._drafts.makes_chunks:
+                return False  # what is shown of a call has its place between the texts
+            lane = self._raw_lane(kind)
+        return lane.has_room(len(text))  # else the text before the limit is shown, piece by piece
 
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
         """Adds the chunks of one event to `chunks`. `data` is its payload, by which a repetition is known.
