@@ -1,8 +1,9 @@
 """A provider that counts what it is asked for, for `bench_batch.py`: a process of its own, as cheap as Python can be.
 
 It answers `p12` with `p12!` as a stream, after a while, and now and then with 500 or 429 instead. One line of standard
-output is its port. A line of standard input has it print, as JSON: how often each row was answered or refused, how many
-streams were open at most, and how many connections; the word `reset` begins anew. It ends with its standard input.
+output is its port. A line of standard input has it print what it has counted, as JSON: rows that were answered, those
+answered more than once, statuses, and how many streams and connections there were at most. The word `rows` has it print
+only the first of these, and `reset` begin anew. It ends with its standard input.
 
     python benchmarks/batch_server.py [LATENCY] [FAULTS]
 """
@@ -110,7 +111,7 @@ async def serve(latency: float, faults: float) -> None:
     listening = await loop.create_server(lambda: Server(tally, latency, faults, rng), "127.0.0.1", 0, backlog=4096)
     print(listening.sockets[0].getsockname()[1], flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
-        print(tally[0].shown(), flush=True)
+        print(json.dumps({"rows": len(tally[0].asked)}) if line.strip() == "rows" else tally[0].shown(), flush=True)
         if line.strip() == "reset":
             tally[0] = Tally()
 

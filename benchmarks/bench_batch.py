@@ -18,12 +18,13 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -205,31 +206,34 @@ main()
 
 
 def kills(count: int = 5000, times: int = 10, concurrency: int = 100) -> None:
-    """Kills a job at random moments until it has been killed so often, and lets it finish then."""
-    rng = random.Random(1)
+    """Kills a job at random moments, so often before it is done, and lets it finish then."""
+    rng, sent, memory = random.Random(1), set(), 0.0
     with upstream(latency=0.1, faults=0.05) as server, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_rows(folder / "rows.jsonl", count)
-        words, began, done = command(folder, server.url, concurrency), time.perf_counter(), 0
-        while done < times:
-            with subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL) as process:
-                try:
-                    process.wait(rng.uniform(1.0, 2.5 * count / times / 300 + 2))
-                    break
-                except subprocess.TimeoutExpired:
-                    process.send_signal(signal.SIGKILL)
-                    done += 1
+        words, began = command(folder, server.url, concurrency), time.perf_counter()
+        for left in range(times, 0, -1):
+            done = int(str(server.tally("rows")["rows"]))
+            wanted = done + rng.uniform(1, 2 * (count - done) / (left + 1))
+            with subprocess.Popen(words, cwd=folder, stderr=subprocess.DEVNULL) as process:
+                while int(str(server.tally("rows")["rows"])) < wanted:
+                    time.sleep(0.02)
+                memory = max(memory, peak(process.pid))
+                process.send_signal(signal.SIGKILL)
+            with closing(sqlite3.connect(folder / "out.jsonl.ledger")) as ledger:
+                sent |= {str(number) for (number,) in ledger.execute("SELECT n FROM row WHERE state = 'sent'")}
         ended = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
         seconds, tally = time.perf_counter() - began, server.tally()
         lines = list(map(json.loads, (folder / "out.jsonl").read_text().splitlines()))
         right = [(f"r{at}", f"p{at}" + "!" * 7) for at in range(count)]
         wrong = sum((line["id"], line.get("text")) != pair for line, pair in zip(lines, right, strict=True))
-    asked = tally["asked"]
-    assert isinstance(asked, dict)
+    again = tally["asked"]
+    assert isinstance(again, dict)
     print(
-        f"{count} rows, {done} kills, {concurrency} at once, {seconds:.0f} s: {len(lines)} answers, {wrong} wrong;"
-        f" asked again {sum(asked.values()) - len(asked)}, at most {done * concurrency} may be;"
-        f" statuses {tally['statuses']}; {ended.stderr.strip()}\n  {ended.stdout.strip()}"
+        f"{count} rows, {times} kills, {concurrency} at once, {seconds:.0f} s: {len(lines)} answers in order,"
+        f" {wrong} of them wrong; answered again {sum(again.values()) - len(again)}, of {times * concurrency} that may;"
+        f" {len(again.keys() - sent)} of these rows had not been marked as sent\n  statuses {tally['statuses']};"
+        f" {memory / 2**20:.0f} MB at most, and to the end {ended.stderr.strip()}; {ended.stdout.strip()}"
     )
 
 

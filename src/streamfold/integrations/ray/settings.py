@@ -8,7 +8,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from ...jobs import ROW_MEMBERS, JobSettings, schema_check
-from ...values import ConfigError, Reply, ToolLike, nearest, referenced
+from ...values import ConfigError, Reply, ToolLike, as_tools, nearest, referenced
 from .kept import check_answers
 
 __all__ = ["AskSettings"]
@@ -57,7 +57,7 @@ class AskSettings:
             checks.insert(0, schema_check(self.schema))
         return JobSettings(
             concurrency=self.concurrency, tries=self.tries, max_cost=None, in_flight="ask", retry_errors=False,
-            shard=(0, 1), tools=tuple(self.tools), run_tools=False, check=_first(checks), options=options,
+            shard=(0, 1), tools=as_tools(self.tools), run_tools=False, check=_first(checks), options=options,
         )  # fmt: skip
 
     def members(self, names: Sequence[str]) -> dict[str, str]:
