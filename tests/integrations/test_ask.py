@@ -144,6 +144,8 @@ async def test_where_the_members_of_a_row_are() -> None:
     [
         ({"question": ["x"]}, {}, "there is no column 'prompt' or 'messages' among question"),
         ({"promt": ["x"]}, {"columns": {"prompt": "prompt"}}, "there is no column 'prompt' .did you mean 'promt'"),
+        ({"prompt": ["x"]}, {"temprature": 0.5}, "unknown option 'temprature': did you mean 'temperature'"),
+        ({"prompt": ["x"]}, {"n": 2}, "n must be 1"),
         ({"prompt": ["x"], "text": ["y"]}, {}, "the rows have a column 'text' already"),
         ({"prompt": ["x"]}, {"answers": "sqlite:////tmp/none.db"}, "they are kept for rows with an id"),
         ({"prompt": ["x"], "id": ["a"]}, {"answers": "sqlite:////no/such/folder.db"}, "there is no folder"),

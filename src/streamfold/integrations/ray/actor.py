@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -11,7 +12,7 @@ import anyio
 
 from ...client import Provider
 from ...jobs import Answer, Asking, JobPausedError, Pace, Row, error_members, row_members
-from ...values import ConfigError, PermissionDeniedError, Reply, StreamfoldError, ToolLike
+from ...values import PermissionDeniedError, Reply, StreamfoldError, ToolLike
 from .kept import KeptAnswers, fingerprint
 from .settings import AskSettings
 from .table import check_columns, column_names, rows_of, with_answers
@@ -101,7 +102,8 @@ class Ask:
             ConfigError: the batch lacks a column, or has one with the name of a new one.
             AskStoppedError: nothing more would be answered.
         """
-        asking, kept, names = self._asking, self._kept, column_names(batch)
+        asking, kept, _ = self._asking, self._kept, self._common
+        names = column_names(batch)
         check_columns(names, self.settings.prefix)
         columns = self.settings.members(names)
         cells = rows_of(batch, list(columns.values()))
@@ -150,19 +152,18 @@ class Ask:
         where = self.settings.answers
         return KeptAnswers.open(where, self.settings.keep) if where else None
 
+    @cached_property
+    def _common(self) -> str:
+        """A fingerprint of what all rows ask for. Raises ConfigError if no row could be asked."""
+        options = self._rows.options if self._provider.profile.model else {"model": "-", **self._rows.options}
+        sent = self._provider.preview("-", self._rows.tools or None, **options)
+        return fingerprint(sent.url, sent.body, getattr(self.settings.check, "__qualname__", ""), self.settings.job)
+
     def _key(self, members: Mapping[str, Any]) -> str | None:
-        """Returns the key of a row's answer, or None for a row without an id, or one that can't be asked."""
+        """Returns the key of a row's answer, or None for a row without an id."""
         if members["id"] is None:
             return None
-        try:
-            row = Row.read(0, row_members(members))
-            tools = row.tools if row.tools is not None else self._rows.tools
-            options = {**self._rows.options, **row.options}
-            sent = self._provider.preview(row.messages, tools or None, tool_choice=row.tool_choice, **options)
-        except ConfigError:
-            return None
-        check = getattr(self.settings.check, "__qualname__", "")
-        return fingerprint(self.settings.job, row.id, check, sent.url, sent.body)
+        return fingerprint(self._common, json.dumps(members, sort_keys=True, default=str))
 
     async def _answer(self, asking: Asking, members: Mapping[str, Any], key: str | None) -> Answer | None:
         """Returns the answer to a row, which may be an error; None if nothing more is asked."""
