@@ -10,7 +10,9 @@ import sqlite3
 import subprocess
 from collections import Counter
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -21,6 +23,8 @@ import scale
 from commands import COMMAND, Done, environment, run_beside
 from folding import DONE, event, fin, text
 from servers import END, STREAM, Connection, answer, framed, serving
+from streamfold import Cost, JobSummary, Usage
+from streamfold.cli.batch_progress import Meter
 
 pytestmark = pytest.mark.anyio
 
@@ -208,6 +212,22 @@ async def test_what_a_job_has_so_far(tmp_path: Path) -> None:
         assert (await ran([*prepared(tmp_path, 5, server.base_url), "--shard", "1/2"], tmp_path)).returncode == 0
     done = await ran(["export", "out.jsonl.ledger", "-o", "part.jsonl"], tmp_path)
     assert done.stdout == "part.jsonl: 2 of 5 rows\n", done.stderr
+
+
+def test_the_progress_of_a_job() -> None:
+    """Its speed is that of the last seconds, not of what earlier runs have done."""
+    summary = JobSummary(1000, done=400, usage=Usage(4000, 0))
+    job, meter = SimpleNamespace(summary=summary, doing=""), Meter()
+    assert meter.said(0.0, job) == "0.0 rows/s, 0 tokens/s, 0 errors"  # type: ignore[arg-type]
+    for second in range(1, 101):
+        summary.done += 5
+        summary.usage += Usage(20, 30)
+        summary.errors = 1
+        summary.costs = {"USD": Cost(Decimal("0.01234"), "USD")}
+        said = meter.said(float(second), job)  # type: ignore[arg-type]
+        if second == 10:
+            assert said == "5.1 rows/s, 50 tokens/s, 0.0123 USD, 1 error, 0:01:48 left"
+    assert said == "5.0 rows/s, 50 tokens/s, 0.0123 USD, 1 error, 0:00:20 left"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="processes get no signals")

@@ -162,6 +162,7 @@ async def test_mistakes_that_stop_a_job_before_it_asks(given: list[dict[str, Any
         ({"shard": (2, 2)}, r"shard must be \(i, n\)"),
         ({"in_flight": "again"}, "in_flight: can't be 'again'. Allowed: ask, error"),
         ({"rpm": 0}, "rpm must be greater than 0"),
+        ({"temprature": 1}, "unknown option 'temprature': did you mean 'temperature'"),
     ],
 )
 def test_wrong_arguments(wrong: dict[str, Any], problem: str) -> None:

@@ -50,7 +50,9 @@ class _RunByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_RunByDefault,
-    help="Ask about many rows, each of them once: streamfold batch rows.jsonl -o answers.jsonl -p PROVIDER.",
+    help="""Ask about many rows, each of them once: streamfold batch rows.jsonl -o answers.jsonl -p PROVIDER.
+
+    `streamfold batch run --help` shows the options.""",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -142,6 +144,8 @@ def run(
         paused = any(one.paused for one in ended)
         alike = None if paused else _write(output, {plan.name: plan.ledger for plan in plans})
         _report(ended, alike, output, as_json)
+        if paused and via == "provider-batch":
+            say("Batches that are handed over go on at the provider meanwhile.", err=True)
         if interrupted and paused:
             raise typer.Exit(130)
         if paused:

@@ -10,7 +10,7 @@ from time import monotonic
 import anyio
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from ..jobs import BatchJob, JobSummary
+from ..jobs import BatchJob
 from .output import console, say
 
 __all__ = ["Meter", "show_progress"]
@@ -26,8 +26,9 @@ class Meter:
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int, int]] = deque()
 
-    def said(self, now: float, summary: JobSummary) -> str:
+    def said(self, now: float, job: BatchJob) -> str:
         """Returns what there is to say of a job beside how many of its rows have ended."""
+        summary = job.summary
         ended, usage = summary.done + summary.errors, summary.usage
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         self._looks.append((now, ended, tokens))
@@ -44,7 +45,7 @@ class Meter:
         ]
         if rate and summary.rows > ended:
             parts.append(f"{timedelta(seconds=round((summary.rows - ended) / rate))} left")
-        return ", ".join(parts)
+        return ", ".join([*parts, job.doing] if job.doing else parts)
 
 
 async def show_progress(jobs: Mapping[str, BatchJob]) -> None:
@@ -52,7 +53,7 @@ async def show_progress(jobs: Mapping[str, BatchJob]) -> None:
     target, meters = console(stderr=True), {name: Meter() for name in jobs}
     if not target.is_terminal:
         while True:
-            said = {name: meters[name].said(monotonic(), job.summary) for name, job in jobs.items()}
+            said = {name: meters[name].said(monotonic(), job) for name, job in jobs.items()}
             await anyio.sleep(_LINES)
             for name, job in jobs.items():
                 summary = job.summary
@@ -67,7 +68,7 @@ async def show_progress(jobs: Mapping[str, BatchJob]) -> None:
         def update() -> None:
             for name, job in jobs.items():
                 ended = job.summary.done + job.summary.errors
-                progress.update(tasks[name], completed=ended, said=meters[name].said(monotonic(), job.summary))
+                progress.update(tasks[name], completed=ended, said=meters[name].said(monotonic(), job))
 
         try:
             while True:

@@ -91,6 +91,11 @@ class BatchJob:
         return self._work.summary
 
     @property
+    def doing(self) -> str:
+        """What is going on, if there is more to say than the summary does: of batches of the provider."""
+        return self._work.doing
+
+    @property
     def ledger(self) -> Ledger:
         """The ledger, while the job runs."""
         return self._work.ledger

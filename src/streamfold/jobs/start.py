@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from ..client import ChatModel, Provider
+from ..client import Arguments, ChatModel, Provider
+from ..requests import ChatOptions
 from ..values import ConfigError, Reply, ToolLike, as_tools
 from .job import BatchJob
 from .live import LiveAsker
@@ -74,6 +75,7 @@ def batch(
     settings = JobSettings(
         concurrency, tries, max_cost, in_flight, retry_errors, shard, as_tools(tools), run_tools, check, options
     )
+    Arguments.read("-", settings.tools, "auto", cast("ChatOptions", options))  # a wrong option is wrong in each row
     asker: Asker
     if via == "provider-batch":
         given = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost, "run_tools": run_tools or None}

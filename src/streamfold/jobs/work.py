@@ -47,6 +47,7 @@ class Work:
         summary: what the job has done so far.
         states: one byte for each row: 0, `SENT`, `DONE` or `ERROR`. A row has ended when its answer is on disk.
         stopped: why nothing more is asked, once that is so.
+        doing: what is going on, if there is more to say than the summary does.
     """
 
     def __init__(self, rows: Rows, ledger: Ledger, settings: JobSettings, name: str) -> None:
@@ -57,6 +58,7 @@ class Work:
         self.summary = JobSummary()
         self.states = bytearray()
         self.stopped: JobPausedError | None = None
+        self.doing = ""
         self.stopping = anyio.Event()
         self._changed = anyio.Event()
 
