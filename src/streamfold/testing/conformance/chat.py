@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .rules import Rule, Stream, error_with_message, rule_maker, wrong_sum
+from .rules import Rule, Stream, error_with_message, event_stream_type, rule_maker, wrong_sum
 
 __all__ = ["CHAT"]
 
@@ -33,11 +33,7 @@ def _reasons(stream: Stream) -> list[Any]:
     return [choice["finish_reason"] for choice in _choices(stream) if choice.get("finish_reason")]
 
 
-@rule("content-type", "A stream has the content type text/event-stream.")
-def _content_type(stream: Stream) -> Iterator[str]:
-    kind = stream.seen.headers.get("content-type", "none")
-    if not kind.startswith("text/event-stream"):
-        yield f"the content type is {kind}"
+rule("content-type", "A stream has the content type text/event-stream.")(event_stream_type)
 
 
 @rule("json", "Every event is a JSON object, but for the last one.")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .rules import Rule, Stream, error_with_message, rule_maker
+from .rules import Rule, Stream, error_with_message, event_stream_type, named_by_type, rule_maker
 
 __all__ = ["MESSAGES"]
 
@@ -30,20 +30,8 @@ def _stop_reason(stream: Stream) -> Any:
     return (ends[-1].get("delta") or {}).get("stop_reason") if ends else None
 
 
-@rule("content-type", "A stream has the content type text/event-stream.")
-def _content_type(stream: Stream) -> Iterator[str]:
-    kind = stream.seen.headers.get("content-type", "none")
-    if not kind.startswith("text/event-stream"):
-        yield f"the content type is {kind}"
-
-
-@rule("names", "Every event has an event: line, which is its type.")
-def _names(stream: Stream) -> Iterator[str]:
-    for event in stream.events:
-        kind = event.payload.get("type") if isinstance(event.payload, Mapping) else None
-        if event.name != kind:
-            yield f"an event called {event.name!r} has the type {kind!r}"
-            return
+rule("content-type", "A stream has the content type text/event-stream.")(event_stream_type)
+rule("names", "Every event has an event: line, which is its type.")(named_by_type)
 
 
 @rule("start", "The first event is message_start, with an empty message of the assistant and its usage.")

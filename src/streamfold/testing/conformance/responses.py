@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from ...values import join_surrogates
-from .rules import Rule, Stream, error_with_message, rule_maker, wrong_sum
+from .rules import Rule, Stream, error_with_message, event_stream_type, named_by_type, rule_maker, wrong_sum
 
 __all__ = ["RESPONSES"]
 
@@ -21,20 +21,8 @@ _TEXT = "response.output_text"
 _ARGUMENTS = "response.function_call_arguments"
 
 
-@rule("content-type", "A stream has the content type text/event-stream.")
-def _content_type(stream: Stream) -> Iterator[str]:
-    kind = stream.seen.headers.get("content-type", "none")
-    if not kind.startswith("text/event-stream"):
-        yield f"the content type is {kind}"
-
-
-@rule("names", "Every event has an event: line, which is its type.")
-def _names(stream: Stream) -> Iterator[str]:
-    for event in stream.events:
-        kind = event.payload.get("type") if isinstance(event.payload, Mapping) else None
-        if event.name != kind:
-            yield f"an event called {event.name!r} has the type {kind!r}"
-            return
+rule("content-type", "A stream has the content type text/event-stream.")(event_stream_type)
+rule("names", "Every event has an event: line, which is its type.")(named_by_type)
 
 
 @rule("sequence", "Every event has a sequence_number, one more than the event before.")

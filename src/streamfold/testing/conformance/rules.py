@@ -17,6 +17,8 @@ __all__ = [
     "Stream",
     "Violation",
     "error_with_message",
+    "event_stream_type",
+    "named_by_type",
     "read_stream",
     "rule_maker",
     "wrong_sum",
@@ -112,6 +114,22 @@ def rule_maker(wire: str, link: str, rules: list[Rule]) -> Callable[..., Callabl
         return decorate
 
     return rule
+
+
+def event_stream_type(stream: Stream) -> Iterator[str]:
+    """Yields what is wrong with the content type of a stream."""
+    kind = stream.seen.headers.get("content-type", "none")
+    if not kind.startswith("text/event-stream"):
+        yield f"the content type is {kind}"
+
+
+def named_by_type(stream: Stream) -> Iterator[str]:
+    """Yields the first event whose `event:` line does not say its type."""
+    for event in stream.events:
+        kind = event.payload.get("type") if isinstance(event.payload, Mapping) else None
+        if event.name != kind:
+            yield f"an event called {event.name!r} has the type {kind!r}"
+            return
 
 
 def error_with_message(stream: Stream) -> Iterator[str]:
