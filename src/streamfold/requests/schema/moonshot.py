@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .passes import ANNOTATIONS, Passed, inline_refs, rebuilt, resolve
+from .passes import ANNOTATIONS, Passed, rebuilt
+from .references import inline_refs, resolve
 
 __all__ = ["moonshot", "moonshot_problems"]
 

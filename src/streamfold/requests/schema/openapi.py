@@ -9,7 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from .passes import Passed, inline_refs
+from .passes import Passed
+from .references import inline_refs
 
 __all__ = ["from_openapi", "openapi_subset"]
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .passes import ANNOTATIONS, Passed, inline_refs, inner, rebuilt
+from .passes import ANNOTATIONS, Passed, inner, rebuilt
+from .references import inline_refs
 
 __all__ = ["ROUTINE", "openai_strict", "strict_problems"]
 

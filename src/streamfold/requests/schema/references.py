@@ -1,0 +1,152 @@
+"""References inside a schema: where they lead, and the pass that writes out what they lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .passes import ANNOTATIONS, CONDITIONS, LISTED, NAMED, SINGLE, Passed, inner
+
+__all__ = ["inline_refs", "resolve"]
+
+_CONTAINERS = ("$defs", "definitions")
+_MOST_INLINED = 1000  # definitions that use each other double with each level
+
+
+def inline_refs(
+    schema: Mapping[str, Any],
+    *,
+    wanted: Callable[[Mapping[str, Any], str], bool] | None = None,
+    why: str = "",
+    at: str = "parameters",
+) -> Passed:
+    """Replaces each `$ref` into the schema itself by its target. Keywords beside it override the target's.
+
+    A reference to something that it is a part of can't be written out: it stays, with its definition, and is reported.
+    So does one that leads elsewhere or nowhere. Definitions that nothing refers to any more are dropped.
+
+    Args:
+        wanted: which of them; all, if it is left out.
+        why: the reason, for the report.
+    """
+    inliner = _Inliner(schema, wanted, f" ({why})" if why else "", at)
+    out = inliner.expand(schema, at, frozenset(("#",)))
+    if not inliner.inlined:
+        return out, inliner.changes
+    kept = _without_unused(out)
+    dropped = tuple(
+        f"{at}.{container}.{name}{end}"
+        for container in _CONTAINERS
+        for name in set(out.get(container) or ()) - set(kept.get(container) or ())
+        for end in ".:["
+    )
+    return kept, [change for change in inliner.changes if not change.startswith(dropped)]
+
+
+class _Inliner:
+    """Writes out the references of one schema.
+
+    Attributes:
+        inlined: how many were written out.
+        changes: the report.
+    """
+
+    def __init__(
+        self, schema: Mapping[str, Any], wanted: Callable[[Mapping[str, Any], str], bool] | None, because: str, at: str
+    ) -> None:
+        self._schema = schema
+        self._wanted = wanted
+        self._because = because
+        self._at = at
+        self.inlined = 0
+        self.changes: list[str] = []
+
+    def expand(self, node: Any, path: str, inside: frozenset[str]) -> Any:
+        """Returns a copy of a schema without references. `inside`: what it is a part of, as references to it."""
+        if not isinstance(node, Mapping):
+            return node
+        ref = node.get("$ref")
+        if isinstance(ref, str) and (self._wanted is None or self._wanted(node, path)):
+            target = self._target(ref, path, inside)
+            if target is not None:
+                beside = {keyword: value for keyword, value in node.items() if keyword != "$ref"}
+                return self.expand(_merged(target, beside), path, inside | {ref})
+        if self._wanted is None and "discriminator" in node:  # OpenAPI's word, which leads to definitions
+            self.changes.append(f"{path}: discriminator removed (what it leads to is written out)")
+            node = {keyword: value for keyword, value in node.items() if keyword != "discriminator"}
+        return {keyword: self._value(keyword, value, f"{path}.{keyword}", inside) for keyword, value in node.items()}
+
+    def _target(self, ref: str, path: str, inside: frozenset[str]) -> Mapping[str, Any] | None:
+        """Returns what takes the place of a reference; None if it stays. Either is reported."""
+        target = resolve(self._schema, ref)
+        if not isinstance(target, Mapping):
+            reason = "it leads to nothing in this schema"
+        elif ref in inside:
+            reason = "it is recursive"
+        elif self.inlined >= _MOST_INLINED:
+            reason = f"more than {_MOST_INLINED} were written out already"
+        else:
+            self.inlined += 1
+            self.changes.append(f"{path}: {ref} is written out{self._because}")
+            return target
+        self.changes.append(f"{path}: {ref} stays ({reason})")
+        return None
+
+    def _value(self, keyword: str, value: Any, path: str, inside: frozenset[str]) -> Any:
+        """Returns the value of a keyword, with the schemas in it expanded."""
+        if keyword in NAMED and isinstance(value, Mapping):
+            own = f"#/{keyword}/" if path == f"{self._at}.{keyword}" and keyword in _CONTAINERS else None
+            return {
+                name: self.expand(one, f"{path}.{name}", inside | ({own + name} if own else set()))
+                for name, one in value.items()
+            }
+        if keyword in LISTED and isinstance(value, list):
+            return [self.expand(one, f"{path}[{position}]", inside) for position, one in enumerate(value)]
+        return self.expand(value, path, inside) if keyword in (*SINGLE, *CONDITIONS) else value
+
+
+def resolve(schema: Mapping[str, Any], ref: str) -> Any:
+    """Returns the target of a reference inside a schema; None if it points elsewhere or to nothing."""
+    if ref == "#":
+        return schema
+    found: Any = schema
+    for word in ref[2:].split("/") if ref.startswith("#/") else [None]:
+        key = word.replace("~1", "/").replace("~0", "~") if word is not None else None
+        if isinstance(found, list) and key is not None and key.isdecimal() and int(key) < len(found):
+            found = found[int(key)]
+        elif isinstance(found, Mapping) and key in found:
+            found = found[key]
+        else:
+            return None
+    return found
+
+
+def _merged(target: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
+    clash = [keyword for keyword in beside if keyword in target and target[keyword] != beside[keyword]]
+    if all(keyword in ANNOTATIONS for keyword in clash):
+        return {**target, **beside}
+    return {"allOf": [dict(target), dict(beside)]}  # both hold, and neither may take the other's place
+
+
+def _without_unused(schema: dict[str, Any]) -> dict[str, Any]:
+    """Drops definitions that nothing refers to."""
+    used: set[str] = set()
+    waiting: list[Any] = [{keyword: value for keyword, value in schema.items() if keyword not in _CONTAINERS}]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, Mapping):
+            continue
+        waiting.extend(inside for _, inside in inner(node, "", conditions=True))
+        ref = node.get("$ref")
+        if isinstance(ref, str) and ref not in used:
+            used.add(ref)
+            waiting.append(resolve(schema, ref))
+    out = dict(schema)
+    for container in _CONTAINERS:
+        if isinstance(out.get(container), Mapping):
+            prefix = f"#/{container}/"
+            names = {ref.removeprefix(prefix).split("/")[0] for ref in used if ref.startswith(prefix)}
+            out[container] = {name: value for name, value in out[container].items() if name in names}
+            if not out[container]:
+                del out[container]
+    return out
