@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 import sys
+import time
 from pathlib import Path
 
 PORT, NOTES, SECONDS = int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
@@ -51,7 +52,7 @@ async def main() -> None:
                     writer.write(refused("200 OK", "ready"))
                     continue
                 prompt = json.loads(body)["messages"][-1]["content"]
-                notes.write(f"asked {prompt}\n")
+                notes.write(f"asked {time.monotonic()} {prompt}\n")
                 await asyncio.sleep(SECONDS * random.lognormvariate(0, 0.5))
                 if "bad" in prompt:
                     data = refused("400 Bad Request", "no such thing")
@@ -62,7 +63,7 @@ async def main() -> None:
                     data = refused("500 Internal Server Error", "oops")
                 else:
                     data = streamed(prompt)
-                notes.write(f"answered {prompt}\n")
+                notes.write(f"answered {time.monotonic()} {prompt}\n")
                 writer.write(data)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):

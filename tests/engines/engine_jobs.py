@@ -24,20 +24,25 @@ class Server:
     def __init__(self, port: int, notes: Path) -> None:
         self.port, self.notes = port, notes
 
-    def lines(self) -> list[tuple[str, str]]:
-        """Each time that a prompt was `asked` or `answered`, in this order."""
-        found = [line.partition(" ") for line in self.notes.read_text("utf-8").splitlines()]
-        return [(word, prompt) for word, _, prompt in found]
+    def lines(self) -> list[tuple[str, float, str]]:
+        """Each time that a prompt was `asked` or `answered`, and when."""
+        found = [line.split(" ", 2) for line in self.notes.read_text("utf-8").splitlines()]
+        return [(word, float(moment), prompt) for word, moment, prompt in found]
 
     def count(self) -> Counter[str]:
         """How often each prompt was asked."""
-        return Counter(prompt for word, prompt in self.lines() if word == "asked")
+        return Counter(prompt for word, _, prompt in self.lines() if word == "asked")
+
+    def rate(self) -> float:
+        """How many prompts were asked in a second, from the first to the last."""
+        moments = [moment for word, moment, _ in self.lines() if word == "asked"]
+        return (len(moments) - 1) / (moments[-1] - moments[0])
 
     @property
     def most(self) -> int:
         """How many requests were under way at once, at most."""
         running = most = 0
-        for word, _ in self.lines():
+        for word, *_ in self.lines():
             running += 1 if word == "asked" else -1
             most = max(most, running)
         return most

@@ -147,3 +147,15 @@ def test_ids_that_are_not_unique(folder: Path) -> None:
     with started(folder) as job:
         output = job.communicate(timeout=240)[0]
     assert "two rows have the id 'a' in the column 'id': one would be lost" in output
+
+
+def test_workers_share_a_limit(folder: Path, server: Server) -> None:
+    """What the configuration allows a key is for all workers together."""
+    write_rows(folder, [f"p{number}" for number in range(300)])
+    config = folder / "streamfold.toml"
+    limits = f'[limits]\nstore = "sqlite:///{folder / "limits.db"}"\n'
+    config.write_text(f"{limits}{config.read_text('utf-8')}rpm = 1500\n", "utf-8")
+    with started(folder) as job:
+        finished(job)
+    assert server.count().total() == 300
+    assert 15 < server.rate() < 26
