@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 from litellm_proxy import OFFLINE, LiteLLM, config
-from processes import free_port, running, wait_for
 from proxies import CONFIGS
+
+from processes import free_port, running, wait_for
 
 HERE = Path(__file__).parent
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 from anyio.abc import Process
+
 from processes import free_port
 
 NGINX = """\

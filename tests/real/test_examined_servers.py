@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import pytest
 from litellm_proxy import KEY, LiteLLM
-from processes import free_port, running, wait_for
 
+from processes import free_port, running, wait_for
 from streamfold.testing.conformance import judge
 from streamfold.testing.doctor import Card, Diagnosis, compare_cards, find_wires, read_target
 

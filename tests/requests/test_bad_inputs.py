@@ -246,8 +246,8 @@ OPTIONS: list[Row] = [
         lambda: ask(shape="round"),
         (
             "unknown option 'shape': allowed: temperature, top_p, max_output_tokens, stop, seed,"
-            " parallel_tool_calls, reasoning_effort, response_format, force_by_disabling_thinking, extra_body,"
-            " model, extra_headers, timeouts, repair, fragments. Anything else goes into extra_body={'shape': ...}"
+            " parallel_tool_calls, reasoning_effort, response_format, force_by_disabling_thinking, extra_body, model,"
+            " extra_headers, timeouts, repair, fragments, coalesce. Anything else goes into extra_body={'shape': ...}"
         ),
     ),
     (lambda: ask(n=2), "n must be 1: one stream carries one answer. Send several requests instead"),
@@ -437,7 +437,7 @@ FILES = [
     ("default = 5", "FILE:1: default: must be a string"),
     (
         'defalt = "own"',
-        "FILE:1: defalt: unknown key (did you mean 'default'?). Allowed: default, providers, gateway",
+        "FILE:1: defalt: unknown key (did you mean 'default'?). Allowed: default, providers, gateway, limits",
     ),
     (
         '[providers.own]\nprofile = "kimi"',
@@ -445,11 +445,14 @@ FILES = [
     ),
     (
         'default = "own"\n\n[provider.own]\nprofile = "kimi"',
-        "FILE:3: provider: unknown key (did you mean 'providers'?). Allowed: default, providers, gateway",
+        "FILE:3: provider: unknown key (did you mean 'providers'?). Allowed: default, providers, gateway, limits",
     ),
     (
         'default = "own"\n[own]\nprofile = "kimi"',
-        "FILE:2: own: unknown key. Allowed: default, providers, gateway. A provider is written as [providers.own]",
+        (
+            "FILE:2: own: unknown key. Allowed: default, providers, gateway, limits. A provider is written as"
+            " [providers.own]"
+        ),
     ),
     ('default = "own"\n[providers]\nown = "kimi"', "FILE:3: providers.own: must be a table"),
     (
