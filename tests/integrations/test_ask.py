@@ -67,7 +67,7 @@ def asked(server: Server) -> list[str]:
 
 async def test_answers_are_columns() -> None:
     """Beside the columns that the batch had: text, calls, usage and what else an answer has, null where it has none."""
-    table = pa.table({"id": [1, 2, 3], "prompt": ["one", "tool", "bad"], "label": ["a", "b", "c"]})
+    table = pa.table({"id": [0.5, 1.5, 2.5], "prompt": ["one", "tool", "bad"], "label": ["a", "b", "c"]})
     async with asking() as ask:
         made = await ask(table)
     assert made.column_names == ["id", "prompt", "label", *ANSWER_COLUMNS]
@@ -92,6 +92,17 @@ async def test_every_kind_of_batch(kind: str) -> None:
     assert type(made) is type(given)
     assert list(made["text"]) == ["one", "two"]
     assert list(made["id"]) == [1, 2]
+
+
+async def test_values_that_pandas_says_are_absent() -> None:
+    """NaN, NaT and NA are no values: the row has none."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"prompt": ["one", "two", None], "system": [float("nan"), "Be brief.", None]})
+    frame["options"] = pandas.array([pandas.NA, '{"seed": 1}', pandas.NA], dtype="string")
+    frame["messages"] = [None, None, [{"role": "user", "content": "three"}]]
+    async with asking() as ask:
+        made = await ask(frame)
+    assert list(made["text"]) == ["one", "two", "three"]
 
 
 async def test_rows_that_are_wrong_are_rows_with_an_error() -> None:

@@ -170,7 +170,8 @@ class Ask:
         if self._stopped:
             return None
         try:
-            answer = await asking.answer(Row.read(0, row_members(members)))
+            row = Row.read(0, row_members({**members, "id": None}))  # ids of any type are the engine's business
+            answer = await asking.answer(row)
         except JobPausedError as error:
             return self._refused(error.__cause__)
         except PermissionDeniedError as error:

@@ -22,7 +22,7 @@ def rows_of(batch: Any, names: Sequence[str]) -> list[dict[str, Any]]:
     """Returns the rows of a batch with the columns that are named, as plain Python values."""
     if hasattr(batch, "column_names"):
         return list(batch.select(list(names)).to_pylist())
-    columns = {name: [_plain(value) for value in batch[name]] for name in names}
+    columns = {name: [_plain(value) for value in _values(batch[name])] for name in names}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
@@ -50,6 +50,11 @@ def check_columns(names: Sequence[str], prefix: str) -> None:
         )
 
 
+def _values(column: Any) -> Any:
+    """Returns the values of a column; those that pandas says are absent are None."""
+    return column.astype(object).where(column.notna(), None) if hasattr(column, "notna") else column
+
+
 def _plain(value: Any) -> Any:
     """Returns a value without the types of numpy, which pandas and numpy batches have in all depths."""
     if hasattr(value, "tolist"):
@@ -58,4 +63,4 @@ def _plain(value: Any) -> Any:
         return {name: _plain(member) for name, member in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(member) for member in value]
-    return None if value != value else value  # pandas writes NaN for an absent value
+    return value
