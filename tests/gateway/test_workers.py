@@ -48,18 +48,19 @@ class Upstream:
 
 
 @asynccontextmanager
-async def workers(folder: Path, upstream: Upstream, settings: str = "") -> AsyncIterator[Any]:
+async def workers(folder: Path, upstream: Upstream, settings: str = "", **environment: str) -> AsyncIterator[Any]:
     """A command with workers, and the server behind them."""
     async with serving(upstream.script) as server:
         file = folder / "streamfold.toml"
         file.write_text(written(server, settings))
-        async with running_command(file, "--workers", "2", TMPDIR=str(folder)) as command:
+        async with running_command(file, "--workers", "2", TMPDIR=str(folder), **environment) as command:
             await command.says(b"Application startup complete", 2)
             yield command, server, file
 
 
 def written(server: Server, settings: str) -> str:
     provider = f'[providers.main]\nbase_url = "{server.base_url}"\nmodel = "m"\nmax_retries = 0\n'
+    provider += "prices = {input = 1000, output = 2000}\n"
     return f"{provider}[gateway]\n{settings}\n"
 
 
@@ -165,6 +166,30 @@ async def test_a_worker_that_is_killed(tmp_path: Path) -> None:
         wanted = 'api="responses",model="main",outcome="completed",provider="main",status="200"'
         assert f"streamfold_requests_total{{{wanted}}} 24.0" in counted
         assert "streamfold_requests_running 0.0" in counted
+
+
+async def test_limits_hold_for_all_workers(tmp_path: Path) -> None:
+    """A key with 60 requests a minute has them once, whichever worker it reaches, and its money too."""
+    upstream, statuses, spent = Upstream(), list[int](), list[int]()
+    keys = (
+        '[gateway.keys.few]\nkey_env = "FEW"\nrpm = 60\n[gateway.keys.poor]\nkey_env = "POOR"\nmax_cost_per_day = 0.1'
+    )
+    upstream.go_on.set()
+
+    async def one(address: str, key: str, found: list[int]) -> None:
+        async with httpx.AsyncClient(timeout=20, headers={"authorization": f"Bearer {key}"}) as client:
+            found.append((await client.post(f"{address}{CHAT}", json=asking(CHAT))).status_code)
+
+    async with workers(tmp_path, upstream, keys, FEW="few", POOR="poor") as (command, server, _):
+        began = anyio.current_time()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(80):
+                tasks.start_soon(one, command.address, "few", statuses)
+        assert 59 <= statuses.count(200) <= 62 + (anyio.current_time() - began)
+        assert len(server.requests) == statuses.count(200)
+        for _ in range(10):
+            await one(command.address, "poor", spent)
+        assert spent == [200] * 5 + [429] * 5  # 0.018 each, of 0.1
 
 
 @pytest.mark.thorough

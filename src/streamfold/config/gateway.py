@@ -141,8 +141,8 @@ class GatewaySettings(GatewayOptions):
     Attributes:
         host: address to listen on.
         port: port to listen on; 0: a free one.
-        workers: processes that serve the port together. What is kept in the process is then kept in files that they
-            share, and that are removed at the end; `max_requests` and `max_connections` are for each of them.
+        workers: processes that serve the port together. What is kept or counted in the process is then in files that
+            they share, and that are removed at the end; `max_requests` and `max_connections` are for each of them.
         providers: names of the providers to serve; empty: all of the file.
         api_key_env: environment variables that hold the keys of clients. Without any, and without `keys`, no key is
             needed.

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ..client import Hooks, LimitStore, Memory, MemoryStore, Provider, StoreLimits, read_memory
-from ..config import GatewayOptions, read_settings, store_url
+from ..config import GatewayOptions, LimitSettings, read_settings, store_url
 from ..values import ConfigError, parse_object
 from .access import Access
 from .bodies import Bodies, ClientGone, Receive
@@ -48,7 +48,7 @@ def gateway(
     *,
     config: str | os.PathLike[str] | None = None,
     keys: Collection[str | Client] | Mapping[str, Any] = (),
-    limits: LimitStore | str = "memory",
+    limits: LimitSettings | LimitStore | str | None = None,
     memory: Memory | MemoryStore | str | bool = True,
     hooks: Hooks | Iterable[Hooks] = (),
     **options: Any,
@@ -67,7 +67,8 @@ def gateway(
             Without any, every client that reaches the server may use it, except web pages of other hosts. A mapping
             gives them names, and what they may do: `{"alice": {"key": KEY, "models": ["main"], "rpm": 60}}`; see
             `KeyOptions`.
-        limits: where the limits of keys are counted, see `RateLimiter`.
+        limits: where the limits of keys are counted: a store by its name, see `RateLimiter`, or the settings of the
+            table `[limits]`. Default: in this app.
         memory: where turns are kept, to give back what clients leave out of them: see `GatewayOptions`. A memory or a
             store is closed with the app.
         hooks: of the providers that are made here, to observe their answers; see `Hooks`.

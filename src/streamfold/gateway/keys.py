@@ -19,7 +19,7 @@ from ..client import (
     RateLimiter,
     Reservation,
 )
-from ..config import KeyOptions, read_settings
+from ..config import KeyOptions, LimitSettings, read_settings, store_url
 from ..values import APIError, ConfigError, ErrorInfo, Reply
 from .failures import Refused, refused
 from .outcomes import Outcome
@@ -103,13 +103,16 @@ class KeyLimits:
     """Keeps clients within the limits of their keys: before a provider is asked, and by what its answer used.
 
     Args:
-        store: where it is counted, see `RateLimiter`; in memory, each app counts for itself.
-        options: further arguments for `RateLimiter`.
+        where: where it is counted; None: in this app.
     """
 
-    def __init__(self, clients: Iterable[Client], store: LimitStore | str = "memory", **options: Any) -> None:
+    def __init__(self, clients: Iterable[Client], where: LimitSettings | LimitStore | str | None = None) -> None:
         self._limiters: dict[str | None, RateLimiter] = {}
-        store = MemoryLimitStore() if store == "memory" else store
+        options: dict[str, Any] = {}
+        store = MemoryLimitStore() if where is None else where
+        if isinstance(store, LimitSettings):
+            options = {"on_store_error": store.on_store_error, "replicas": store.replicas}
+            store = store_url(store.store, "limits.store")
         for client in clients:
             limits = client.options.limits()
             if limits:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import anyio
 
+from ..client import count_memory_in
 from ..config import GatewaySettings, read_config, set_variable
 from .metrics import METRICS_FOLDER
 from .serve import configured_app, settings
@@ -98,6 +99,7 @@ def work(recipe: Recipe, sockets: list[socket.socket], says: Connection, share: 
     for sig in (signal.SIGINT, signal.SIGHUP):  # what a terminal sends to all is for the supervisor
         signal.signal(sig, signal.SIG_IGN)
     set_variable(METRICS_FOLDER, str(recipe.metrics))
+    count_memory_in(f"sqlite:///{recipe.shared / 'limits.db'}")
     chosen = recipe.settings()
     server = WorkingServer(configured_app(read_config(recipe.path), chosen, recipe.path), chosen, worker=True)
     server.says, server.share = says, share

@@ -11,7 +11,18 @@ from .sqlite import SQLiteLimitStore
 from .store import LimitStore, MemoryLimitStore, process_store
 from .valkey import ValkeyLimitStore
 
-__all__ = ["guarded_store", "open_limit_store"]
+__all__ = ["count_memory_in", "guarded_store", "open_limit_store"]
+
+_instead: list[str] = []  # where "memory" is, if it is not this process alone
+
+
+def count_memory_in(where: str) -> None:
+    """Counts elsewhere from now on what this process would count in memory: for processes that serve together.
+
+    Args:
+        where: see `open_limit_store`.
+    """
+    _instead[:] = [where]
 
 
 def open_limit_store(where: str) -> LimitStore:
@@ -29,6 +40,8 @@ def open_limit_store(where: str) -> LimitStore:
         check_store(where)
     except ValueError as exc:
         raise ConfigError(f"the store of limits {exc}") from None
+    if where == "memory" and _instead:
+        where = _instead[0]
     scheme, _, rest = where.partition("://")
     if scheme == "memory":
         return process_store()
