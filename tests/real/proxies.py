@@ -101,6 +101,13 @@ async def proxying(
     config = CONFIGS[kind].format(
         folder=folder, port=port, upstream=upstream, timeout=timeout, scheme=scheme, tls=secure
     )
+    async with running_proxy(kind, config, port, folder):
+        yield f"{scheme}://127.0.0.1:{port}/v1"
+
+
+@asynccontextmanager
+async def running_proxy(kind: str, config: str, port: int, folder: Path) -> AsyncIterator[None]:
+    """A proxy with this configuration, which listens on this port."""
     (folder / "config").write_text(config, "utf-8")
     command = [str(program(kind)), *(word.format(folder=folder) for word in COMMANDS[kind])]
     env = {**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
@@ -109,7 +116,7 @@ async def proxying(
         async with process:
             try:
                 await _listening(port, process, folder)
-                yield f"{scheme}://127.0.0.1:{port}/v1"
+                yield
             finally:
                 with anyio.CancelScope(shield=True):
                     if process.returncode is None:
