@@ -39,6 +39,7 @@ _STRING_END = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\.)*+')
 _CONTROL = re.compile("[\x00-\x1f]")
 _NUMBER = re.compile(rb"(\s*:\s*)(0|[1-9][0-9]{0,17})(?![0-9.eE])")
 _TEXT, _IGNORED, _NUMBERED = range(3)  # what may stand between two pieces of a known event
+_BACKSLASH = ord("\\")
 _PROBE = b"~ known ~"
 
 Decode: TypeAlias = Callable[["ServerSentEvent"], Iterable[Delta]]
@@ -77,7 +78,11 @@ class Known:
 
     def __init__(self, shape: _Shape, make: Maker) -> None:
         *pieces, self._last = shape.pieces
-        self._steps = [(piece, len(piece), hole) for piece, hole in zip(pieces, shape.holes, strict=True)]
+        count = len(pieces)
+        self._steps = [
+            (piece, len(piece), hole, place == count)
+            for place, (piece, hole) in enumerate(zip(pieces, shape.holes, strict=True), 1)
+        ]
         self.begin = shape.pieces[0]
         self._data_at = shape.data_at
         self.make = make
@@ -87,14 +92,15 @@ class Known:
     def run(self, data: bytes, at: int, numbers: Resumption, limit: int) -> Run | None:
         """Returns the events of this kind that stand at `at`, and counts their numbers; None if there is none."""
         # One step of this loop is all that is done for nearly every event.
-        startswith, steps, last, length = data.startswith, self._steps, self._last, len(self._last)
-        numbered, number, data_at = self._numbered, numbers.following, self._data_at
+        startswith, find, steps, last, length = data.startswith, data.find, self._steps, self._last, len(self._last)
+        number = following = numbers.following
         texts: list[str] = []
         ends: list[int] = []
+        prints: list[int] = []
         text = ""
         while True:
             here = at
-            for piece, size, hole in steps:
+            for piece, size, hole, is_last in steps:
                 if not startswith(piece, here):
                     break
                 here += size
@@ -104,17 +110,19 @@ class Known:
                         break
                     here += len(digits)
                     continue
-                end = data.find(b'"', here)
+                if is_last:  # what follows is the rest of the line
+                    end = find(b"\n", here) + 2 - length
+                elif (end := find(b'"', here)) > 0 and data[end - 1] == _BACKSLASH:
+                    end = _STRING_END.match(data, here).end()  # type: ignore[union-attr]
+                if end < here:
+                    break
                 try:
                     string = data[here:end].decode()
-                except UnicodeDecodeError:
-                    break
-                if "\\" in string:
-                    end = _STRING_END.match(data, here).end()  # type: ignore[union-attr]
-                    if (value := _unescaped(data[here:end])) is None:
+                    if "\\" in string or '"' in string:
+                        string = from_json(data[here - 1 : end + 1])
+                    elif not string.isprintable() and _CONTROL.search(string):
                         break
-                    string = value
-                elif end < 0 or not (string.isprintable() or _CONTROL.search(string) is None):
+                except ValueError:
                     break
                 here = end
                 if hole == _TEXT:
@@ -124,11 +132,12 @@ class Known:
                 if text and startswith(last, here) and end - at <= limit:
                     texts.append(text)
                     ends.append(end)
-                    if numbered:
-                        numbers.add(number, hash(data[at + data_at : end - 2]))
+                    if self._numbered:
+                        prints.append(hash(data[at + self._data_at : end - 2]))
                         number += 1
                     at = end
                     continue
+            numbers.add(following, prints)
             return (self, texts, ends) if texts else None
 
 
@@ -207,15 +216,6 @@ class KnownEvents:
             return list(self._decode(type(event)(event.event, data, event.id))) == [*others, make(_PROBE.decode())]
         except ValueError:
             return False
-
-
-def _unescaped(raw: bytes) -> str | None:
-    """The value of a JSON string without its quotes; None if it is not one, not UTF-8, or has half a character."""
-    try:
-        value: str = from_json(b'"%b"' % raw)
-    except ValueError:
-        return None
-    return value
 
 
 def _shape(raw: bytes, passed: Passed) -> _Shape | None:

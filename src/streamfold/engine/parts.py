@@ -182,17 +182,19 @@ class Resumption:
         """The number that follows the last one; -1 if no event had one."""
         return -1 if self._last is None else self._last + 1
 
-    def add(self, number: int, fingerprint: int) -> None:
-        """Counts an event that has the number that follows. `fingerprint` is the hash of its payload in UTF-8."""
-        self._seen[number], self._last = fingerprint, number
-        if len(self._seen) >= _REMEMBERED:
-            self._seen_before, self._seen = self._seen, {}
+    def add(self, first: int, fingerprints: list[int]) -> None:
+        """Counts events with the numbers that follow, from `first` on, by the hashes of their payloads in UTF-8."""
+        if fingerprints:
+            self._last = first + len(fingerprints) - 1
+            self._seen.update(zip(range(first, self._last + 1), fingerprints, strict=True))
+            if len(self._seen) >= _REMEMBERED:
+                self._seen_before, self._seen = self._seen, {}
 
     def feed(self, sequence: Sequence, data: str) -> Warn | None:
         """Returns a warning `repeated_event` if the event is to be skipped, `missing_event` if some are missing."""
         number, last, fingerprint = sequence.number, self._last, hash(data.encode())
         if last is not None and number == last + 1:  # nearly every event
-            self.add(number, fingerprint)
+            self.add(number, [fingerprint])
             return None
         if number is None:
             self._partial = True
