@@ -73,6 +73,7 @@ class Known:
     Attributes:
         begin: the bytes with which it begins.
         make: makes the delta of a text.
+        empty: the delta of no text.
         of_call: whether the texts are pieces of a call.
     """
 
@@ -86,7 +87,8 @@ class Known:
         self.begin = shape.pieces[0]
         self._data_at = shape.data_at
         self.make = make
-        self.of_call = isinstance(made := make(""), Call) or (isinstance(made, BlockPiece) and made.kind == "call")
+        self.empty = made = make("")
+        self.of_call = isinstance(made, Call) or (isinstance(made, BlockPiece) and made.kind == "call")
         self._numbered = _NUMBERED in shape.holes
 
     def run(self, data: bytes, at: int, numbers: Resumption, limit: int) -> Run | None:
@@ -137,7 +139,8 @@ class Known:
                         number += 1
                     at = end
                     continue
-            numbers.add(following, prints)
+            if prints:
+                numbers.add(following, prints)
             return (self, texts, ends) if texts else None
 
 

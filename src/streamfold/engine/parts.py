@@ -184,11 +184,10 @@ class Resumption:
 
     def add(self, first: int, fingerprints: list[int]) -> None:
         """Counts events with the numbers that follow, from `first` on, by the hashes of their payloads in UTF-8."""
-        if fingerprints:
-            self._last = first + len(fingerprints) - 1
-            self._seen.update(zip(range(first, self._last + 1), fingerprints, strict=True))
-            if len(self._seen) >= _REMEMBERED:
-                self._seen_before, self._seen = self._seen, {}
+        for number, fingerprint in enumerate(fingerprints, first):
+            self._seen[number], self._last = fingerprint, number
+        if len(self._seen) >= _REMEMBERED:
+            self._seen_before, self._seen = self._seen, {}
 
     def feed(self, sequence: Sequence, data: str) -> Warn | None:
         """Returns a warning `repeated_event` if the event is to be skipped, `missing_event` if some are missing."""
