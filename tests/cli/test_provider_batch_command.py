@@ -65,7 +65,7 @@ def test_a_job_by_batches_of_the_provider(tmp_path: Path, monkeypatch: pytest.Mo
         prepared(tmp_path, f"{url}/v1")
         handed = run(tmp_path, *WORDS, "--no-wait")
         assert handed.returncode == 3
-        assert "1 batches are under way at the provider: batch_0" in handed.stderr
+        assert "1 batch at the provider, 0 of 3 requests done (batch_0)" in handed.stderr
         assert "Start the same command again to go on." in handed.stderr
         assert "batch batch_0: created, 0 of 3 requests done" in run(tmp_path, *status).stdout
         done = run(tmp_path, *WORDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from batch_servers import ANSWER, KEY, BatchServer, FilesServer, GeminiServer, MessagesServer, Refused
@@ -156,7 +157,7 @@ async def test_a_batch_that_failed_makes_its_rows_errors(tmp_path: Path) -> None
 async def test_without_waiting_the_job_pauses(tmp_path: Path) -> None:
     """`wait=False` hands the rows over; the next run fetches what is there."""
     server = FilesServer(looks=1)
-    with pytest.raises(JobPausedError, match="1 batches are under way at the provider: batch_0"):
+    with pytest.raises(JobPausedError, match=r"1 batch at the provider, 0 of 5 requests done \(batch_0\)"):
         await answers(job(server, tmp_path, wait=False))
     with Ledger(tmp_path / "ledger", readonly=True) as ledger:
         assert [(found.id, found.state, found.rows) for found in BatchStore(ledger).all()] == [
@@ -292,6 +293,27 @@ async def test_arguments_are_checked(tmp_path: Path) -> None:
         batch(provider(FilesServer()), ROWS, via="provider-batch")
     with pytest.raises(ConfigError, match="Allowed: live, provider-batch"):
         batch(provider(FilesServer()), ROWS, via="batch")  # type: ignore[arg-type]
+
+
+async def test_a_budget_is_not_exceeded_by_a_batch(tmp_path: Path) -> None:
+    """What a batch costs is known when it has ended, so a provider with a budget takes none."""
+    with pytest.raises(ConfigError, match="can't be kept within max_cost_per_day of custom"):
+        job(FilesServer(), tmp_path, settings={"max_cost_per_day": 1.0})
+
+
+async def test_a_job_that_is_stopped_leaves_its_batches(tmp_path: Path) -> None:
+    """`stop` ends the waiting at once; the next run fetches the answers."""
+    server = FilesServer(looks=10**9)
+    async with job(server, tmp_path) as made:
+        with anyio.fail_after(10):
+            while made.doing != "1 batch at the provider, 0 of 5 requests done":
+                await anyio.sleep(0.001)
+            made.stop()
+            with pytest.raises(JobPausedError, match="the job was stopped"):
+                await made.run()
+    server.looks = 0
+    assert [answer.error for answer in await answers(job(server, tmp_path))] == [None] * 5
+    assert len(server.created) == 1
 
 
 async def test_responses_have_batches_of_their_own(tmp_path: Path) -> None:

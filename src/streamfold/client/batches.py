@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from ..config import Profile
 from ..engine import StreamDecoder
 from ..net import Exchange, Redactor, redact_error
 from ..values import APIError, ProtocolWarning, Reply, StreamError, UpstreamError, status_error
+from .limits import account_digest
 from .pricing import ProfilePricing
 from .whole import json_reader
 
@@ -114,8 +114,7 @@ class BatchClient:
         self._timeouts = replace(profile.timeouts, first_event=_FIRST_BYTES)
         self._limits = replace(profile.limits, event_bytes=max(profile.limits.event_bytes, _BODY))
         self.api = profile.make_adapter(profile.sent_model()).batch_api(profile.batches)
-        whose = json.dumps([profile.sent_url(), profile.auth, sorted(profile.key_headers().items())])
-        self.account = hashlib.sha256(whose.encode()).hexdigest()[:16]
+        self.account = account_digest(profile)
 
     def request(self, arguments: Arguments) -> BatchRequest:
         """Returns a request of a batch. Raises ConfigError if it can't be sent as it is."""

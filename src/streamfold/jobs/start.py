@@ -94,4 +94,9 @@ def _batch_asker(model: ChatModel, ledger: object, wait: bool, given: list[str])
         raise ConfigError("batches of the provider need a ledger: it knows them when the job is started again")
     if not isinstance(model, Provider):
         raise ConfigError(f"batches are handed over to one provider, and {model.name} is something else")
+    if model.limiter is not None and model.limiter.limits_cost:
+        raise ConfigError(
+            f"batches of the provider can't be kept within max_cost_per_day of {model.name}, because what they cost is"
+            " known when they have ended: ask by live requests, or use a provider without a budget"
+        )
     return BatchAsker(model, wait=wait)

@@ -7,7 +7,16 @@ from hashlib import sha256
 from ...config import LimitSettings, Profile, store_url
 from .limiter import RateLimiter
 
-__all__ = ["is_limited", "provider_limiter"]
+__all__ = ["account_digest", "is_limited", "provider_limiter"]
+
+
+def account_digest(profile: Profile) -> str:
+    """Returns a name for the account that a base URL and a key belong to, which shows neither of them.
+
+    Raises:
+        ConfigError: a variable is not set.
+    """
+    return sha256(f"{profile.sent_url()}\0{profile.key() or ''}".encode()).hexdigest()[:32]
 
 
 def is_limited(profile: Profile) -> bool:
@@ -25,11 +34,9 @@ def provider_limiter(profile: Profile, *, rpm: float | None = None, tpm: float |
     Raises:
         ConfigError: a variable is not set, or the store can't be used.
     """
-    # A digest, because stores are read by others than those who may have the key.
-    account = sha256(f"{profile.sent_url()}\0{profile.key() or ''}".encode()).hexdigest()[:32]
     shared = profile.shared_limits or LimitSettings()
     return RateLimiter(
-        f"account:{account}",
+        f"account:{account_digest(profile)}",
         rpm=rpm or profile.rpm,
         tpm=tpm or profile.tpm,
         max_concurrent=profile.max_concurrent,

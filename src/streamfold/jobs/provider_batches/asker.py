@@ -89,7 +89,7 @@ class _Run:
         for batch in found:
             if batch.state == "creating":
                 batch = await self._create_again(batch)
-            self.open.append(batch)
+            self._opened(batch)
         drafts = Drafts(self._client)
         for number, raw in self._work.todo():
             if self._work.stopped:
@@ -117,7 +117,17 @@ class _Run:
         async def lines() -> tuple[bytes, Prepared]:
             return draft.lines(), draft.first
 
-        self.open.append(await self._creator.create(batch, lines, again=False))
+        self._opened(await self._creator.create(batch, lines, again=False))
+
+    def _opened(self, batch: ProviderBatch) -> None:
+        self.open.append(batch)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Says how far the batches are."""
+        done, rows = sum(batch.finished for batch in self.open), sum(batch.rows for batch in self.open)
+        number = f"{len(self.open)} batches" if len(self.open) > 1 else "1 batch"
+        self._work.doing = f"{number} at the provider, {done:,} of {rows:,} requests done" if self.open else ""
 
     async def _create_again(self, batch: ProviderBatch) -> ProviderBatch:
         """Creates a batch that an earlier run noted, unless the provider has it."""
@@ -154,11 +164,12 @@ class _Run:
                     failed += 1
                     if not error.retryable or failed > _FAILED_LOOKS:
                         raise
+            self._tell()
             if not self.open:
                 return
             if not wait:
                 names = ", ".join(str(batch.id) for batch in self.open)
-                raise StreamfoldError(f"{len(self.open)} batches are under way at the provider: {names}")
+                raise StreamfoldError(f"{self._work.doing} ({names})")
             with anyio.move_on_after(pause):
                 await self._work.stopping.wait()
             pause = min(pause * _GROWTH, _LAST_LOOK)
