@@ -216,6 +216,28 @@ async def test_a_batch_that_was_refused_is_created_later(tmp_path: Path) -> None
     assert other.calls.count("POST /v1/files") == 1
 
 
+async def test_a_batch_that_is_refused_holds_up_no_other(tmp_path: Path) -> None:
+    """If one of several batches can't be created, the job pauses, and has the answers of those that have ended."""
+    server = FilesServer(looks=0)
+    carry_out = server.carry_out
+
+    def refuse_second(made: Any) -> Any:
+        if made.method == "POST" and made.path == "/v1/batches" and server.created:
+            raise Refused("this model has no batches")
+        return carry_out(made)
+
+    server.carry_out = refuse_second  # type: ignore[method-assign]
+    rows = [{"prompt": f"p{number}", "model": f"m{number % 2}"} for number in range(4)]
+    with pytest.raises(JobPausedError, match="this model has no batches"):
+        async with job(server, tmp_path, rows) as made:
+            await made.run()
+    assert (made.summary.done, made.summary.errors) == (2, 0)
+    server.carry_out = carry_out  # type: ignore[method-assign]
+    found = await answers(job(server, tmp_path, rows))
+    assert [answer.text for answer in found] == [ANSWER.format(f"p{number}") for number in range(4)]
+    assert len(server.created) == 2
+
+
 async def _refuse_once(server: FilesServer, call: str, status: int) -> None:
     carry_out, refused = server.carry_out, []
 

@@ -50,15 +50,24 @@ class BatchAsker:
     async def ask(self, work: Work) -> None:
         """See `Asker`."""
         run = _Run(self._client, work)
+        refused: APIError | None = None
         try:
-            await run.hand_over()
-            await run.fetch(wait=self._wait)
+            try:
+                await run.hand_over()
+            except APIError as error:  # of one batch: others may have ended
+                refused = error
+            await run.fetch(wait=self._wait and refused is None)
         except JobPausedError:
             raise
         except StreamfoldError as error:
             work.stop(f"the job has paused: {error}", error)
         except Exception as error:  # of the caller's check: what was answered is not lost
             work.stop(f"the job has stopped: {type(error).__name__}: {error}", error)
+        if refused is not None:
+            work.stop(f"the job has paused: {refused}", refused)
+        elif run.open:
+            names = ", ".join(str(batch.id) for batch in run.open)
+            work.stop(f"the job has paused: {work.doing} ({names})")
 
 
 class _Run:
@@ -87,9 +96,11 @@ class _Run:
             )
         taken = {number for batch in found for number, _ in self._store.rows_of(batch)}
         for batch in found:
+            if batch.state == "created":
+                self._opened(batch)
+        for batch in found:
             if batch.state == "creating":
-                batch = await self._create_again(batch)
-            self._opened(batch)
+                self._opened(await self._create_again(batch))
         drafts = Drafts(self._client)
         for number, raw in self._work.todo():
             if self._work.stopped:
@@ -153,7 +164,7 @@ class _Run:
     # --- fetching -----------------------------------------------------------------------------------------------------
 
     async def fetch(self, *, wait: bool) -> None:
-        """Fetches the results of all batches as they end."""
+        """Fetches the results of all batches as they end; without waiting, those of the ones that have ended."""
         pause, failed = _FIRST_LOOK, 0
         while self.open and not self._work.stopped:
             for batch in list(self.open):
@@ -168,8 +179,7 @@ class _Run:
             if not self.open:
                 return
             if not wait:
-                names = ", ".join(str(batch.id) for batch in self.open)
-                raise StreamfoldError(f"{self._work.doing} ({names})")
+                return
             with anyio.move_on_after(pause):
                 await self._work.stopping.wait()
             pause = min(pause * _GROWTH, _LAST_LOOK)
