@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -29,9 +29,12 @@ def private_database(path: str | os.PathLike[str]) -> sqlite3.Connection:
 
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        database = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")  # a killed process loses nothing, a power cut the last moment
+        with ExitStack() as stack:
+            database = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+            stack.callback(database.close)
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing, a power cut the last moment
+            stack.pop_all()  # from here on it is the caller's to close
     except (OSError, sqlite3.Error) as exc:
         raise ConfigError(f"the database {str(path)!r} can't be used: {exc}") from exc
     return database
