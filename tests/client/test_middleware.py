@@ -19,9 +19,11 @@ import streamfold.sync
 from scale import examples
 from streamfold import (
     APIError,
+    ChatModel,
     ConfigError,
     Fallback,
     Hedge,
+    Hooks,
     IncompleteStreamError,
     InvalidReplyError,
     Mask,
@@ -203,16 +205,29 @@ async def test_failures_of_hedged_requests() -> None:
     """A failure before the hedge is raised; one after it counts only if the other request fails too."""
     with pytest.raises(ServerError):
         await Hedge(ScriptedProvider(then=fail(500)), hedge_after=3600).chat("Hi")
-    slow = ScriptedProvider(then=[pause(0.05), "first"])
-    reply = await Hedge(slow, ScriptedProvider(then=fail(503)), hedge_after=0.001).chat("Hi")
+    slow, failing = after_a_failure("first")
+    reply = await Hedge(slow, failing, hedge_after=0.001).chat("Hi")
     assert (reply.text, [attempt.error for attempt in reply.attempts]) == ("first", ["ServerError"])
+    slow, failing = after_a_failure(fail(500))
     with pytest.raises(APIError) as raised:
-        await Hedge(
-            ScriptedProvider(then=[pause(0.05), fail(500)]), ScriptedProvider(then=fail(503)), hedge_after=0.001
-        ).chat("Hi")
+        await Hedge(slow, failing, hedge_after=0.001).chat("Hi")
     assert len(raised.value.attempts) >= 1
     with pytest.raises(ConfigError, match="number of seconds"):
         Hedge(slow, hedge_after=-1)
+
+
+def after_a_failure(turn: Any) -> tuple[ChatModel, ChatModel]:
+    """A model that waits with its answer until the other one has failed, and the other one."""
+    failed = anyio.Event()
+
+    class Waiting(Middleware):
+        async def change_request(self, request: Request) -> Request:
+            await failed.wait()
+            await anyio.wait_all_tasks_blocked()  # the failure has arrived where it was asked for
+            return request
+
+    hooks = Hooks(on_error=lambda info, error: failed.set())
+    return Waiting(ScriptedProvider(then=turn)), ScriptedProvider(then=fail(503), hooks=hooks)
 
 
 async def test_a_hedge_that_is_left_closes_both() -> None:
