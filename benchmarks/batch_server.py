@@ -2,8 +2,8 @@
 
 It answers `p12` with `p12!` as a stream, after a while, and now and then with 500 or 429 instead. One line of standard
 output is its port. A line of standard input has it print what it has counted, as JSON: rows that were answered, those
-answered more than once, statuses, and how many streams and connections there were at most. The word `rows` has it print
-only the first of these, and `reset` begin anew. It ends with its standard input.
+answered more than once, statuses, how many streams there were at most, and how many connections in all. The word `rows`
+has it print only the first of these, and `reset` begin anew. It ends with its standard input.
 
     python benchmarks/batch_server.py [LATENCY] [FAULTS]
 """
@@ -45,14 +45,14 @@ class Tally:
     def __init__(self) -> None:
         self.asked: Counter[int] = Counter()
         self.statuses: Counter[int] = Counter()
-        self.open = self.most_open = self.connections = self.most_connections = 0
+        self.open = self.most_open = self.connections = self.opened = 0
 
     def shown(self) -> str:
         return json.dumps(
             {
                 "statuses": self.statuses,
                 "streams": self.most_open,
-                "connections": self.most_connections,
+                "connections": self.opened,
                 "asked": {row: count for row, count in self.asked.items() if count > 1},
                 "rows": len(self.asked),
             }
@@ -69,7 +69,7 @@ class Server(asyncio.Protocol):
         self.transport = transport
         self.at = self.tally[0]
         self.at.connections += 1
-        self.at.most_connections = max(self.at.most_connections, self.at.connections)
+        self.at.opened += 1
 
     def connection_lost(self, error: Exception | None) -> None:
         self.at.connections -= 1

@@ -291,7 +291,7 @@ async def _nearly_done(folder: Path, url: str, count: int, ledgers: type, answer
 
 
 def connections(count: int = 3000) -> None:
-    """How many connections and streams there are at most, in a job with so many rows at once."""
+    """How many connections a job opens that has so many rows at once."""
     for transport in ("httpx", "aiohttp"):
         for concurrency in (10, 100, 1000):
             with upstream(latency=0.2) as server, tempfile.TemporaryDirectory() as name:
@@ -300,9 +300,10 @@ def connections(count: int = 3000) -> None:
                 words = command(folder, server.url, concurrency)
                 with (folder / "streamfold.toml").open("a") as file:
                     file.write(f'transport = "{transport}"\n')
-                subprocess.run(words, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+                subprocess.run(words, cwd=folder, check=True, capture_output=True)
                 tally = server.tally()
-            print(f"{transport} {concurrency}: {tally['streams']} streams, {tally['connections']} connections at most")
+            streams, opened = tally["streams"], tally["connections"]
+            print(f"{transport} {concurrency}: {streams} streams at most, {opened} connections in all")
 
 
 def main() -> None:

@@ -42,6 +42,7 @@ class Server:
     port: int
     connections: int = 0
     open: int = 0
+    most_open: int = 0
     requests: list[bytes] = field(default_factory=list)
 
     @property
@@ -113,6 +114,7 @@ async def serving(script: Script, port: int = 0) -> AsyncIterator[Server]:
     async def handle(stream: ByteStream) -> None:
         server.connections += 1
         server.open += 1
+        server.most_open = max(server.most_open, server.open)
         try:
             async with stream:
                 await script(Connection(stream, server))

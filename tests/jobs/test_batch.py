@@ -181,6 +181,16 @@ async def test_a_row_that_fails_for_a_while() -> None:
     assert (answers[2].error["type"], answers[2].error["status_code"]) == ("BadRequestError", 400)
 
 
+async def test_a_failure_that_says_how_long_it_lasts() -> None:
+    """The row is asked again when the server wants it, and not before."""
+    odd = {"p0": [refused(503, "later", **{"retry-after": "0.2"}) for _ in range(4)]}
+    began = anyio.current_time()
+    async with batch(Server(odd).provider(), rows(1)) as job:
+        (answer,) = [answer async for answer in job]
+    assert (answer.error, answer.tries) == (None, 5)
+    assert 0.8 <= anyio.current_time() - began
+
+
 async def test_too_many_requests_are_no_try() -> None:
     """A row waits as long as the server wants, and so do all the others."""
     busy = [refused(429, "slow down", **{"retry-after": "0.01"}) for _ in range(8)]

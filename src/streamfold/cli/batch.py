@@ -79,7 +79,7 @@ def run(
         Path | None, typer.Option(dir_okay=False, help="The ledger; by default the output's name with .ledger.")
     ] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="How many rows are asked at once.")] = 50,
-    tries: Annotated[int, typer.Option(min=1, help="How often a row is asked before it is an error.")] = 3,
+    tries: Annotated[int, typer.Option(min=1, help="How often a row is asked before it is an error.")] = 5,
     rpm: Annotated[float | None, typer.Option(help="Requests a minute.")] = None,
     tpm: Annotated[float | None, typer.Option(help="Tokens a minute, of input and output together.")] = None,
     max_cost: Annotated[float | None, typer.Option(help="Pause before the answers cost more.")] = None,

@@ -28,7 +28,7 @@ from .settings import JobSettings
 
 __all__ = ["Asking"]
 
-_PAUSE = 1.0  # seconds to wait after "too many requests" without a Retry-After; doubled each time
+_PAUSE = 1.0  # seconds to wait after a refusal without a Retry-After; doubled each time
 _LONGEST_PAUSE = 60.0
 # Nothing that is asked afterwards will be answered either.
 _HOPELESS = (AuthenticationError, QuotaExceededError, NotConfiguredError)
@@ -102,7 +102,7 @@ class Asking:
                 if tries >= self._settings.tries or not (isinstance(error, APIError) and error.retryable):
                     seconds = anyio.current_time() - began
                     return Answer(row.id, row.number, None, error_members(error), tries, seconds)
-                if not await self._rested(min(_PAUSE * 2 ** (tries - 1), _LONGEST_PAUSE)):
+                if not await self._rested(_pause(tries - 1, error)):
                     await unsent(row)
                     return None
             else:
@@ -144,5 +144,10 @@ class Asking:
 
     def _rest(self, error: RateLimitError) -> None:
         self._refused += 1
-        wanted = min(_PAUSE * 2 ** min(self._refused - 1, 6), _LONGEST_PAUSE)
-        self._pace.rest(wanted if error.retry_after is None else error.retry_after)
+        self._pace.rest(_pause(self._refused - 1, error))
+
+
+def _pause(before: int, error: APIError) -> float:
+    """Returns how many seconds to wait: as long as the server says, else longer each time."""
+    said: float | None = getattr(error, "retry_after", None)
+    return min(_PAUSE * 2 ** min(before, 10), _LONGEST_PAUSE) if said is None else said

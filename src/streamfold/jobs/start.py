@@ -26,7 +26,7 @@ def batch(
     *,
     ledger: str | os.PathLike[str] | None = None,
     concurrency: int = 50,
-    tries: int = 3,
+    tries: int = 5,
     rpm: float | None = None,
     tpm: float | None = None,
     max_cost: float | None = None,
