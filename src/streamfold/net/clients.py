@@ -165,6 +165,7 @@ class _Tidy(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         response = await self._transport.handle_async_request(request)
+        response.extensions["streamfold.body"] = response.stream  # before httpx puts a generator around it
         response.extensions.pop("reason_phrase", None)
         if "location" in response.headers:
             response.extensions["location"] = response.headers.pop("location")

@@ -41,7 +41,7 @@ class Waits(Protocol):
         """The event loop's time."""
         ...
 
-    async def wait(self, step: Awaitable[T]) -> T:
+    def wait(self, step: Awaitable[T]) -> Awaitable[T]:
         """Awaits `step`. Raises Interrupted if `end` or the deadline ended it; any other cancellation is passed on."""
         ...
 
@@ -67,21 +67,6 @@ def waits(clocks: Clocks) -> Waits:
     return _TimedWaits(clocks) if on_asyncio else _ScopedWaits(clocks)
 
 
-@coroutine
-def _going_on(steps: Generator[Any, Any, T], waiting: Any) -> Generator[Any, Any, T]:
-    """Awaits the rest of a coroutine whose first step has been run."""
-    try:
-        while True:
-            try:
-                sent = yield waiting
-            except BaseException as exc:
-                waiting = steps.throw(exc)
-            else:
-                waiting = steps.send(sent)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
-
-
 class _TimedWaits:
     def __init__(self, clocks: Clocks) -> None:
         self._clocks = clocks
@@ -97,21 +82,31 @@ class _TimedWaits:
     def busy(self) -> bool:
         return self._task is not None
 
-    async def wait(self, step: Awaitable[T]) -> T:
+    @coroutine
+    def wait(self, step: Awaitable[T]) -> Generator[Any, Any, T]:
+        # A generator, which runs the first step itself and then hands on what is awaited: one frame for each read.
         steps = step.__await__()
         try:
             waiting = next(steps)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         # Data that was there already needed neither clock nor task. From here on it is a wait.
-        task = self._task = asyncio.current_task()
+        task = self._task = asyncio.current_task(self._loop)
         if task is None:
             raise RuntimeError("a stream is read by tasks")
         self._others = task.cancelling()
         if self._timer is None:
             self._set_timer()
         try:
-            return await _going_on(steps, waiting)
+            while True:
+                try:
+                    sent = yield waiting
+                except BaseException as exc:
+                    waiting = steps.throw(exc)
+                else:
+                    waiting = steps.send(sent)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
         except asyncio.CancelledError:
             if self._interrupted and task.cancelling() == self._others + 1:
                 raise Interrupted from None
