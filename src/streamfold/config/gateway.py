@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from .memory import StoreName
 from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table
@@ -104,8 +104,6 @@ class GatewayOptions(Table):
         max_tools: tools in one request.
         max_model_length: characters in the name of a model.
     """
-
-    model_config = ConfigDict(defer_build=True)  # most programs need none
 
     aliases: dict[str, str] = Field(default={})
     allow_models: Names = ("*",)

@@ -83,7 +83,13 @@ class Table(BaseModel):
     required: ClassVar[Mapping[str, str]] = {}
     """What errors say of a required key that is missing."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=True,
+        hide_input_in_errors=True,
+        defer_build=True,  # a program needs few of them, and none to be imported
+    )
 
     @model_validator(mode="wrap")
     @classmethod

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import sys
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from types import FunctionType
+from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
-import httpcore
 import httpx
 
 from ..values import ConfigError
@@ -144,7 +145,9 @@ class _UnlessPatched(httpx.AsyncBaseTransport):
 
 def _is_patched() -> bool:
     """Whether somebody has replaced what httpx sends requests with."""
-    kinds = (httpx.AsyncHTTPTransport, httpcore.AsyncConnectionPool, httpcore.AsyncHTTPConnection)
+    kinds: list[Any] = [httpx.AsyncHTTPTransport]
+    if (httpcore := sys.modules.get("httpcore")) is not None:  # else nobody has replaced anything in it
+        kinds += [httpcore.AsyncConnectionPool, httpcore.AsyncHTTPConnection]
     methods = [getattr(kind, "handle_async_request", None) for kind in kinds]
     # By the module in which a function was defined: a wrapper may copy the name and the module of what it wraps.
     return not all(
