@@ -26,7 +26,8 @@ class Server:
 
     def lines(self) -> list[tuple[str, float, str]]:
         """Each time that a prompt was `asked` or `answered`, and when."""
-        found = [line.split(" ", 2) for line in self.notes.read_text("utf-8").splitlines()]
+        text = self.notes.read_text("utf-8").rpartition("\n")[0]  # the last line may be under way
+        found = [line.split(" ", 2) for line in text.splitlines()]
         return [(word, float(moment), prompt) for word, moment, prompt in found]
 
     def count(self) -> Counter[str]:
