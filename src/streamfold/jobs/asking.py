@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 import anyio
 
-from ..client import ChatModel, run_tools
+from ..client import BudgetExceededError, LimitReachedError, LimitStoreError, Reservation, run_tools
 from ..values import (
     APIError,
     AuthenticationError,
+    ConfigError,
     Cost,
     NotConfiguredError,
     PermissionDeniedError,
@@ -28,7 +29,7 @@ from .settings import JobSettings
 
 __all__ = ["Asking"]
 
-_PAUSE = 1.0  # seconds to wait after a refusal without a Retry-After; doubled each time
+_PAUSE = 1.0  # seconds until a row that failed is asked again; doubled each time
 _LONGEST_PAUSE = 60.0
 # Nothing that is asked afterwards will be answered either.
 _HOPELESS = (AuthenticationError, QuotaExceededError, NotConfiguredError)
@@ -45,11 +46,9 @@ async def _nothing(row: Row) -> None:
 class Asking:
     """Asks a model for rows, several at a time, at a pace and as the settings want it. It knows nothing of a ledger."""
 
-    def __init__(self, model: ChatModel, settings: JobSettings, pace: Pace) -> None:
-        self._model = model
+    def __init__(self, settings: JobSettings, pace: Pace) -> None:
         self._settings = settings
         self._pace = pace
-        self._refused = 0  # "too many requests", one after the other
         self._idle: set[anyio.CancelScope] = set()  # of those that wait before they ask
         self._stopped = False
 
@@ -80,52 +79,65 @@ class Asking:
             PermissionDeniedError: HTTP 403, which some providers say of a key and others of a single prompt.
         """
         tries = 0
-        while True:
-            reserved = await self._turn()
-            if reserved is None or not await sending(row):
-                return None
-            tries, began = tries + 1, anyio.current_time()
-            try:
-                reply, cost = await self._reply(row)
-            except _HOPELESS as error:
-                await unsent(row)
-                raise JobPausedError(f"the job has paused, because nothing more would be answered: {error}") from error
-            except RateLimitError as error:
-                await unsent(row)
-                tries -= 1
-                self._rest(error)
-            except PermissionDeniedError:
-                self._pace.settle(reserved, None)
-                raise
-            except StreamfoldError as error:
-                self._pace.settle(reserved, None)
-                if tries >= self._settings.tries or not (isinstance(error, APIError) and error.retryable):
-                    seconds = anyio.current_time() - began
-                    return Answer(row.id, row.number, None, error_members(error), tries, seconds)
-                if not await self._rested(_pause(tries - 1, error)):
-                    await unsent(row)
+        while (reservation := await self._turn()) is not None:
+            async with reservation:
+                if not await sending(row):
+                    reservation.cancel()
                     return None
-            else:
-                self._refused = 0
-                self._pace.settle(reserved, reply.usage)
-                return checked_answer(row, reply, cost, tries, anyio.current_time() - began, self._settings.check)
+                tries, began = tries + 1, anyio.current_time()
+                try:
+                    reply, cost = await self._reply(row)
+                    reservation.answered(reply.rate_limit)
+                    reservation.settle(reply.usage, cost)
+                    return checked_answer(row, reply, cost, tries, anyio.current_time() - began, self._settings.check)
+                except _HOPELESS as error:
+                    reservation.failed()
+                    await unsent(row)
+                    raise _paused(error) from error
+                except RateLimitError as refused:
+                    reservation.refused(refused.retry_after, refused.rate_limit)
+                    await unsent(row)
+                    tries -= 1
+                    continue
+                except PermissionDeniedError:
+                    reservation.failed()
+                    raise
+                except StreamfoldError as error:
+                    if tries >= self._settings.tries or not (isinstance(error, APIError) and error.retryable):
+                        seconds = anyio.current_time() - began
+                        return Answer(row.id, row.number, None, error_members(error), tries, seconds)
+                    pause = _pause(tries - 1, error)
+            if not await self._rested(pause):
+                await unsent(row)
+                return None
+        return None
 
     async def _reply(self, row: Row) -> tuple[Reply, Cost | None]:
         settings = self._settings
         options = {**settings.options, **row.options}
         tools = row.tools if row.tools is not None else settings.tools
         if settings.run_tools:
-            run = run_tools(self._model, row.messages, tools or (), tool_choice=row.tool_choice, **options)
+            run = run_tools(self._pace.model, row.messages, tools or (), tool_choice=row.tool_choice, **options)
             await run
             return run.reply, total_cost(run.replies)
-        reply = await self._model.chat(row.messages, tools or None, tool_choice=row.tool_choice, **options)
+        reply = await self._pace.model.chat(row.messages, tools or None, tool_choice=row.tool_choice, **options)
         return reply, reply.cost
 
-    async def _turn(self) -> float | None:
-        """Waits until a request may be sent. Returns the tokens reserved for it, or None if nothing more is asked."""
-        with self._waiting() as scope:
-            reserved = await self._pace.wait()
-        return None if scope.cancelled_caught or self._stopped else reserved
+    async def _turn(self) -> Reservation | None:
+        """Waits until a request may be sent. Returns the right to send it, or None if nothing more is asked.
+
+        Raises:
+            JobPausedError: the money is spent, or something that is needed is not configured.
+        """
+        while not self._stopped:
+            try:
+                with self._waiting():
+                    return await self._pace.limiter.acquire()
+            except (BudgetExceededError, ConfigError) as error:
+                raise _paused(error) from error
+            except (LimitReachedError, LimitStoreError) as error:
+                await self._rested(min(getattr(error, "retry_after", _PAUSE), _LONGEST_PAUSE))
+        return None
 
     async def _rested(self, seconds: float) -> bool:
         """Waits before another try. Returns whether there is to be one."""
@@ -142,12 +154,12 @@ class Asking:
             finally:
                 self._idle.discard(scope)
 
-    def _rest(self, error: RateLimitError) -> None:
-        self._refused += 1
-        self._pace.rest(_pause(self._refused - 1, error))
 
-
-def _pause(before: int, error: APIError) -> float:
+def _pause(before: int, error: StreamfoldError) -> float:
     """Returns how many seconds to wait: as long as the server says, else longer each time."""
     said: float | None = getattr(error, "retry_after", None)
     return min(_PAUSE * 2 ** min(before, 10), _LONGEST_PAUSE) if said is None else said
+
+
+def _paused(error: StreamfoldError) -> JobPausedError:
+    return JobPausedError(f"the job has paused, because nothing more would be answered: {error}")

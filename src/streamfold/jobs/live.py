@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 
-from ..client import ChatModel
 from ..values import PermissionDeniedError
 from .answers import Answer, error_members
 from .asking import Asking
@@ -34,8 +33,8 @@ class LiveAsker:
 
     via = "live"
 
-    def __init__(self, model: ChatModel, settings: JobSettings, pace: Pace) -> None:
-        self._asking = Asking(model, settings, pace)
+    def __init__(self, settings: JobSettings, pace: Pace) -> None:
+        self._asking = Asking(settings, pace)
         self._running = 0
         self._answered = False
         self._denials = 0

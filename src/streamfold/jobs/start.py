@@ -81,7 +81,7 @@ def batch(
         given = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost, "run_tools": run_tools or None}
         asker = _batch_asker(model, ledger, wait, [name for name, value in given.items() if value is not None])
     elif via == "live":
-        asker = LiveAsker(model, settings, Pace(rpm, tpm))
+        asker = LiveAsker(settings, Pace(model, rpm, tpm))
     else:
         raise ConfigError(f"via: can't be {via!r}. Allowed: live, provider-batch")
     return BatchJob(model, Rows(rows), ledger, settings, asker)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -19,7 +18,7 @@ from .algorithm import DAY, Ask, Grant, Settlement
 from .errors import BudgetExceededError, LimitReachedError
 from .heartbeat import Heartbeat
 from .opening import guarded_store
-from .reservation import BILLION, Reservation
+from .reservation import BILLION, Reservation, current_reservation
 from .search import FIRST_RATE, after_clean, after_refusal
 from .store import LimitStore, check_number
 
@@ -29,8 +28,6 @@ _HORIZON = 1.0  # seconds that a reserved moment may be away: a pause or a new r
 _LEASE = 10  # requests that are reserved at once
 _FIRST_TOKENS = 1000.0  # of an answer, before one is known
 _LONGEST_REST = 60.0  # seconds that the server may want a pause for; if it wants more, the caller should know
-
-_current: ContextVar[Reservation | None] = ContextVar("streamfold_reservation", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +111,7 @@ class RateLimiter:
         self._leases: deque[_Lease] = deque()
         self._epoch = self._clean = 0
         self._freed = anyio.Event()
+        self._refusals, self._pause_ends = 0, 0.0  # one after the other
         self._holder = uuid4().hex[:12]
         self._heartbeat = Heartbeat(lambda held: self.store.alive(name, self._holder, held), self.store.lifetime / 3)
 
@@ -123,17 +121,11 @@ class RateLimiter:
 
         If the block asks a provider that has this limiter, its first request uses this reservation.
         """
-        reservation = await self.acquire(max_wait=max_wait)
-        before = _current.get()
-        _current.set(reservation)
-        try:
+        async with await self.acquire(max_wait=max_wait) as reservation:
             yield reservation
-        finally:
-            _current.set(before)
-            await reservation.aclose()
 
     async def acquire(self, *, max_wait: float | None = None) -> Reservation:
-        """Waits until a request may be sent. The reservation must be closed.
+        """Waits until a request may be sent. The reservation must be closed; `async with` does.
 
         Args:
             max_wait: seconds that it may take. Default: as long as it takes.
@@ -159,7 +151,7 @@ class RateLimiter:
 
     def claimed(self) -> Reservation | None:
         """Returns the reservation of the block of `reserve` that this is called in, once; else None."""
-        current = _current.get()
+        current = current_reservation()
         return current if current is not None and current.claim(self) else None
 
     async def aclose(self) -> None:
@@ -252,6 +244,7 @@ class RateLimiter:
 
     def clean(self, epoch: int) -> None:
         """Counts an answer that was no refusal, for the search of the rate."""
+        self._refusals = 0
         if epoch == self._epoch:
             self._clean += 1
 
@@ -263,7 +256,10 @@ class RateLimiter:
         """Notes that the server refused a request: nobody sends for a while, and then not as fast."""
         belief = grant.belief
         sent_at = grant.rate or self._rate
-        pause = min(0.5 * 2.0**belief.refusals, 60.0) if retry_after is None else retry_after
+        if (now := anyio.current_time()) >= self._pause_ends:  # else it was sent before the last refusal was known
+            self._refusals += 1
+        pause = min(0.25 * 2.0 ** min(self._refusals, 8), _LONGEST_REST) if retry_after is None else retry_after
+        self._pause_ends = max(self._pause_ends, now + pause)
         slower = after_refusal(belief, sent_at) if sent_at else None
         await self.store.believe(self.name, pause, slower)
 

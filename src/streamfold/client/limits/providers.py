@@ -6,6 +6,7 @@ from hashlib import sha256
 
 from ...config import LimitSettings, Profile, store_url
 from .limiter import RateLimiter
+from .store import LimitStore
 
 __all__ = ["account_digest", "is_limited", "provider_limiter"]
 
@@ -25,11 +26,14 @@ def is_limited(profile: Profile) -> bool:
     return any(limit is not None for limit in limits)
 
 
-def provider_limiter(profile: Profile, *, rpm: float | None = None, tpm: float | None = None) -> RateLimiter:
+def provider_limiter(
+    profile: Profile, *, rpm: float | None = None, tpm: float | None = None, store: LimitStore | None = None
+) -> RateLimiter:
     """Returns the limiter of a provider. Providers with the same base URL and key share what it counts.
 
     Args:
         rpm, tpm: limits instead of those of the settings.
+        store: where they are counted instead.
 
     Raises:
         ConfigError: a variable is not set, or the store can't be used.
@@ -41,7 +45,7 @@ def provider_limiter(profile: Profile, *, rpm: float | None = None, tpm: float |
         tpm=tpm or profile.tpm,
         max_concurrent=profile.max_concurrent,
         max_cost_per_day=profile.max_cost_per_day,
-        store=store_url(shared.store, "limits.store"),
+        store=store_url(shared.store, "limits.store") if store is None else store,
         adapt=True,
         on_store_error=shared.on_store_error,
         replicas=shared.replicas,

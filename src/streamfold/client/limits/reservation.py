@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextvars import ContextVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 import anyio
 
@@ -13,11 +15,18 @@ from .search import told_rate
 if TYPE_CHECKING:
     from .limiter import RateLimiter
 
-__all__ = ["BILLION", "Reservation"]
+__all__ = ["BILLION", "Reservation", "current_reservation"]
 
 BILLION = 1_000_000_000
 _SENDING = 3.0  # seconds that settling may take
 _NOTHING = Settlement()
+
+_current: ContextVar[Reservation | None] = ContextVar("streamfold_reservation", default=None)
+
+
+def current_reservation() -> Reservation | None:
+    """Returns the reservation of the innermost `async with` block."""
+    return _current.get()
 
 
 class Reservation:
@@ -31,7 +40,7 @@ class Reservation:
         self._grant = grant
         self._tokens: float | None = None
         self._cost: int | None = None
-        self._unused = self._refused = self._closed = self._claimed = False
+        self._unused = self._answered = self._refused = self._closed = self._claimed = False
         self._retry_after: float | None = None
 
     def settle(self, usage: Usage | None = None, cost: Cost | None = None) -> None:
@@ -52,7 +61,9 @@ class Reservation:
 
     def answered(self, rate_limit: RateLimit | None = None) -> None:
         """Notes that the server has accepted the request, and what it says of its limits."""
-        self._limiter.clean(self._grant.belief.epoch)
+        if not self._answered:
+            self._limiter.clean(self._grant.belief.epoch)
+        self._answered = True
         self._limiter.told(*told_rate(rate_limit))
 
     def refused(self, retry_after: float | None = None, rate_limit: RateLimit | None = None) -> None:
@@ -71,6 +82,17 @@ class Reservation:
             return False
         self._claimed = True
         return True
+
+    async def __aenter__(self) -> Self:
+        self._before = _current.get()
+        _current.set(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _current.set(self._before)
+        await self.aclose()
 
     async def aclose(self) -> None:
         """Settles the reservation. Idempotent."""

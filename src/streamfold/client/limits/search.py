@@ -11,10 +11,10 @@ from .algorithm import Belief
 
 __all__ = ["FIRST_RATE", "after_clean", "after_refusal", "told_rate"]
 
-FIRST_RATE = 10.0  # requests per second
+FIRST_RATE = 20.0  # requests per second
 _LOWEST_RATE = 1 / 60
 _FEWEST = 5  # answers that say anything about a rate
-_FIRST_SECONDS, _SECONDS = 0.4, 1.0  # for which a rate must be clean, before the first refusal and after it
+_FIRST_SECONDS, _SECONDS = 0.25, 1.0  # for which a rate must be clean, before the first refusal and after it
 _NEAR = 0.03  # the gap between clean and refused that is near enough
 _UP = 1.004  # what the highest rate is multiplied with from then on
 _CUTS = (0.97, 0.9, 0.75, 0.5)  # what is left of a rate after one refusal, and after more in a row

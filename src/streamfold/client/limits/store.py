@@ -11,7 +11,7 @@ from weakref import ref
 from ...values import ConfigError
 from .algorithm import Ask, Belief, Grant, Settlement, State, alive, believe, settle, take
 
-__all__ = ["LimitStore", "MemoryLimitStore", "process_store"]
+__all__ = ["LimitStore", "MemoryLimitStore", "check_number", "process_store"]
 
 
 class LimitStore(Protocol):

@@ -141,7 +141,7 @@ class Ask:
 
     @cached_property
     def _asking(self) -> Asking:
-        return Asking(self._provider, self._rows, Pace())  # limits are those of the provider
+        return Asking(self._rows, Pace(self._provider))  # limits are those of the provider
 
     @cached_property
     def _slots(self) -> anyio.CapacityLimiter:
