@@ -45,6 +45,7 @@ class Belief:
         high: the slowest that was refused; 0: none was.
         need: clean answers that confirm the rate.
         refusals: refused rates since the last one that was confirmed.
+        steady: confirmed rates since the last one that was refused, near the limit.
         clean: clean answers at this rate so far.
         filled: seconds that it took to send as many as are needed; 0: not as many have been sent.
     """
@@ -55,6 +56,7 @@ class Belief:
     high: float = 0.0
     need: int = 0
     refusals: int = 0
+    steady: int = 0
     clean: int = 0
     filled: float = 0.0
 
@@ -268,7 +270,7 @@ def alive(state: State, now: float, holder: str, held: int, lifetime: float) -> 
 def _change(state: State, belief: Belief) -> None:
     state["epoch"] = state.get("epoch", 0) + 1
     state["rate"], state["low"], state["high"] = belief.rate, belief.low, belief.high
-    state["need"], state["refusals"] = belief.need, belief.refusals
+    state["need"], state["refusals"], state["steady"] = belief.need, belief.refusals, belief.steady
     state["clean"] = state["sent"] = state["since"] = state["filled"] = 0
 
 
@@ -281,6 +283,7 @@ def _belief(state: State) -> Belief:
         get("high", 0.0),
         int(get("need", 0)),
         int(get("refusals", 0)),
+        int(get("steady", 0)),
         int(get("clean", 0)),
         get("filled", 0.0),
     )

@@ -19,7 +19,8 @@ from .errors import BudgetExceededError, LimitReachedError
 from .heartbeat import Heartbeat
 from .opening import guarded_store
 from .reservation import BILLION, Reservation, current_reservation
-from .search import FIRST_RATE, after_clean, after_refusal
+from .sample import Sample
+from .search import FIRST_RATE, after_clean, after_refusal, after_sample
 from .store import LimitStore, check_number
 
 __all__ = ["RateLimiter"]
@@ -107,9 +108,10 @@ class RateLimiter:
         self._unusable = ""  # why costs can't be counted
         self._currency: str | None = None
         self._gate = anyio.Lock()
-        self._waiting = 0
+        self._waiting = self._number = 0
         self._leases: deque[_Lease] = deque()
         self._epoch = self._clean = 0
+        self._sample: Sample | None = None
         self._freed = anyio.Event()
         self._refusals, self._pause_ends = 0, 0.0  # one after the other
         self._holder = uuid4().hex[:12]
@@ -227,7 +229,12 @@ class RateLimiter:
         self._epoch, self._spent = grant.belief.epoch, (grant.day, grant.spent)
         if self._slots:
             self._heartbeat.hold(grant.requests)
-        if (better := after_clean(grant.belief, rate)) is not None:
+        better = after_clean(grant.belief, rate)
+        if self._sample is not None and grant.reason != "rest":
+            sample, self._sample = self._sample, None
+            if grant.belief.epoch == sample.epoch + 1:  # else somebody knows better by now
+                better = after_sample(grant.belief, sample.rate, sample.accepted, sample.refused)
+        if better is not None:
             await self.store.believe(self.name, 0.0, better)
         return grant
 
@@ -240,22 +247,29 @@ class RateLimiter:
             await reservation.aclose()
 
     def _reservation(self, grant: Grant) -> Reservation:
-        return Reservation(self, grant)
+        self._number += 1
+        return Reservation(self, grant, self._number)
 
-    def clean(self, epoch: int) -> None:
+    def clean(self, epoch: int, number: int) -> None:
         """Counts an answer that was no refusal, for the search of the rate."""
         self._refusals = 0
         if epoch == self._epoch:
             self._clean += 1
+        if self._sample is not None:
+            self._sample.add(epoch, number, accepted=True)
 
     def told(self, rate: float, token_rate: float) -> None:
         """Notes the rates that the server allows by its own words."""
         self._told, self._told_tokens = rate or self._told, token_rate or self._told_tokens
 
-    async def refused(self, grant: Grant, retry_after: float | None) -> None:
+    async def refused(self, grant: Grant, number: int, retry_after: float | None) -> None:
         """Notes that the server refused a request: nobody sends for a while, and then not as fast."""
         belief = grant.belief
         sent_at = grant.rate or self._rate
+        if self._sample is None and (not belief.high or belief.refusals):  # else it was near enough
+            self._sample = Sample(belief.epoch, number, sent_at)
+        elif self._sample is not None:
+            self._sample.add(belief.epoch, number, accepted=False)
         if (now := anyio.current_time()) >= self._pause_ends:  # else it was sent before the last refusal was known
             self._refusals += 1
         pause = min(0.25 * 2.0 ** min(self._refusals, 8), _LONGEST_REST) if retry_after is None else retry_after

@@ -27,9 +27,10 @@ local function save()
     if #flat > 0 then redis.call('HSET', key, unpack(flat)) end
     redis.call('EXPIRE', key, 172800)
 end
-local function change(rate, low, high, need, refusals)
+local function change(rate, low, high, need, refusals, steady)
     set('epoch', get('epoch') + 1)
-    set('rate', rate); set('low', low); set('high', high); set('need', need); set('refusals', refusals)
+    set('rate', rate); set('low', low); set('high', high); set('need', need)
+    set('refusals', refusals); set('steady', steady)
     set('clean', 0); set('sent', 0); set('since', 0); set('filled', 0)
 end
 local function learn(name, value)
@@ -67,7 +68,7 @@ end
 
 local function take(ask)
     if ask.clean > 0 and ask.epoch == get('epoch') then set('clean', get('clean') + ask.clean) end
-    if get('rate') == 0 and ask.start > 0 then change(ask.start, 0, 0, 5, 0) end
+    if get('rate') == 0 and ask.start > 0 then change(ask.start, 0, 0, 5, 0, 0) end
     local day = math.floor(now / 86400)
     if state.day ~= day then
         local known = 0
@@ -77,7 +78,7 @@ local function take(ask)
     local cost, number = math.floor(get('cost') + 0.5), ask.requests
     local function answer(reason, granted, wait, step, rate, tokens)
         local members = {granted, wait, step, rate, tokens, cost, day, get('spent'), get('epoch'), get('rate'),
-            get('low'), get('high'), get('need'), get('refusals'), get('clean'), get('filled')}
+            get('low'), get('high'), get('need'), get('refusals'), get('steady'), get('clean'), get('filled')}
         for i, value in ipairs(members) do members[i] = string.format('%.17g', value) end
         members[#members + 1] = reason
         return members
@@ -145,7 +146,9 @@ end
 
 local function believe(ask)
     if ask.rest > 0 then set('rest', math.max(get('rest'), now + ask.rest)) end
-    if ask.epoch == get('epoch') then change(ask.rate, ask.low, ask.high, ask.need, ask.refusals) end
+    if ask.epoch == get('epoch') then
+        change(ask.rate, ask.low, ask.high, ask.need, ask.refusals, ask.steady)
+    end
 end
 
 local function alive(ask)

@@ -35,9 +35,10 @@ class Reservation:
     Make one with `RateLimiter.reserve`.
     """
 
-    def __init__(self, limiter: RateLimiter, grant: Grant) -> None:
+    def __init__(self, limiter: RateLimiter, grant: Grant, number: int) -> None:
         self._limiter = limiter
         self._grant = grant
+        self._number = number
         self._tokens: float | None = None
         self._cost: int | None = None
         self._unused = self._answered = self._refused = self._closed = self._claimed = False
@@ -62,7 +63,7 @@ class Reservation:
     def answered(self, rate_limit: RateLimit | None = None) -> None:
         """Notes that the server has accepted the request, and what it says of its limits."""
         if not self._answered:
-            self._limiter.clean(self._grant.belief.epoch)
+            self._limiter.clean(self._grant.belief.epoch, self._number)
         self._answered = True
         self._limiter.told(*told_rate(rate_limit))
 
@@ -104,7 +105,7 @@ class Reservation:
             if (settlement := self._settlement()) != _NOTHING:
                 await limiter.settle(settlement)
             if self._refused:
-                await limiter.refused(grant, self._retry_after)
+                await limiter.refused(grant, self._number, self._retry_after)
 
     def _settlement(self) -> Settlement:
         grant, used, cost = self._grant, self._tokens, self._cost

@@ -40,14 +40,14 @@ class ValkeyLimitStore(ThreadedStore):
         found = self._run(name, "take", {**asdict(ask), "poll": POLL})
         numbers, reason = [float(number) for number in found[:-1]], found[-1].decode()
         requests, wait, step, rate, tokens, cost, day, spent = numbers[:8]
-        epoch, believed, low, high, need, refusals, clean, filled = numbers[8:]
+        epoch, believed, low, high, need, refusals, steady, clean, filled = numbers[8:]
         grant = Grant(
             wait=wait,
             cost=int(cost),
             day=int(day),
             spent=int(spent),
             reason=reason,
-            belief=Belief(int(epoch), believed, low, high, int(need), int(refusals), int(clean), filled),
+            belief=Belief(int(epoch), believed, low, high, int(need), int(refusals), int(steady), int(clean), filled),
         )
         if not requests:
             return grant

@@ -1,0 +1,209 @@
+"""What limits hold over time, in virtual time: a minute takes a moment, whatever the machine does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from scale import pick
+from streamfold import RateLimiter, Usage
+from streamfold.client.limits import MemoryLimitStore
+from streamfold.client.limits.search import told_rate
+from streamfold.values import RateLimit, RateLimitWindow
+
+
+@dataclass
+class Server:
+    """Counts with a token bucket, as most do, and refuses what is too much.
+
+    Attributes:
+        rate: requests per second.
+        burst: requests that may come at once.
+    """
+
+    rate: float
+    burst: float
+    latency: float = 0.2
+    retry_after: float | None = 1.0
+    accepted: list[float] = field(default_factory=list)
+    refused: list[float] = field(default_factory=list)
+    _level: float | None = None
+    _at: float = 0.0
+
+    async def ask(self) -> bool:
+        """One request. Returns whether it was accepted."""
+        await trio.sleep(self.latency / 2)
+        now = trio.current_time()
+        level = self.burst if self._level is None else min(self.burst, self._level + (now - self._at) * self.rate)
+        good = level >= 1
+        self._level, self._at = level - good, now
+        (self.accepted if good else self.refused).append(now)
+        await trio.sleep(self.latency / 2)
+        return good
+
+    def share(self, start: float, end: float) -> float:
+        """How much of the limit was used in a time."""
+        return len([moment for moment in self.accepted if start <= moment < end]) / (self.rate * (end - start))
+
+
+def run(main: Callable[[], Awaitable[Any]]) -> Any:
+    """Runs in virtual time."""
+    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+async def load(
+    limiters: list[RateLimiter], workers: int, seconds: float, ask: Callable[[Any], Awaitable[None]]
+) -> None:
+    """Keeps workers of several processes asking."""
+
+    async def work(limiter: RateLimiter) -> None:
+        while True:
+            async with limiter.reserve() as reservation:
+                await ask(reservation)
+
+    with trio.move_on_after(seconds):
+        async with trio.open_nursery() as nursery:
+            for limiter in limiters:
+                for _ in range(workers):
+                    nursery.start_soon(work, limiter)
+
+
+def limiters(number: int, **limits: Any) -> list[RateLimiter]:
+    store = MemoryLimitStore(clock=lambda: 1e9 + trio.current_time())
+    store.lease = 0.05
+    return [RateLimiter("a", store=store, **limits) for _ in range(number)]
+
+
+async def searched(server: Server, seconds: float, processes: int = 1, workers: int = 200) -> None:
+    async def ask(reservation: Any) -> None:
+        if await server.ask():
+            reservation.answered()
+        else:
+            reservation.refused(server.retry_after)
+
+    await load(limiters(processes, adapt=True), workers, seconds, ask)
+
+
+@pytest.mark.parametrize("rate", [100, pytest.param(500, marks=pytest.mark.thorough)])
+def test_an_unknown_rate_is_found(rate: int) -> None:
+    """After 15 s, 90 % of it is used, and less than 1 % of all requests were refused."""
+    server = Server(rate, burst=rate / 10)
+    run(lambda: searched(server, pick(60, 40)))
+    assert server.share(15, pick(60, 40)) >= 0.9
+    assert len(server.refused) < 0.01 * len(server.accepted)
+
+
+def test_whatever_was_saved_up_before() -> None:
+    """A server may accept a minute's requests at once, and then no more than its rate: it is found after that."""
+    server = Server(100, burst=1000)
+    run(lambda: searched(server, 60))
+    assert server.share(20, 60) >= 0.9
+    assert len(server.refused) < 0.1 * len(server.accepted)
+
+
+def test_a_rate_that_changes() -> None:
+    """It is found again, up and down."""
+    server = Server(200, burst=20)
+
+    async def change() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: searched(server, 90))
+            await trio.sleep(30)
+            server.rate = 50.0
+
+    run(change)
+    assert server.share(45, 90) >= 0.8
+    assert len([moment for moment in server.refused if moment > 35]) < 0.05 * len(server.accepted)
+
+
+def test_several_processes_and_one_rate() -> None:
+    """All of it is used, by all of them alike, never more, and nobody is refused; processes that are killed take
+    nothing along but what they had under way."""
+    server = Server(200, burst=20)
+    counts = [0] * 4
+
+    async def main() -> None:
+        async def ask(at: int, reservation: Any) -> None:
+            counts[at] += await server.ask()
+
+        async def process(at: int, limiter: RateLimiter) -> None:
+            for lived in (7.0, 5.0, 9.0, 11.0):
+                await load([limiter], 50, lived, lambda reservation: ask(at, reservation))
+                limiter._leases.clear()  # killed: what it had reserved is lost
+
+        async with trio.open_nursery() as nursery:
+            for at, limiter in enumerate(limiters(4, rpm=12_000)):
+                nursery.start_soon(process, at, limiter)
+
+    run(main)
+    assert 0.98 <= server.share(2, 30) <= 1.005
+    assert max(server.share(start / 2, start / 2 + 10) for start in range(40)) <= 1.02
+    assert server.refused == []
+    assert max(counts) < 1.1 * min(counts)
+
+
+def test_tokens_are_used_up_and_no_more() -> None:
+    """Answers with a long tail, of which nobody knows the length before: 97 to 101 % of the limit in any minute."""
+    used: list[tuple[float, int]] = []
+    dice = random.Random(1)
+
+    async def main() -> None:
+        async def ask(reservation: Any) -> None:
+            began = trio.current_time()
+            await trio.sleep(dice.uniform(0.3, 1.5))
+            tokens = min(4096, int(dice.lognormvariate(6.9, 0.8)))
+            used.append((began, tokens))
+            reservation.settle(Usage(total_tokens=tokens))
+
+        await load(limiters(4, tpm=600_000), 10, pick(150, 90), ask)
+
+    run(main)
+    for start in range(10, pick(90, 30), 5):
+        minute = sum(tokens for moment, tokens in used if start <= moment < start + 60)
+        assert 0.97 <= minute / 600_000 <= 1.01
+
+
+def test_headers_lead_to_the_rate_at_once() -> None:
+    """With the first answer, without a refusal."""
+    server = Server(100, burst=10)
+    limit = RateLimit((RateLimitWindow("requests", limit=6000, remaining=5990),))
+
+    async def ask(reservation: Any) -> None:
+        await server.ask()
+        reservation.answered(limit)
+
+    run(lambda: load(limiters(1, adapt=True), 100, 20, ask))
+    assert server.share(2, 20) >= 0.98
+    assert server.refused == []
+
+
+@pytest.mark.parametrize(
+    ("window", "rate"),
+    [
+        (RateLimitWindow("requests", limit=600), 10),
+        (RateLimitWindow("requests", limit=600, remaining=599, reset_after=0.1), 10),
+        (RateLimitWindow("requests", limit=14_400, remaining=14_370, reset_after=180), 0),  # of a day: a budget
+        (RateLimitWindow("requests", limit=100, period=10.0), 10),
+        (RateLimitWindow("requests", limit=100_000, period=86400.0), 0),
+        (RateLimitWindow("requests", remaining=5), 0),
+        (RateLimitWindow("requests", limit=-1), 0),
+        (RateLimitWindow("requests", limit=0), 0),
+    ],
+)
+def test_what_headers_say(window: RateLimitWindow, rate: float) -> None:
+    """A limit without a period is for a minute, unless it fills up more slowly; long windows are no rates."""
+    assert told_rate(RateLimit((window,))) == (rate, 0)
+
+
+def test_tokens_in_headers() -> None:
+    """Where input and output have limits of their own, the one for both is just the narrowest of them."""
+    both = RateLimitWindow("tokens", limit=60_000)
+    assert told_rate(RateLimit((both,))) == (0, 1000)
+    assert told_rate(RateLimit((both, RateLimitWindow("output_tokens", limit=8000)))) == (0, 0)
+    assert told_rate(None) == (0, 0)
