@@ -264,7 +264,7 @@ async def test_one_limit_for_all_batches() -> None:
             prompt = prompt_of(await connection.request())
             running += 1
             most = max(most, running)
-            await anyio.sleep(0.01)
+            await anyio.sleep(0.2)  # longer than the requests are apart at first
             running -= 1
             await connection.send(STREAM + framed(text(prompt), fin("stop"), DONE) + END)
 

@@ -509,6 +509,8 @@ async def test_a_job_that_is_stopped(tmp_path: Path) -> None:
     async with batch(server.provider(), rows(300), ledger=path, concurrency=5) as job:
         async for answer in job:
             if answer.number == 2:
+                while len(server.asked) < 5:
+                    await anyio.sleep(0.01)
                 job.stop()
                 break
         with pytest.raises(JobPausedError, match="the job was stopped"):

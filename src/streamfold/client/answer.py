@@ -127,7 +127,7 @@ class NetworkAnswer:
         return self._decoder.writing if self._decoder else ()
 
     def hurry(self) -> None:
-        """Must be called if another provider can answer: being told to wait counts as a failed attempt then."""
+        """Must be called if the caller knows better what to do than to wait when the server has too many requests."""
         self._attempts.patient = False
 
     async def aclose(self) -> None:

@@ -18,7 +18,7 @@ __all__ = ["Attempts"]
 
 T = TypeVar("T")
 
-_PATIENCE = 300.0  # seconds for which being told to wait counts as no attempt
+_PATIENCE = 300.0  # seconds for which a request is sent again after being told to wait
 
 
 class Attempts:
@@ -34,7 +34,7 @@ class Attempts:
         exchange: the attempt that is under way, or the last one.
         failed: the attempts that failed.
         closed: whether `aclose` was called.
-        patient: whether being told to wait counts as no attempt, where requests are limited.
+        patient: whether to wait when the server has too many requests, where they are limited; else that is an error.
         headers_after: seconds until the head of the last response came; None before.
     """
 
@@ -163,8 +163,10 @@ class Attempts:
         """Returns the seconds to wait before the next attempt, or None if there is none."""
         if (milder := self._without(error)) is not None:
             self._request, pause = milder, 0.0
-        elif self._waits_for_its_turn(error):
-            pause = 0.0
+        elif self._turn is not None and self._turn.refuses(error):
+            if not self.patient or retry_delay(error, 0) is None or self.elapsed() >= _PATIENCE:
+                return None
+            pause = 0.0  # the limiter knows for how long
         else:
             wanted = retry_delay(error, self._retries) if self._retries < self._max_retries else None
             if wanted is None or anyio.current_time() + wanted >= clocks.ends:
@@ -172,12 +174,6 @@ class Attempts:
             self._retries, pause = self._retries + 1, wanted
         self._failed(error, pause)
         return pause
-
-    def _waits_for_its_turn(self, error: APIError) -> bool:
-        """Whether a request that the server has refused for now is sent again when the limiter says so."""
-        if self._turn is None or not self.patient or not self._turn.refuses(error):
-            return False
-        return retry_delay(error, 0) is not None and self.elapsed() < _PATIENCE
 
     def _failed(self, error: APIError, pause: float, resumed_after: int | None = None) -> None:
         name, problem = self._notifier.info.provider, self.signed(error).message

@@ -116,13 +116,16 @@ class Provider(BaseChatModel):
         fallbacks = [Provider(profile, http_client=http_client, hooks=hooks) for profile in profiles[1:]]
         return cls(profiles[0], http_client=http_client, hooks=hooks, fallbacks=fallbacks, memory=memory)
 
-    def with_limiter(self, limiter: RateLimiter) -> Self:
+    def with_limiter(self, limiter: RateLimiter, *, patient: bool = True) -> Self:
         """Returns this provider with another limiter. Both use the same connections, which only one may close.
 
-        limited = provider.with_limiter(RateLimiter("batch", rpm=300))
+            limited = provider.with_limiter(RateLimiter("batch", rpm=300))
+
+        Args:
+            patient: wait and send a request again when the server has too many; else that is an error.
         """
         limited = copy(self)
-        limited._requester = Requester(self.profile, self._connections, self.hooks, limiter)
+        limited._requester = Requester(self.profile, self._connections, self.hooks, limiter, patient=patient)
         return limited
 
     @property

@@ -48,6 +48,8 @@ class Requester:
         connections: Connections,
         hooks: tuple[Hooks, ...],
         limiter: RateLimiter | None = None,
+        *,
+        patient: bool = True,
     ) -> None:
         self._profile = profile
         self._connections = connections
@@ -57,6 +59,7 @@ class Requester:
         self._signer: Signer | None = None
         self._limiter = limiter
         self._owns_limiter = limiter is None
+        self._patient = patient
 
     def answer(self, arguments: Arguments) -> NetworkAnswer:
         """Returns the answer, before anything is sent. Raises ConfigError."""
@@ -67,7 +70,7 @@ class Requester:
         if not arguments.many:
             changed = self._prefixes.changed(request)
             hooks = (Hooks(on_request=lambda info: self._prefixes.remember(info.request)), *hooks)
-        return NetworkAnswer(
+        answer = NetworkAnswer(
             self._plan(adapter, ready, arguments, changed),
             self._notifier(ready, request, hooks),
             self._connections,
@@ -76,6 +79,9 @@ class Requester:
             continuation=partial(self.continued, arguments),
             limiter=self.limiter(),
         )
+        if not self._patient:
+            answer.hurry()
+        return answer
 
     def limiter(self) -> RateLimiter | None:
         """Returns what requests wait for, always the same; None: nothing. Raises ConfigError if it can't be made."""

@@ -34,7 +34,7 @@ class Pace:
 
     @property
     def model(self) -> ChatModel:
-        """The model; a provider waits by itself before it sends a request again. Raises ConfigError as `limiter`."""
+        """The model, whose requests wait for that too. Raises ConfigError as `limiter`."""
         return self._make()[1]
 
     def _make(self) -> tuple[RateLimiter, ChatModel]:
@@ -47,6 +47,6 @@ class Pace:
                 if own is None or self._rpm is not None or self._tpm is not None:
                     store = MemoryLimitStore() if own is None else own.store
                     own = provider_limiter(model.profile, rpm=self._rpm, tpm=self._tpm, store=store)
-                limiter, model = own, model.with_limiter(own)
+                limiter, model = own, model.with_limiter(own, patient=False)
             self._made = limiter, model
         return self._made
