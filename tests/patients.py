@@ -324,6 +324,7 @@ class PatientServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # heads and events are written apart, and the client waits for both
 
             def do_GET(self) -> None:
                 self.answer("GET")
