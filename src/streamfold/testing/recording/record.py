@@ -229,7 +229,9 @@ class _Through(httpx.AsyncBaseTransport):
         self._client = client
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        return await self._client.send(request, stream=True, follow_redirects=False)
+        response = await self._client.send(request, stream=True, follow_redirects=False)
+        response.extensions.pop("streamfold.body", None)  # the body is to be read through the tap
+        return response
 
     async def aclose(self) -> None:
         await self._client.aclose()
