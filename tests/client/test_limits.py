@@ -511,3 +511,31 @@ async def test_a_full_store(tmp_path: Path) -> None:
         limiter = RateLimiter("a", rpm=5, store=ValkeyLimitStore(server.url), on_store_error="refuse")
         with pytest.raises(LimitStoreError, match=r"can't be used: .*maxmemory"):
             await limiter.acquire()
+
+
+@pytest.mark.parametrize("on_store_error", ["local", "refuse"])
+async def test_a_store_that_is_killed_and_started_again(on_store_error: Any, tmp_path: Path) -> None:
+    """Meanwhile limits are counted here, or nothing is sent; a server that forgot everything learns what was spent."""
+    price = Cost(Decimal("0.1"))
+
+    async def ask() -> None:
+        async with limiter.reserve() as reservation:
+            reservation.settle(None, price)
+
+    with valkey_server(tmp_path) as server:
+        store = ValkeyLimitStore(server.url)
+        limiter = RateLimiter("a", max_cost_per_day=10, store=store, on_store_error=on_store_error)
+        guard: Any = limiter.store
+        await ask()
+        server.kill()
+        if on_store_error == "local":
+            await ask()
+        else:
+            with pytest.raises(LimitStoreError):
+                await ask()
+        server.start()
+        guard._again = 0.0
+        await ask()
+        spent = 300_000_000 if on_store_error == "local" else 200_000_000
+        assert (await store.take("a", Ask())).spent == spent
+        await store.aclose()

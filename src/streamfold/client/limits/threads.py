@@ -15,7 +15,7 @@ __all__ = ["ThreadedStore"]
 class ThreadedStore(ABC):
     """A store whose calls block. They run in threads, on asyncio and on trio alike."""
 
-    lease = 0.05
+    lease = 0.02
     lifetime = 15.0
 
     async def take(self, name: str, ask: Ask) -> Grant:
