@@ -136,6 +136,7 @@ class BatchServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # heads and bodies are written apart, and the client waits for both
 
             def do_GET(self) -> None:
                 size = int(self.headers.get("content-length") or 0)
