@@ -102,6 +102,7 @@ async def test_rows_that_failed_are_errors_and_are_asked_again_in_a_new_batch(tm
     assert told[1]["type"] == "BadRequestError"
     assert "bad prompt" in told[1]["message"]
     assert "completion window expired" in told[2]["message"]
+    assert [error["retryable"] for error in told[1:4]] == [False, True, True]
     assert told[3]["type"] == "NoResult"
 
     assert await answers(job(server, tmp_path)) == found
@@ -378,6 +379,7 @@ async def test_message_batches(tmp_path: Path) -> None:
     found = await answers(job(server, tmp_path, settings=ANTHROPIC))
     assert [answer.text for answer in found] == [ANSWER.format("p0"), "", "", "", ANSWER.format("p4")]
     told = [(answer.error or {}).get("message", "") for answer in found]
+    assert [(answer.error or {}).get("retryable") for answer in found] == [None, False, True, True, None]
     assert "bad prompt" in told[1]
     assert told[2] == "custom: the batch expired before this request was processed"
     assert told[3] == "custom: the batch was canceled before this request was processed"

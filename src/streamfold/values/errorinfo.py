@@ -42,6 +42,8 @@ _TRANSIENT = {
     "timeout_error",
     "insufficient_system_resource",
     "network_error",
+    "batch_expired",  # of a request that a batch of the provider did not get to
+    "batch_canceled",
     "malformed_function_call",
     "function_call_filter: malformed_function_call",
 }

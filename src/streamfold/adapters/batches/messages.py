@@ -100,4 +100,4 @@ class MessagesAPI(BatchAPI):
                 yield BatchResult(name, problem=result.get("error"))
             else:
                 told = _WITHOUT_ANSWER.get(str(kind), f"the request has no answer: {kind}")
-                yield BatchResult(name, problem={"error": {"type": str(kind), "message": told}})
+                yield BatchResult(name, problem={"error": {"type": f"batch_{kind}", "message": told}})
