@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["KnownEvents", "Run"]
 
 _MOST_KNOWN = 16  # kinds of events
+_LARGEST = 64 * 1024  # bytes of an event that is learned
 _PATIENCE = 80  # events that are not known before it is given up
 _LOOK = 5  # for how many of them one counts that is looked at
 _STRINGS = re.compile(rb'("(?:[^"\\\x00-\x1f]++|\\.)*+")')
@@ -195,7 +196,7 @@ class KnownEvents:
         make = _maker(deltas[-1]) if deltas else None
         self._patience -= 1 if make is None else _LOOK
         self.hopeless = self._patience <= 0
-        if make is None or (shape := _shape(raw, self._passed)) is None:
+        if make is None or len(raw) > _LARGEST or (shape := _shape(raw, self._passed)) is None:
             return
         if shape not in self._seen:
             self._seen[shape] = None
@@ -214,8 +215,8 @@ class KnownEvents:
             return False
         if number is not None:
             others = [Sequence(number + 1) if type(other) is Sequence else other for other in others]
-        data = shape.filled(_PROBE, (number or 0) + 1)[shape.data_at : -2].decode()
         try:
+            data = shape.filled(_PROBE, (number or 0) + 1)[shape.data_at : -2].decode()
             return list(self._decode(type(event)(event.event, data, event.id))) == [*others, make(_PROBE.decode())]
         except ValueError:
             return False

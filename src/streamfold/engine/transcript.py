@@ -16,24 +16,34 @@ class Transcript:
     """The payloads of the last events."""
 
     def __init__(self) -> None:
-        self._kept: deque[str | bytes] = deque(maxlen=_MOST)
+        self._kept: deque[tuple[int, str | bytes]] = deque()  # how many events, and what they were
+        self._count = 0
 
     def __bool__(self) -> bool:
         return bool(self._kept)
 
     def add(self, payload: str) -> None:
         """Adds an event."""
-        self._kept.append(payload)
+        self._keep(1, payload)
 
     def add_bytes(self, data: bytes, start: int, ends: Sequence[int]) -> None:
         """Adds events as bytes: those in `data` from `start` on, each up to its end."""
-        if len(ends) > _MOST:
-            start = ends[-_MOST - 1]
-        self._kept.append(data[start : ends[-1]])
+        count = len(ends)
+        if count > _MOST:
+            start, count = ends[-_MOST - 1], _MOST
+        self._keep(count, data[start : ends[-1]])
+
+    def _keep(self, count: int, what: str | bytes) -> None:
+        """Keeps events, and lets go of those that are not among the last any more."""
+        kept = self._kept
+        kept.append((count, what))
+        self._count += count
+        while self._count - kept[0][0] >= _MOST:
+            self._count -= kept.popleft()[0]
 
     def payloads(self) -> tuple[str, ...]:
         """Returns the payloads, the oldest first."""
         found: list[str] = []
-        for kept in self._kept:
+        for _, kept in self._kept:
             found += [kept] if isinstance(kept, str) else [event.data for event in SSEDecoder().feed(kept)]
         return tuple(found[-_MOST:])
