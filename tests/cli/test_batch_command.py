@@ -207,11 +207,18 @@ async def test_tools_and_files_that_can_not_be(tmp_path: Path, words: list[str],
 
 
 async def test_what_a_job_has_so_far(tmp_path: Path) -> None:
-    """It is exported with the number of rows that there are."""
+    """It is exported with the number of rows that there are; shards that are put together must have all."""
     async with serving(Upstream()) as server:
-        assert (await ran([*prepared(tmp_path, 5, server.base_url), "--shard", "1/2"], tmp_path)).returncode == 0
-    done = await ran(["export", "out.jsonl.ledger", "-o", "part.jsonl"], tmp_path)
-    assert done.stdout == "part.jsonl: 2 of 5 rows\n", done.stderr
+        for shard in ("1/2", "0/2"):
+            words = [*prepared(tmp_path, 5, server.base_url), "--shard", shard, "--ledger", f"{shard[0]}.ledger"]
+            assert (await ran(words, tmp_path)).returncode == 0
+    for verb, ledgers, code, said in (
+        ("export", ["1.ledger"], 0, "all.jsonl: 2 of 5 rows\n"),
+        ("merge", ["1.ledger"], 1, "all.jsonl: 2 of 5 rows\n"),
+        ("merge", ["1.ledger", "0.ledger"], 0, "all.jsonl: 5 rows\n"),
+    ):
+        done = await ran([verb, *ledgers, "-o", "all.jsonl"], tmp_path)
+        assert (done.returncode, done.stdout) == (code, said), done.stderr
 
 
 def test_the_progress_of_a_job() -> None:

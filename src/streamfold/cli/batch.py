@@ -230,17 +230,29 @@ def status(ledger: Annotated[Path, typer.Argument(help="The ledger of a job.")],
 @app.command(name="export")
 def export_command(ledgers: Ledgers, output: Output) -> None:
     """Write what a job has so far, in the order of the rows."""
-    with reported_errors(), ExitStack() as stack:
-        opened = [stack.enter_context(Ledger(path, readonly=True)) for path in ledgers]
-        count = export(opened, output)
-        total = int(opened[0].settings().get("count", count))
-        say(f"{output}: {count} rows" if count == total else f"{output}: {count} of {total} rows")
+    with reported_errors():
+        _export(ledgers, output)
 
 
 @app.command()
 def merge(ledgers: Ledgers, output: Output) -> None:
-    """Write the answers of all shards of a job into one file, in the order of the rows."""
-    export_command(ledgers, output)
+    """Write the answers of all shards of a job into one file, in the order of the rows.
+
+    The exit code is 1 if rows are missing: of shards that are not done, or whose ledgers are not there.
+    """
+    with reported_errors():
+        if not _export(ledgers, output):
+            raise typer.Exit(1)
+
+
+def _export(ledgers: list[Path], output: Path) -> bool:
+    """Writes the answers of ledgers. Returns whether all rows are there."""
+    with ExitStack() as stack:
+        opened = [stack.enter_context(Ledger(path, readonly=True)) for path in ledgers]
+        count = export(opened, output)
+        total = int(opened[0].settings().get("count", count))
+    say(f"{output}: {count} rows" if count == total else f"{output}: {count} of {total} rows")
+    return count == total
 
 
 def _ledger(path: Path, spec: str) -> Path:
