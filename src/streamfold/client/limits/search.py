@@ -12,10 +12,10 @@ from .algorithm import Belief
 
 __all__ = ["FIRST_RATE", "after_clean", "after_refusal", "after_sample", "told_rate"]
 
-FIRST_RATE = 20.0  # requests per second
+FIRST_RATE = 40.0  # requests per second
 _LOWEST_RATE = 1 / 60
 _FEWEST = 5  # answers that say anything about a rate
-_FIRST_SECONDS, _SECONDS = 0.4, 1.0  # for which a rate must be clean, before the first refusal and after it
+_FIRST_SECONDS, _SECONDS = 0.3, 1.0  # for which a rate must be clean, before the first refusal and after it
 _NEAR = 0.03  # the gap between clean and refused that is near enough
 _UP, _FASTER = 0.0002, 1.2  # by which it goes up from then on, and how much faster each time
 _MOST_UP = 0.1
