@@ -92,9 +92,9 @@ class LoopThread:
     def stop(self) -> None:
         """Asks the thread to close everything and end. Does not wait, and may be called from any thread."""
         with self._lock:
-            if not self.closed and self._loop is not None:
+            before, self.closed = self.closed, True  # first: whoever wakes up without an answer looks at it
+            if not before and self._loop is not None:
                 self._loop.call_soon_threadsafe(self._stop.set)
-            self.closed = True
 
     def join(self, timeout: float | None = None) -> None:
         """Waits for the thread to end, unless this is the thread."""
