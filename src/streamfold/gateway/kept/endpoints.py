@@ -143,8 +143,6 @@ class KeptResponses:
             with anyio.CancelScope(shield=True):
                 await running.finish()
                 del self._running[response_id]
-                if running.refused:
-                    await self._store.delete(response_id, running.kept.owner)
 
     async def _watch(self, running: Running) -> None:
         """Gives an answer up when another process was asked to."""

@@ -55,9 +55,12 @@ class Running:
         """Takes what the gateway sends."""
         if message["type"] == "http.response.start":
             self._head = message
-        elif self._head["status"] != 200:
-            if not self._about["background"]:
+        elif self._head["status"] != 200 and not self._about["background"]:
+            async with self._taking:
+                await self._store.delete(self.kept.id, self.kept.owner)  # first: whoever is told may ask for it
                 self.refused = self._head["status"], self._head["headers"], message["body"]
+                self._tell(ended=True)
+        elif self._head["status"] != 200:
             await self._end_with("failed", error=_error_in(message["body"]))
         else:
             async with self._taking:
