@@ -72,10 +72,10 @@ async def test_an_indexed_job_of_kubernetes(tmp_path: Path) -> None:
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
     (script,) = container["args"]
     assert script.count("$JOB_COMPLETION_INDEX/16") == 1
-    (tmp_path / "work").mkdir()
+    (tmp_path / "scratch").mkdir()
     for here, there in (
         ("/data/", f"{tmp_path}/"),
-        ("/work/", f"{tmp_path}/work/$JOB_COMPLETION_INDEX-"),
+        ("/scratch/", f"{tmp_path}/scratch/$JOB_COMPLETION_INDEX-"),
         ("/16", "/2"),
     ):
         script = script.replace(here, there)
