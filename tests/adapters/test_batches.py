@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scale import examples
 from streamfold.adapters import Prepared, find_adapter
-from streamfold.adapters.batches import BatchAPI, BatchSettings
+from streamfold.adapters.batches import BatchAPI, BatchSettings, UploadedBatchAPI
 from streamfold.requests import Request
 
 WORDS = (
@@ -39,7 +39,7 @@ def test_anything_is_read_or_refused(adapter: str, value: Any) -> None:
     """A shape that nobody expects is a ValueError, which becomes an error that names it."""
     found = api(adapter)
     reads = [found.read, found.read_batches]
-    if found.uploads:
+    if isinstance(found, UploadedBatchAPI):
         reads += [found.read_upload, found.read_files]  # type: ignore[list-item]
     for read in reads:
         with contextlib.suppress(ValueError):

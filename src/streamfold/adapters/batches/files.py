@@ -14,7 +14,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from ..prepared import Prepared
-from .protocol import BatchAPI, BatchCall, BatchListing, BatchResult, BatchSettings, BatchStatus, split_lines
+from .protocol import BatchCall, BatchListing, BatchResult, BatchSettings, BatchStatus, UploadedBatchAPI, split_lines
 
 __all__ = ["FilesAPI"]
 
@@ -25,7 +25,7 @@ _STREAMED = ("stream", "stream_options")  # answers of a batch are whole
 _PAGE = 100
 
 
-class FilesAPI(BatchAPI):
+class FilesAPI(UploadedBatchAPI):
     """Batches of requests to one endpoint.
 
     Args:
@@ -34,7 +34,6 @@ class FilesAPI(BatchAPI):
 
     max_rows = 50_000
     max_bytes = 200_000_000
-    uploads = True
 
     def __init__(self, endpoint: str, settings: BatchSettings) -> None:
         super().__init__(settings)

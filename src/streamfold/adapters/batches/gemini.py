@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..prepared import Prepared
-from .protocol import BatchAPI, BatchCall, BatchListing, BatchResult, BatchStatus, read_time
+from .protocol import BatchCall, BatchListing, BatchResult, BatchStatus, InlineBatchAPI, read_time
 
 __all__ = ["GeminiBatchAPI"]
 
@@ -21,7 +21,7 @@ _PAGE = 100
 _ENDED = ("SUCCEEDED", "PARTIALLY_SUCCEEDED", "CANCELLED", "EXPIRED")
 
 
-class GeminiBatchAPI(BatchAPI):
+class GeminiBatchAPI(InlineBatchAPI):
     """Batches of `generateContent`."""
 
     max_rows = 100_000

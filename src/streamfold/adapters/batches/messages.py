@@ -12,7 +12,16 @@ from typing import Any
 from urllib.parse import quote
 
 from ..prepared import Prepared
-from .protocol import BatchAPI, BatchCall, BatchListing, BatchResult, BatchSettings, BatchStatus, read_time, split_lines
+from .protocol import (
+    BatchCall,
+    BatchListing,
+    BatchResult,
+    BatchSettings,
+    BatchStatus,
+    InlineBatchAPI,
+    read_time,
+    split_lines,
+)
 
 __all__ = ["MessagesAPI"]
 
@@ -23,7 +32,7 @@ _WITHOUT_ANSWER = {
 }
 
 
-class MessagesAPI(BatchAPI):
+class MessagesAPI(InlineBatchAPI):
     """Batches of the Messages API.
 
     Args:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from ..prepared import Prepared
 
@@ -22,6 +22,8 @@ __all__ = [
     "BatchResult",
     "BatchSettings",
     "BatchStatus",
+    "InlineBatchAPI",
+    "UploadedBatchAPI",
     "read_time",
     "split_lines",
 ]
@@ -140,18 +142,16 @@ class BatchResult:
     request_id: str | None = None
 
 
-class BatchAPI(ABC):
+class _AnyBatchAPI(ABC):
     """One way of handing over batches. Stateless.
 
     Attributes:
         max_rows, max_bytes: the most requests of one batch, and how large they may be together.
-        uploads: whether the requests are a file that is uploaded before the batch is created from it.
         keyed: whether a batch in the list tells its key. Otherwise only its results do, in the names of the requests.
     """
 
     max_rows: int
     max_bytes: int
-    uploads: ClassVar[bool] = False
     keyed: ClassVar[bool] = True
 
     def __init__(self, settings: BatchSettings) -> None:
@@ -168,38 +168,6 @@ class BatchAPI(ABC):
     @abstractmethod
     def line(self, name: str, prepared: Prepared) -> bytes:
         """Returns one request as JSON on one line."""
-
-    def upload(self, key: str, lines: bytes) -> BatchCall:
-        """Returns the call that uploads requests."""
-        raise NotImplementedError("requests are not uploaded")
-
-    def read_upload(self, value: Any) -> str:
-        """Returns the id of the file that was uploaded. Raises ValueError if the answer has none."""
-        raise NotImplementedError("requests are not uploaded")
-
-    def files(self) -> BatchCall:
-        """Returns the call that lists uploaded files, the latest first."""
-        raise NotImplementedError("requests are not uploaded")
-
-    def read_files(self, value: Any) -> BatchListing:
-        """Reads such a list. Raises ValueError if it is not one."""
-        raise NotImplementedError("requests are not uploaded")
-
-    def file_name(self, key: str) -> str:
-        """Returns the name of an uploaded file."""
-        return f"streamfold-{key}.jsonl"
-
-    def create_from(self, key: str, file: str) -> BatchCall:
-        """Returns the call that creates a batch from an uploaded file."""
-        raise NotImplementedError("requests are not uploaded")
-
-    def create(self, key: str, lines: bytes, first: Prepared) -> BatchCall:
-        """Returns the call that creates a batch of requests that come with it.
-
-        Args:
-            first: the first request; all have its `group`.
-        """
-        raise NotImplementedError("requests are uploaded")
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -229,6 +197,49 @@ class BatchAPI(ABC):
         Raises:
             ValueError: it can't be read.
         """
+
+
+class InlineBatchAPI(_AnyBatchAPI):
+    """Batches whose requests come with the call that creates them."""
+
+    @abstractmethod
+    def create(self, key: str, lines: bytes, first: Prepared) -> BatchCall:
+        """Returns the call that creates a batch.
+
+        Args:
+            first: the first request; all have its `group`.
+        """
+
+
+class UploadedBatchAPI(_AnyBatchAPI):
+    """Batches that are created from a file of requests, which is uploaded before."""
+
+    @abstractmethod
+    def upload(self, key: str, lines: bytes) -> BatchCall:
+        """Returns the call that uploads requests."""
+
+    @abstractmethod
+    def read_upload(self, value: Any) -> str:
+        """Returns the id of the file that was uploaded. Raises ValueError if the answer has none."""
+
+    @abstractmethod
+    def files(self) -> BatchCall:
+        """Returns the call that lists uploaded files, the latest first."""
+
+    @abstractmethod
+    def read_files(self, value: Any) -> BatchListing:
+        """Reads such a list. Raises ValueError if it is not one."""
+
+    @abstractmethod
+    def create_from(self, key: str, file: str) -> BatchCall:
+        """Returns the call that creates a batch from an uploaded file."""
+
+    def file_name(self, key: str) -> str:
+        """Returns the name of an uploaded file."""
+        return f"streamfold-{key}.jsonl"
+
+
+BatchAPI: TypeAlias = InlineBatchAPI | UploadedBatchAPI
 
 
 def read_time(text: Any) -> float | None:

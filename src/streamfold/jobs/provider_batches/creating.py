@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 import anyio
 
 from ...adapters import Prepared
-from ...adapters.batches import BatchCall, BatchListing, BatchStatus
+from ...adapters.batches import BatchCall, BatchListing, BatchStatus, UploadedBatchAPI
 from ...client import BatchClient
 from ...values import APIError, APIStatusError, BadRequestError, NotFoundError, RateLimitError, StreamfoldError
 from .store import BatchStore, ProviderBatch
@@ -80,13 +80,13 @@ class Creator:
         """
         if batch.asked is not None and (found := await self._find(batch)) is not None:
             return await self._found(batch, found)
-        if self._api.uploads:
+        if isinstance(api := self._api, UploadedBatchAPI):
             if batch.file is None:
-                file = again and await self._find_file(batch)
-                batch = await self._store.save(batch, file=file or await self._upload(batch, lines))
-            call = self._api.create_from(batch.key, str(batch.file))
+                file = again and await self._find_file(api, batch)
+                batch = await self._store.save(batch, file=file or await self._upload(api, batch, lines))
+            call = api.create_from(batch.key, str(batch.file))
         else:
-            call = self._api.create(batch.key, *await lines())
+            call = api.create(batch.key, *await lines())
         for pause in [*pauses(), None]:
             batch = await self._store.save(batch, asked=time.time())
             try:
@@ -105,14 +105,14 @@ class Creator:
     async def _found(self, batch: ProviderBatch, status: BatchStatus) -> ProviderBatch:
         return await self._store.save(batch, id=status.id, state="created", word=status.word)
 
-    async def _upload(self, batch: ProviderBatch, lines: Lines) -> str:
-        call = self._api.upload(batch.key, (await lines())[0])
-        return await patiently(lambda: self._client.ask(call, "an uploaded file", self._api.read_upload))
+    async def _upload(self, api: UploadedBatchAPI, batch: ProviderBatch, lines: Lines) -> str:
+        call = api.upload(batch.key, (await lines())[0])
+        return await patiently(lambda: self._client.ask(call, "an uploaded file", api.read_upload))
 
-    async def _find_file(self, batch: ProviderBatch) -> str | None:
+    async def _find_file(self, api: UploadedBatchAPI, batch: ProviderBatch) -> str | None:
         """Returns the file of a batch, if it was uploaded. Where files can't be listed, a second one does no harm."""
-        name = self._api.file_name(batch.key)
-        listed = self._api.files(), "a list of files", self._api.read_files
+        name = api.file_name(batch.key)
+        listed = api.files(), "a list of files", api.read_files
         with suppress(BadRequestError, NotFoundError):
             return await self._first(*listed, lambda page: page.files.get(name))
         return None
