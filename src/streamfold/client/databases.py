@@ -1,10 +1,12 @@
-"""Opens what several rooms keep things in: an SQLite file of one's own, and a Valkey or Redis server."""
+"""Opens what several rooms keep things in: an SQLite file of one's own, a file that one process holds, and a Valkey or
+Redis server."""
 
 from __future__ import annotations
 
 import os
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from ..values import ConfigError
@@ -14,9 +16,32 @@ if TYPE_CHECKING:
 
     import valkey
 
-__all__ = ["private_database", "shown_server", "valkey_client"]
+__all__ = ["locked_file", "private_database", "shown_server", "valkey_client"]
 
 _UNVERIFIED = ("ssl_cert_reqs", "ssl_check_hostname")
+
+
+def locked_file(path: Path, mode: str) -> IO[bytes]:
+    """Opens a file and locks it until it is closed, also by the end of the process.
+
+    Raises:
+        BlockingIOError: another process holds it.
+        OSError: it can't be opened.
+    """
+    file: IO[bytes] = path.open(mode)
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise BlockingIOError(f"{path} is held by another process") from error
+    return file
 
 
 def private_database(path: str | os.PathLike[str]) -> sqlite3.Connection:

@@ -18,8 +18,9 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
+from ..client import locked_file
 from ..values import ConfigError, Cost, Usage
 from . import tables
 from .answers import Answer, JobSummary
@@ -211,22 +212,12 @@ def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
     return database
 
 
-def _lock(path: Path) -> Any:
+def _lock(path: Path) -> IO[bytes]:
     """Returns an open file that keeps other jobs away until it is closed, also by the end of the process."""
-    file = path.with_name(f"{path.name}.lock").open("a+b")
     try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
+        return locked_file(path.with_name(f"{path.name}.lock"), "a+b")
+    except BlockingIOError:
         raise ConfigError(f"{path}: another job is using this ledger") from None
-    return file
 
 
 def _short(text: str | None) -> str:

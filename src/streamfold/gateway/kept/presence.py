@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 from uuid import uuid4
+
+from ...client import locked_file
 
 __all__ = ["Presence"]
 
@@ -24,14 +24,14 @@ class Presence:
     def __init__(self, database: Path) -> None:
         self._database = database
         self.name = uuid4().hex
-        self._file = _held(self._path(self.name), "xb")
+        self._file = locked_file(self._path(self.name), "xb")
 
     def runs(self, name: str) -> bool:
         """Returns whether the process of that name still runs. The file of one that does not is removed."""
         if name == self.name:
             return True
         try:
-            _held(self._path(name), "r+b").close()
+            locked_file(self._path(name), "r+b").close()
         except FileNotFoundError:
             return False
         except OSError:  # it is held
@@ -48,21 +48,3 @@ class Presence:
 
     def _path(self, name: str) -> Path:
         return self._database.with_name(f".{self._database.name}-{name}.lock")
-
-
-def _held(path: Path, mode: str) -> IO[bytes]:
-    """Opens a file and locks it until it is closed, also by the end of the process. Raises OSError if it is locked."""
-    file: IO[bytes] = path.open(mode)
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise
-    return file
