@@ -393,10 +393,7 @@ async def test_a_large_argument() -> None:
 
 @pytest.mark.thorough  # a ratio is measured: nothing for a machine that is busy
 def test_what_a_watcher_costs() -> None:
-    """All of a stream of 1 MB in 20,000 pieces takes two to three times the time that it takes without one.
-
-    Without one, pieces of a call are known events, and no chunk is made of them.
-    """
+    """All of a stream of 1 MB in 20,000 pieces takes less than twice the time that it takes without one."""
     content = 'def f(x):\n    return "é" + x\n' * 36000
     events = [call(entry(0, "a", "write", ""))]
     events += [call(entry(0, arguments=piece)) for piece in pieces_of(json.dumps({"content": content}), 62)]
@@ -412,7 +409,7 @@ def test_what_a_watcher_costs() -> None:
             return process_time() - began
 
     with_, without = (min(anyio.run(read, watch) for _ in range(5)) for watch in (True, False))
-    assert with_ < 3 * without, f"{with_:.3f} s beside {without:.3f} s"
+    assert with_ < 2 * without, f"{with_:.3f} s beside {without:.3f} s"
 
 
 def test_without_async() -> None:

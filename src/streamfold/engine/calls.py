@@ -85,25 +85,25 @@ class Calls:
         call, rule = self._find(part) if part.item is None else self._find_item(part)
         return self._place(part, call, rule)
 
-    def grow(self, part: Call, pieces: list[str]) -> bool:
+    def grow(self, part: Call, pieces: list[str]) -> OpenCall | None:
         """Adds pieces to a call, if fragments like `part` can only be its next ones: they name nothing but their place.
 
         Returns:
-            False if nothing was done, because `feed` has to decide.
+            The call, or None if nothing was done, because `feed` has to decide.
         """
         if part.id or part.name or part.extra or part.whole or part.ended is not None:
-            return False
+            return None
         call = self._by_item.get(part.item) if part.item else None
         if call is None and (part.index is None or (call := self._by_index.get(part.index)) is None):
-            return False
+            return None
         size = len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
         if call.size + size > self._limits.arguments_chars or self._chars + size > self._limits.all_arguments_chars:
-            return False
+            return None
         if part.index is not None:
             self._by_index[part.index] = call
         call.add_pieces(pieces, size)
         self._chars += size
-        return True
+        return call
 
     def settle(self, listed: Iterable[Call]) -> list[Placement]:
         """Compares the calls with the server's own list of them at the end of the answer.

@@ -248,7 +248,7 @@ class StreamDecoder:
         known, texts, ends = run
         pipeline, make, done = self._pipeline, known.make, len(texts)
         try:
-            if known.of_call and pipeline.grow(known.empty, texts):
+            if known.of_call and pipeline.grow(known.empty, texts, chunks):
                 return
             if self._coalesce and done > 1 and pipeline.is_cut_anyhow(joined := make("".join(texts))):
                 pipeline.feed((joined,), "", chunks)

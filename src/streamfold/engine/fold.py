@@ -165,11 +165,14 @@ class Fold:
             return self._writing_chunk(placed, self._fragments) if placed and self._fragments else None
         return self._feed_rare(delta)
 
-    def grow(self, part: Call, pieces: list[str]) -> bool:
+    def grow(self, part: Call, pieces: list[str], chunks: list[StreamChunk]) -> bool:
         """Adds pieces to a call, as `feed` would one by one; False if nothing was done, because `feed` has to."""
-        if self.finished or self._listener or self._fragments or self._finish is not None:
+        if self.finished or self._listener or self._finish is not None or (self._fragments and len(pieces) > 1):
             return False
-        return self._calls.grow(part, pieces)
+        call = self._calls.grow(part, pieces)
+        if call is not None and self._fragments:
+            chunks.append(self._grown_chunk(call, part, pieces[0], self._fragments))
+        return call is not None
 
     def _feed_rare(self, delta: Delta) -> StreamChunk | None:
         """Takes a delta of a kind that comes a few times in an answer."""
@@ -368,13 +371,16 @@ class Fold:
 
     def _writing_chunk(self, placed: Placement, fragments: Fragments) -> StreamChunk | None:
         """The step in which a call grew; None for a repetition of what has come."""
-        call, part, names = placed.call, placed.part, self._names
+        part = placed.part
         if part.whole and not placed.opened:
             return None
+        return self._grown_chunk(placed.call, part, "" if part.whole else part.arguments, fragments)
+
+    def _grown_chunk(self, call: OpenCall, part: Call, text: str, fragments: Fragments) -> WritingChunk:
+        names = self._names
         name: str | None = names.own.get(call.name, call.name) if names.own else call.name
         if name and call.name == names.answer:
             name = None
-        text = "" if part.whole else part.arguments
         return WritingChunk(call.number, name, text, fragments.after(call, part), self._calls_begun, self._take_marks())
 
     def _own_name(self, call: OpenCall) -> str:

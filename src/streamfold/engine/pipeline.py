@@ -86,7 +86,7 @@ class Pipeline:
         """The number of the last event; None if events have none, or none that can be relied on."""
         return self.numbers.last
 
-    def grow(self, delta: Delta, texts: list[str]) -> bool:
+    def grow(self, delta: Delta, texts: list[str], chunks: list[StreamChunk]) -> bool:
         """Takes further pieces of a call's arguments, each for a delta like this one.
 
         Returns:
@@ -95,8 +95,8 @@ class Pipeline:
         if not self._passes:
             return False
         if type(delta) is BlockPiece:
-            return self._blocks.grow(delta, texts, self._fold.grow)
-        return type(delta) is Call and self._fold.grow(delta, texts)
+            return self._blocks.grow(delta, texts, lambda part, pieces: self._fold.grow(part, pieces, chunks))
+        return type(delta) is Call and self._fold.grow(delta, texts, chunks)
 
     def is_cut_anyhow(self, delta: Delta) -> bool:
         """Whether a text may come as one delta or as several, without any difference but the number of chunks."""
