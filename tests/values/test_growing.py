@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scale
-from streamfold.values import GrowingJSON, path_pattern
+from streamfold.values import GrowingJSON, partial_value, path_pattern
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 names = st.sampled_from(["a", "b", "files", "content", "a.b", ""]) | st.text(max_size=3)
@@ -146,3 +146,36 @@ def test_paths() -> None:
     assert path_pattern("") == ()
     assert path_pattern("[]") == path_pattern("[*]") == path_pattern("*") == (None,)
     assert path_pattern("a.b[2]['c.d'][\"e\"].*") == ("a", "b", 2, "c.d", "e", None)
+
+
+def grows(before: Any, after: Any) -> bool:
+    """Whether a value has only grown: strings at their end, lists and objects by members, and nothing else changes."""
+    match before, after:
+        case None, _:
+            return True
+        case str(), str():
+            return bool(after.startswith(before))
+        case list(), list():
+            return len(before) <= len(after) and all(map(grows, before, after))
+        case dict(), dict():
+            return all(name in after and grows(inner, after[name]) for name, inner in before.items())
+    return type(before) is type(after) and bool(before == after)
+
+
+said = st.text(st.sampled_from('a -15.eE"\\\n{[:,é👋tn\u2028\x01'), max_size=9)
+talkative = st.recursive(
+    leaves | said, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(said, inner, max_size=4), max_leaves=12
+)
+
+
+@settings(deadline=None, max_examples=scale.examples(600))
+@given(talkative, st.booleans(), st.sampled_from([None, 1]))
+def test_the_value_of_a_text_only_grows(value: Any, ascii_only: bool, indent: int | None) -> None:
+    """Nothing that was shown of a value is taken back: neither a number, nor text that looks like one."""
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
+    before = None
+    for end in range(len(text) + 1):
+        now = partial_value(text[:end])
+        assert grows(before, now)
+        before = now
+    assert grows(value, partial_value(text, ended=True))

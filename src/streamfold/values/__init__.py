@@ -16,6 +16,7 @@ from .limits import *
 from .media import *
 from .messages import *
 from .paths import *
+from .portable import *
 from .ratelimit import *
 from .references import *
 from .replies import *

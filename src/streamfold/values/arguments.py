@@ -15,7 +15,7 @@ from typing import Any
 
 from .jsontext import join_surrogates, parse_object, parse_values
 
-__all__ = ["Arguments", "is_empty", "read_arguments", "unparsed"]
+__all__ = ["Arguments", "is_empty", "is_of_empty", "read_arguments", "unparsed"]
 
 _EMPTY = ("", "{}", "null", "[]", '""')
 
@@ -49,7 +49,8 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
     1. The last whole that is an object with members. vLLM once lost the first brace of the pieces, and had the
        repetition right (vllm-project/vllm#42683).
     2. The pieces, if they are an object with members.
-    3. Text that is not an object, the last whole before the pieces: such a call can't be run.
+    3. Text that is not an object, the last whole before the pieces: such a call can't be run. A piece of an empty
+       object is not such a text.
     4. An empty object, so that an empty whole never replaces pieces that are more, even if these are damaged.
     5. Another empty value, as `[]`.
 
@@ -60,18 +61,30 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
     if not wholes or list(wholes) == [joined]:
         return _read(joined, pieces)
     readings = [_read(join_surrogates(whole), [whole], repair=repair) for whole in reversed(wholes)]
+    damaged = [reading for reading in readings if not reading.valid]
     if joined:
         readings.append(_read(joined, pieces))
+        damaged += readings[-1:] if not (readings[-1].valid or is_of_empty(joined)) else []
     full = (reading for reading in readings if reading.valid and reading.value)
-    damaged = (reading for reading in readings if not reading.valid and not is_empty(reading.raw))
     empty = (reading for reading in readings if reading.valid)
-    chosen = next(full, None) or next(damaged, None) or next(empty, readings[0])
+    chosen = next(full, None) or next(iter(damaged), None) or next(empty, readings[0])
     return replace(chosen, differ=len(readings) > 1)
 
 
 def is_empty(arguments: str) -> bool:
     """Whether arguments carry nothing: no text, or an empty value."""
     return len(arguments) < 100 and "".join(arguments.split()) in _EMPTY
+
+
+def is_of_empty(arguments: str) -> bool:
+    """Whether a text is, or is what is left of, an empty value: `}` where an event was lost."""
+    text = "".join(arguments.split()) if len(arguments) < 100 else arguments
+    return any(_is_left_of(empty, text) for empty in _EMPTY)
+
+
+def _is_left_of(whole: str, text: str) -> bool:
+    rest = iter(whole)
+    return all(char in rest for char in text)
 
 
 def unparsed(raw: str) -> dict[str, Any]:

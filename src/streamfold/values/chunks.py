@@ -4,18 +4,122 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .deltas import Call, Extra
+from .fields import FieldValue, rewritten_schema
+from .portable import Slotted
 from .replies import FinishReason, Usage
 from .toolcalls import ToolCall
 
-__all__ = ["ItemChunk", "LateChunk", "SilentChunk", "StreamChunk", "WritingChunk"]
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+    from pydantic_core.core_schema import SerializationInfo
+
+__all__ = ["ChunkDetails", "StreamChunk"]
+
+
+class ChunkDetails:
+    """What a chunk carries beside its text: its place in the answer, and what was written of a call or of another part.
+
+    Most chunks have none. Immutable by convention. Two are equal if the same was written; the place does not count.
+
+    Attributes:
+        calls_before: how many tool calls had begun before this step.
+        marks: see `StreamChunk.marks`.
+        item: a part of the answer that is neither text nor a call, complete, as its server wrote it.
+        call: which call grew in this step: 0, 1, 2 in the order in which they began; None: none did.
+        tool: the name of its tool as far as it is known; None for a call that stands for the answer itself.
+        text: the next piece of its arguments.
+        placed: whether `call` is the place of the call in the answer; if not, its place is known only at the end.
+    """
+
+    __slots__ = ("_fragments", "call", "calls_before", "item", "marks", "placed", "text", "tool")
+
+    def __init__(
+        self,
+        calls_before: int = 0,
+        marks: tuple[Extra, ...] = (),
+        fragments: tuple[Call, ...] | Callable[[], tuple[Call, ...]] = (),
+        call: int | None = None,
+        tool: str | None = None,
+        text: str = "",
+        item: Any = None,
+        placed: bool = True,
+    ) -> None:
+        self.calls_before = calls_before
+        self.marks = marks
+        self._fragments = fragments
+        self.call = call
+        self.tool = tool
+        self.text = text
+        self.item = item
+        self.placed = placed
+
+    @property
+    def fragments(self) -> tuple[Call, ...]:
+        """See `StreamChunk.fragments`. They are made when somebody asks: most readers only show the text."""
+        if callable(self._fragments):
+            self._fragments = self._fragments()
+        return self._fragments
+
+    @property
+    def silent(self) -> bool:
+        """Whether the chunk is only for readers that asked for fragments: it has no text."""
+        return self.call is not None or self.item is not None
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def read(value: Any, inner: Callable[[Any], _Written]) -> ChunkDetails:
+            return value if isinstance(value, cls) else inner(value).details()
+
+        def write(value: ChunkDetails, inner: Callable[[_Written], Any], info: SerializationInfo) -> Any:
+            return inner(_Written(*value.__reduce__()[1]))
+
+        return rewritten_schema(read, write, handler.generate_schema(_Written))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The fragments depend on what was shown before, so a copy has the same ones and makes none.
+        made = (self.calls_before, self.marks, self.fragments, self.call, self.tool, self.text, self.item, self.placed)
+        return ChunkDetails, made
+
+    def __eq__(self, other: object) -> bool:
+        if other is None:  # of a chunk without details
+            return not self.silent
+        if not isinstance(other, ChunkDetails):
+            return NotImplemented
+        return (self.call, self.tool, self.text, self.item) == (other.call, other.tool, other.text, other.item)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        names = ("calls_before", "marks", "call", "tool", "text", "item", "placed")
+        return f"ChunkDetails({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
 
 @dataclass(slots=True)
-class StreamChunk:
-    """One step of an answer. Immutable by convention.
+class _Written(FieldValue):
+    """Details as pydantic reads and writes them."""
+
+    calls_before: int = 0
+    marks: tuple[Extra, ...] = ()
+    fragments: tuple[Call, ...] = ()
+    call: int | None = None
+    tool: str | None = None
+    text: str = ""
+    item: Any = None
+    placed: bool = True
+
+    def details(self) -> ChunkDetails:
+        return ChunkDetails(*(getattr(self, name) for name in self.__slots__))
+
+
+@dataclass(slots=True)
+class StreamChunk(Slotted):
+    """One step of an answer. Immutable by convention; it can be copied and pickled.
+
+    Two are equal if they say the same. Where they stand among the calls (`calls_before`, `marks`) does not count.
 
     Attributes:
         delta: the visible text of this step, never reasoning and never markup. May be empty.
@@ -24,6 +128,7 @@ class StreamChunk:
         reasoning: the reasoning text of this step.
         finish_reason: why the model stopped, on the finished chunk only.
         usage: token counts, on the finished chunk only; None if the server sent none.
+        details: its place in the answer, and what was written of a call; None for plain text.
     """
 
     delta: str = ""
@@ -32,11 +137,12 @@ class StreamChunk:
     reasoning: str = ""
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
+    details: ChunkDetails | None = None
 
     @property
     def calls_before(self) -> int:
         """How many tool calls had begun before the text of this step; they are handed out at the end."""
-        return 0
+        return 0 if self.details is None else self.details.calls_before
 
     @property
     def signature(self) -> str | None:
@@ -50,119 +156,26 @@ class StreamChunk:
         "signature": of the reasoning before it; "block": a block that is not shown, whole; "text_end": a block of text
         ended, with its other members.
         """
-        return ()
+        return () if self.details is None else self.details.marks
 
     @property
     def fragments(self) -> tuple[Call, ...]:
         """Fragments of calls that may be written on, with the option `fragments` alone. See `engine/fragments.py`."""
-        return ()
+        return () if self.details is None else self.details.fragments
 
     @property
     def item(self) -> Any:
         """A part of the answer that is neither text nor a call, complete, with the option `fragments` alone."""
-        return None
-
-
-class LateChunk(StreamChunk):
-    """A chunk that came after the beginning of a call, or after a mark. Equal to one that says the same.
-
-    Args:
-        released: returns the fragments. It is called when somebody asks: most readers only show the text.
-    """
-
-    __slots__ = ("_calls_before", "_fragments", "_marks", "_released")
-
-    def __init__(
-        self,
-        calls_before: int = 0,
-        marks: tuple[Extra, ...] = (),
-        released: Callable[[], tuple[Call, ...]] | None = None,
-        *said: Any,
-        **named: Any,
-    ) -> None:
-        super().__init__(*said, **named)
-        self._calls_before = calls_before
-        self._marks = marks
-        self._released = released
-        self._fragments: tuple[Call, ...] | None = None
+        return None if self.details is None else self.details.item
 
     @property
-    def calls_before(self) -> int:
-        return self._calls_before
-
-    @property
-    def marks(self) -> tuple[Extra, ...]:
-        return self._marks
-
-    @property
-    def fragments(self) -> tuple[Call, ...]:
-        if self._fragments is None:
-            self._fragments = self._released() if self._released else ()
-        return self._fragments
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, StreamChunk):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in StreamChunk.__slots__)
-
-    __hash__ = None  # type: ignore[assignment]
+    def silent(self) -> bool:
+        """Whether this step has no text and is only for readers that asked for fragments."""
+        return self.details is not None and self.details.silent
 
     def __repr__(self) -> str:
-        return super().__repr__().replace(type(self).__name__, "StreamChunk", 1)
-
-
-class SilentChunk(LateChunk):
-    """A step without text, for readers that asked for fragments."""
-
-    __slots__ = ()
-
-
-class ItemChunk(SilentChunk):
-    """A step in which a part of another kind was complete, as its server wrote it."""
-
-    __slots__ = ("_item",)
-
-    def __init__(self, item: Any, calls_before: int, marks: tuple[Extra, ...]) -> None:
-        super().__init__(calls_before, marks)
-        self._item = item
-
-    @property
-    def item(self) -> Any:
-        return self._item
-
-
-class WritingChunk(SilentChunk):
-    """A step in which a tool call grew.
-
-    Attributes:
-        call: 0, 1, 2 in the order in which calls began.
-        tool: the name of the tool as far as it is known; None for a call that stands for the answer itself.
-        text: the next piece of the arguments.
-    """
-
-    __slots__ = ("call", "text", "tool")
-
-    # What every such chunk has in common is not set for each: they are as many as there are pieces of calls.
-    delta = reasoning = ""
-    tool_calls = finish_reason = usage = None
-    finished = False
-
-    def __init__(
-        self,
-        call: int,
-        tool: str | None,
-        text: str,
-        released: Callable[[], tuple[Call, ...]],
-        calls_before: int = 0,
-        marks: tuple[Extra, ...] = (),
-    ) -> None:
-        self.call = call
-        self.tool = tool
-        self.text = text
-        self._released = released
-        self._fragments = None
-        self._calls_before = calls_before
-        self._marks = marks
-
-    def __repr__(self) -> str:
-        return f"WritingChunk(call={self.call}, tool={self.tool!r}, text={self.text!r})"
+        if self.details is not None and self.silent:
+            written = f"call={self.details.call}, tool={self.details.tool!r}, text={self.details.text!r}"
+            return f"StreamChunk({written if self.item is None else f'item={self.item!r}'})"
+        names = ("delta", "tool_calls", "finished", "reasoning", "finish_reason", "usage")
+        return f"StreamChunk({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from .caching import CacheMark, check_cache_mark
 from .configerrors import ConfigError
+from .fields import written_schema
 from .media import data_url as make_data_url
 from .media import from_base64, media_type_of, read_data_url, to_base64
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
 
 __all__ = [
     "AudioPart",
@@ -27,6 +31,7 @@ __all__ = [
     "audio",
     "file",
     "image",
+    "part_schema",
     "read_part",
     "write_part",
 ]
@@ -35,8 +40,24 @@ Detail: TypeAlias = Literal["auto", "low", "high", "original"]
 Source: TypeAlias = str | bytes | Path
 
 
+class _Part:
+    """What all parts have in common: as fields of a pydantic model they are what `write_part` writes."""
+
+    __slots__ = ()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
+        def read(value: Any) -> Any:
+            part = read_part(value, "part")
+            if not isinstance(part, cls):
+                raise ConfigError(f"part must be of the kind {_kind(cls)!r}: {value!r:.80}")
+            return part
+
+        return written_schema(cls, read, write_part, part_schema(cls))
+
+
 @dataclass(frozen=True, slots=True)
-class TextPart:
+class TextPart(_Part):
     """Text among other parts. `cache`: see `Message`."""
 
     text: str
@@ -47,7 +68,7 @@ class TextPart:
 
 
 @dataclass(frozen=True, slots=True)
-class _Media:
+class _Media(_Part):
     """Bytes with their media type, or a reference: exactly one of `data`, `url` and `file_id`.
 
     Attributes:
@@ -74,6 +95,11 @@ class _Media:
             raise ConfigError(f"the {given[0]} of {what} is {_A[kind]}, not {found}")
         if self.data is not None and not self.media_type:
             raise ConfigError(f"{what} with data needs its media_type; the builders find it")
+        for name in ("media_type", "name"):
+            if not isinstance(getattr(self, name, None), str | None):
+                raise ConfigError(f"the {name} of {what} is a string, not {type(getattr(self, name)).__name__}")
+        if (detail := getattr(self, "detail", None)) is not None and detail not in get_args(Detail):
+            raise ConfigError(f"the detail of {what} is one of {', '.join(get_args(Detail))}, not {detail!r}")
 
     @property
     def data_url(self) -> str:
@@ -206,6 +232,22 @@ def write_part(part: ContentPart | Mapping[str, Any]) -> dict[str, Any]:
     if part.data is not None:
         out["data"] = to_base64(part.data)
     return out
+
+
+def _kind(cls: type) -> str:
+    return next((kind for kind, (each, _) in _FIELDS.items() if each is cls), "text")
+
+
+def part_schema(cls: type) -> dict[str, Any]:
+    """Returns the JSON schema of what `write_part` writes for a kind of part."""
+    kind = _kind(cls)
+    names = ("text", "cache") if kind == "text" else ("data", *_FIELDS[kind][1])
+    members: dict[str, Any] = {name: {"type": "string"} for name in names}
+    members |= {"cache": {"enum": [True, "5m", "1h"]}, "part": {"const": kind}}
+    if "detail" in members:
+        members["detail"] = {"enum": list(get_args(Detail))}
+    required = ["part", "text"] if kind == "text" else ["part"]
+    return {"type": "object", "properties": members, "required": required, "additionalProperties": False}
 
 
 def read_part(value: Any, where: str) -> ContentPart | dict[str, Any]:

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date as Date
 from decimal import Decimal
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+    from pydantic_core.core_schema import SerializationInfo, SerializerFunctionWrapHandler
+
     from .replies import Reply, Usage
 
-__all__ = ["Cost", "CostSource", "Prices", "Pricing", "billed_output", "hour_writes", "total_cost"]
+__all__ = [
+    "Cost",
+    "CostSource",
+    "FixedPricing",
+    "Prices",
+    "Pricing",
+    "PricingField",
+    "billed_output",
+    "has_other_models",
+    "hour_writes",
+    "total_cost",
+    "unlisted_steps",
+]
 
 CostSource: TypeAlias = Literal["provider", "prices", "genai-prices"]
 """Who says so: the provider's answer, the configured prices, or the price table of the package `genai-prices`."""
@@ -36,7 +52,7 @@ class Cost:
     amount: Decimal
     currency: str = "USD"
     source: CostSource | None = None
-    date: date | None = None
+    date: Date | None = None
     estimated: bool = False
 
     def __add__(self, other: Cost) -> Cost:
@@ -62,6 +78,40 @@ class Pricing(Protocol):
     def cost(self, reply: Reply) -> Cost | None:
         """Returns the cost of a reply, or None if it is not known."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPricing:
+    """What a reply cost, where it is known: of one that was stored as JSON."""
+
+    known: Cost
+
+    def cost(self, reply: Reply) -> Cost | None:
+        """Returns the cost."""
+        return self.known
+
+
+class _AsFixed:
+    """Pricing as a field of a pydantic model: any in Python, the cost alone in JSON."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        def read(value: Any) -> Any:
+            if not callable(getattr(value, "cost", None)):
+                raise ValueError("it has no method `cost`")
+            return value
+
+        def write(value: Any, inner: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+            return inner(value) if info.mode == "json" else value
+
+        fixed = core_schema.nullable_schema(handler.generate_schema(FixedPricing))
+        any_kind = core_schema.union_schema([fixed, core_schema.no_info_plain_validator_function(read)])
+        written = core_schema.wrap_serializer_function_ser_schema(write, info_arg=True, schema=fixed)
+        return core_schema.json_or_python_schema(fixed, any_kind, serialization=written)
+
+
+PricingField: TypeAlias = Annotated[Pricing | None, _AsFixed()]
 
 
 def total_cost(replies: Iterable[Reply]) -> Cost | None:
@@ -105,7 +155,7 @@ class Prices:
     reported_unit: float = 1.0
     batch: float | None = None
     source: str | None = None
-    date: date | None = None
+    date: Date | None = None
 
     def __post_init__(self) -> None:
         for name in (*_PRICES, "batch", "request", "reported_unit"):
@@ -144,6 +194,7 @@ class Prices:
             if tokens:
                 estimated = estimated or price is None
                 amount += tokens * _decimal(assumed if price is None else price) / _MILLION  # type: ignore[arg-type]
+        estimated = estimated or has_other_models(usage.raw) or bool(self.tiers and unlisted_steps(usage.raw))
         return Cost(amount, self.currency, "prices", self.date, estimated)
 
     def _for(self, tokens: int) -> Prices:
@@ -182,8 +233,23 @@ def _member(raw: Mapping[str, Any], path: str | None) -> float | Decimal | None:
 
 def hour_writes(raw: Mapping[str, Any]) -> int:
     """Returns the tokens that Anthropic keeps for an hour: `usage.cache_creation.ephemeral_1h_input_tokens`."""
-    value = _member(raw, "cache_creation.ephemeral_1h_input_tokens")
-    return int(value) if value is not None else 0
+    values = [_member(step, "cache_creation.ephemeral_1h_input_tokens") for step in unlisted_steps(raw) or [raw]]
+    return int(sum(value for value in values if value is not None))
+
+
+def unlisted_steps(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns the usage of each step of an answer, where its top level leaves some out: a compaction, an advisor.
+
+    https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage describes `iterations`.
+    """
+    found = raw.get("iterations")
+    steps = [step for step in found if isinstance(step, Mapping)] if isinstance(found, list) else []
+    return steps if any(step.get("type") != "message" for step in steps) else []
+
+
+def has_other_models(raw: Mapping[str, Any]) -> bool:
+    """Whether some of its steps were those of another model, which has prices of its own."""
+    return len({step.get("model") for step in unlisted_steps(raw)}) > 1
 
 
 def billed_output(usage: Usage) -> int:

@@ -8,10 +8,12 @@ per token, and a frozen dataclass would take three times as long to make.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from .errorinfo import ErrorInfo
+from .fields import FieldValue
+from .portable import Slotted
 from .replies import FinishReason, Usage, WarningCode
 from .toolcalls import ToolCall
 
@@ -38,6 +40,7 @@ __all__ = [
     "Usage",
     "UsageUpdate",
     "Warn",
+    "unknown_finish",
 ]
 
 
@@ -58,7 +61,7 @@ class Part(NamedTuple):
 
 
 @dataclass(slots=True)
-class Text:
+class Text(Slotted):
     """Visible text: the next piece, or (`whole`) all of its part, or of the answer if it names no part."""
 
     text: str
@@ -67,7 +70,7 @@ class Text:
 
 
 @dataclass(slots=True)
-class Reasoning:
+class Reasoning(Slotted):
     """Reasoning text. `""` is a fact of its own: the model reasoned, and the server does not show what."""
 
     text: str
@@ -76,7 +79,7 @@ class Reasoning:
 
 
 @dataclass(slots=True)
-class Refusal:
+class Refusal(Slotted):
     """Text by which the model declines, on the wires that keep it apart."""
 
     text: str
@@ -85,7 +88,7 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class Call:
+class Call(FieldValue, Slotted):
     """A fragment of a tool call.
 
     Attributes:
@@ -98,6 +101,7 @@ class Call:
             None on all other wires.
         markup: the model wrote the call into its text, where calls have no ids.
         ended: the server says that the call is complete (True), or that it broke off (False). None: neither.
+        begins: the server says that the call begins here.
     """
 
     index: int | None = None
@@ -109,6 +113,7 @@ class Call:
     item: str | None = None
     markup: bool = False
     ended: bool | None = None
+    begins: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -117,29 +122,32 @@ class Call:
 
 
 @dataclass(slots=True)
-class Summary:
+class Summary(Slotted):
     """All calls of the answer, as the server repeats them at its end. Each is whole."""
 
     calls: list[Call]
 
 
 @dataclass(slots=True)
-class Extra:
+class Extra(FieldValue, Slotted):
     """A part of the message that is neither text nor a call: an annotation, a piece of audio.
 
-    `whole`: the value is the list of all of them, and replaces what came before.
+    Attributes:
+        whole: the value is the list of all of them, and replaces what came before.
+        place: its number among the parts of the answer, on wires that number them all.
     """
 
     name: str
     value: Any
     whole: bool = False
+    place: int | None = field(default=None, compare=False)
 
 
 BlockKind: TypeAlias = Literal["text", "reasoning", "call", "other"]
 
 
 @dataclass(slots=True)
-class Block:
+class Block(Slotted):
     """A block of the message begins, on wires whose messages are lists of blocks. `engine/blocks.py` keeps them.
 
     Attributes:
@@ -162,7 +170,7 @@ class Block:
 
 
 @dataclass(slots=True)
-class BlockPiece:
+class BlockPiece(Slotted):
     """A block grows.
 
     Attributes:
@@ -183,14 +191,14 @@ class BlockPiece:
 
 
 @dataclass(slots=True)
-class BlockEnd:
+class BlockEnd(Slotted):
     """A block is complete."""
 
     index: int | None
 
 
 @dataclass(slots=True)
-class Answered:
+class Answered(Slotted):
     """The server ran a call itself and shows the result: the newest such call without one is not the client's.
 
     Attributes:
@@ -202,14 +210,14 @@ class Answered:
 
 
 @dataclass(slots=True)
-class MessageStart:
+class MessageStart(Slotted):
     """The message begins, on wires that say so. First of its event's deltas: a message may begin only once."""
 
     id: str | None
 
 
 @dataclass(slots=True)
-class UsageUpdate:
+class UsageUpdate(Slotted):
     """Members of the usage object, where the server sends it in installments: each replaces what was sent before.
 
     Attributes:
@@ -224,14 +232,14 @@ class UsageUpdate:
 
 
 @dataclass(slots=True)
-class Sequence:
+class Sequence(Slotted):
     """The number of the event, on the wire that numbers them, or None if it has none. First of the event's deltas."""
 
     number: int | None
 
 
 @dataclass(slots=True)
-class Meta:
+class Meta(Slotted):
     """The id, model and time of the answer, as sent. The first usable value of each counts."""
 
     id: str | None = None
@@ -240,7 +248,7 @@ class Meta:
 
 
 @dataclass(slots=True)
-class Warn:
+class Warn(Slotted):
     """A warning about the event."""
 
     code: WarningCode
@@ -248,7 +256,7 @@ class Warn:
 
 
 @dataclass(slots=True)
-class Failure:
+class Failure(Slotted):
     """The server reports an error. `reason`: by a finish reason, so that it takes the place of an earlier one."""
 
     info: ErrorInfo
@@ -256,8 +264,13 @@ class Failure:
     reason: bool = False
 
 
+def unknown_finish(raw: str) -> Warn:
+    """Returns the warning for a finish reason that is in no table."""
+    return Warn("unknown_finish_reason", f"nobody knows what the finish reason {raw!r} says of the answer")
+
+
 @dataclass(slots=True)
-class Finish:
+class Finish(Slotted):
     """Why the model stopped. More may follow: usage, a further reason, on some servers even calls.
 
     `more`: on this wire text and calls may follow as a matter of course.
@@ -274,7 +287,7 @@ class Finish:
 
 
 @dataclass(slots=True)
-class Done:
+class Done(Slotted):
     """The server declares the end of the stream."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,10 @@ _TRANSIENT = {
 }
 _LONGEST_MESSAGE = 4000  # characters; all of it is in the error's body
 _DEEPEST_MESSAGE = 8  # objects inside objects
+_WORDLESS = "the server gave no message"
+_SPEAKING = (  # the members that may hold the message, the best first
+    "message", "msg", "detail", "error", "error_message", "error_msg", "error_description", "errors", "title", "reason",
+)  # fmt: skip
 
 _FINAL = {
     "invalid_request_error",
@@ -127,12 +132,32 @@ def error_info(body: Any, status: int | None = None) -> ErrorInfo:
         if status is None:
             status = _http_status(candidate)
     return ErrorInfo(
-        message=_short(join_surrogates(_message(inner) or _message(outer) or "the server gave no message")),
+        message=_short(join_surrogates(_message_of(outer, inner))),
         type=_word(fields.get("type")),
         code=_word(str(code) if type(code) is int else code) if _http_status(code) is None else None,
         status=status,
         param=_word(fields.get("param")),
     )
+
+
+def _message_of(outer: Mapping[str, Any], inner: Any) -> str:
+    said = _message(inner) or _message(outer)
+    if isinstance(inner, str) and outer:  # the name of the status, beside what is said of it: Spring, NestJS, OAuth
+        beside = _message({key: value for key, value in outer.items() if key != "error"})
+        return f"{said}: {beside}" if beside and said and beside not in said else said or beside or _WORDLESS
+    if said:
+        return said
+    try:
+        return f"{_WORDLESS}: {json.dumps(inner, ensure_ascii=False)}" if _has_words(inner) else _WORDLESS
+    except RecursionError:
+        return _WORDLESS
+
+
+def _has_words(value: Any, depth: int = 0) -> bool:
+    if depth > _DEEPEST_MESSAGE:
+        return False
+    values = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return bool(isinstance(value, str) and value.strip()) or any(_has_words(inner, depth + 1) for inner in values)
 
 
 def _message(value: Any, depth: int = 0) -> str | None:
@@ -142,8 +167,7 @@ def _message(value: Any, depth: int = 0) -> str | None:
         case str():
             return value.strip() or None
         case Mapping():
-            keys = ("message", "msg", "detail", "error", "error_message", "error_msg", "errors", "title", "reason")
-            return next((text for key in keys if (text := _message(value.get(key), depth + 1))), None)
+            return next((text for key in _SPEAKING if (text := _message(value.get(key), depth + 1))), None)
         case [first, *_]:
             return _message(first, depth + 1)
         case _:

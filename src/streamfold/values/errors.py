@@ -79,6 +79,7 @@ class APIError(StreamfoldError):
     """
 
     attempts: Sequence[Attempt] = ()
+    _local = frozenset({"continuation"})  # it holds the provider
     continuation: Callable[[APIError], Any] | None = None  # made by the client; see `resume`
     warnings: Sequence[ProtocolWarning] = ()
     writing: tuple[Writing, ...] = ()
@@ -118,11 +119,16 @@ class APIError(StreamfoldError):
             A `ChatStream`.
 
         Raises:
-            StreamfoldError: the answer can't be continued: no text had arrived, a tool call had begun, or the provider
-                continues none. The message says which.
+            StreamfoldError: the answer can't be continued: no text had arrived, a tool call had begun, the provider
+                continues none, or the error was pickled and has no provider. The message says which.
         """
-        if self.continuation is None or self.partial is None:
+        if self.partial is None:
             raise StreamfoldError("resume(): nothing of the answer had arrived: send the request again")
+        if self.continuation is None:
+            raise StreamfoldError(
+                "resume(): this error has no provider to continue with; it was pickled, or comes from a bare"
+                " StreamDecoder: send the request again"
+            )
         return self.continuation(self)
 
     def __str__(self) -> str:

@@ -14,12 +14,14 @@ from typing import Any, NoReturn
 from pydantic_core import from_json
 
 __all__ = [
+    "finite",
     "join_surrogates",
     "parse_event",
     "parse_object",
     "parse_partial",
     "parse_values",
     "partial_value",
+    "whole_characters",
     "without_surrogates",
 ]
 
@@ -87,7 +89,8 @@ def partial_value(text: str, *, ended: bool = False) -> Any:
     ({'a': [1, 23], 'b': 'Hel'}, {'a': [1]})
     """
     try:
-        text = text if ended else _OPEN_NUMBER.sub("", text)
+        if not ended and (number := _OPEN_NUMBER.search(text)) and '"' not in _STRING.sub("", text):
+            text = text[: number.start()]
         return without_surrogates(from_json(text, allow_partial="trailing-strings"))
     except (ValueError, TypeError):
         return None
@@ -110,6 +113,26 @@ def parse_values(text: str) -> list[tuple[Any, str]]:
     return found
 
 
+def finite(value: Any) -> Any:
+    """The value with None for every NaN and Infinity, which JSON does not have; the same object if it has none.
+
+    >>> finite({"score": float("nan"), "of": [1, float("inf")]})
+    {'score': None, 'of': [1, None]}
+    """
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            made: Any = {key: finite(item) for key, item in value.items()}
+            changed = any(made[key] is not item for key, item in value.items())
+        case list():
+            made = [finite(item) for item in value]
+            changed = any(new is not item for new, item in zip(made, value, strict=True))
+        case _:
+            return value
+    return made if changed else value
+
+
 def join_surrogates(text: str) -> str:
     """Text that can be encoded: halves of a surrogate pair are joined, a half that is alone becomes U+FFFD.
 
@@ -123,6 +146,15 @@ def join_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def whole_characters(text: str) -> str:
+    """Text that grows, fit to be shown: as `join_surrogates`, but half a character at its end waits for the other half.
+
+    >>> whole_characters("a\\ud83d"), whole_characters("a\\ud83d\\udc4b") == "a\\U0001f44b"
+    ('a', True)
+    """
+    return join_surrogates(text[:-1] if "\ud800" <= text[-1:] <= "\udbff" else text)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -140,7 +172,8 @@ def _integer(text: str) -> int | None:
     return int(text) if len(text) < _LONGEST_INTEGER else None
 
 
-_OPEN_NUMBER = re.compile(r"(?<=[\s,:\[])-?[0-9][0-9.eE+-]*$")  # 1 may be the beginning of 18
+_OPEN_NUMBER = re.compile(r"(?:^|(?<=[\s,:\[]))-?[0-9][0-9.eE+-]*$")  # 1 may be the beginning of 18
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)  # behind those that are complete, a quote begins another one
 _LONGEST_INTEGER = 4300  # characters: beyond them `int` refuses, see sys.set_int_max_str_digits
 _MAYBE_INFINITE = re.compile(r"[0-9][eE]\+?[0-9]{2}|[0-9]{300}")
 _STRICT = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)

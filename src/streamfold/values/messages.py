@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 from .caching import CacheMark, check_cache_mark
 from .configerrors import ConfigError
-from .content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, read_part, write_part
+from .content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, part_schema, read_part, write_part
+from .fields import written_schema
 from .suggestions import nearest
 from .toolcalls import ToolCall
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
 
 __all__ = [
     "Content",
@@ -115,6 +119,11 @@ class Message:
         read = tuple(_read_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls))
         return cls(content=content, tool_calls=read, **members)
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
+        # As a field of a pydantic model: what `to_dict` writes.
+        return written_schema(cls, cls.from_dict, cls.to_dict, _schema())
+
     def to_json(self) -> str:
         """Returns the message as JSON text. Raises TypeError for extras that are not JSON data."""
         return json.dumps(self.to_dict())
@@ -150,7 +159,25 @@ _CALL: dict[str, tuple[type, ...]] = {
     "raw_arguments": (str,),
     "extra": (dict,),
 }
+_TYPES: dict[type, str] = {str: "string", dict: "object", bool: "boolean", list: "array"}
 _NAMES: dict[type, str] = {str: "a string", list: "a list", dict: "an object", bool: "true or false"}
+
+
+def _schema() -> dict[str, Any]:
+    """Returns the JSON schema of what `Message.to_dict` writes."""
+    parts: dict[str, Any] = {"anyOf": [*map(part_schema, _PARTS), {"type": "object"}]}
+    call = {
+        "type": "object",
+        "properties": {name: {"type": _TYPES[kinds[0]]} for name, kinds in _CALL.items()},
+        "required": ["id", "name", "arguments", "raw_arguments"],
+        "additionalProperties": False,
+    }
+    members: dict[str, Any] = {name: {"type": _TYPES[kinds[0]]} for name, kinds in _MEMBERS.items()}
+    members["role"] = {"enum": list(get_args(Role))}
+    members["content"] = {"anyOf": [{"type": "string"}, {"type": "array", "items": parts}]}
+    members["tool_calls"] = {"type": "array", "items": call}
+    members["cache"] = {"enum": [False, True, "5m", "1h"]}
+    return {"type": "object", "properties": members, "required": ["role"], "additionalProperties": False}
 
 
 def system(content: str, *, cache: CacheMark = False) -> Message:

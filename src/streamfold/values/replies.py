@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .configerrors import StreamfoldError
-from .jsontext import parse_object
+from .cost import FixedPricing, PricingField
+from .fields import FieldValue
+from .jsontext import finite, parse_object
+from .portable import Slotted
+from .ratelimit import RateLimit
 from .toolcalls import ToolCall
 from .validation import describe_problems, read_as
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from .cost import Cost, Pricing
+    from .cost import Cost
     from .messages import Message
-    from .ratelimit import RateLimit
 
     M = TypeVar("M", bound=BaseModel)
 
@@ -35,6 +38,7 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "unknow
 
 WarningCode = Literal[
     # how the stream ended
+    "unknown_finish_reason",  # the finish reason is a word that nobody knows; the detail has it
     "missing_finish_reason",  # the stream ended in order, but without a finish reason
     "interrupted_after_finish",  # the connection broke after the finish reason; the answer is complete
     "error_after_finish",  # an error was reported after the finish reason; the answer is complete
@@ -48,6 +52,7 @@ WarningCode = Literal[
     "missing_id",  # a call had no id and was given a new one
     "changed_id",  # a call got a second id later on; the first one is used
     "duplicate_id",  # two calls of one message had the same id; the second one was given a new one
+    "guessed_call",  # neither an index nor an id told which call a fragment belongs to; what usually comes next did
     "invalid_arguments",  # the arguments of a call are not a JSON object
     "repaired_arguments",  # the arguments were damaged in a known way and repaired; the detail names the repair
     "arguments_mismatch",  # the arguments in pieces and their repetition as a whole differ
@@ -80,6 +85,7 @@ WarningCode = Literal[
     "extra_choice",  # the server sent more than one choice; only the first one is read
     "malformed_event",  # a line that is not part of an event, or an event after the finish that can't be read; ignored
     "unseparated_events",  # several payloads were in one event, because a blank line between them is missing
+    "unrequested_encoding",  # the answer was compressed, which the request did not ask for; it was unpacked
     "invalid_utf8",  # bytes that are not UTF-8, or half a character in the request, were replaced by U+FFFD
     "more_warnings",  # there were more warnings than `Limits.warnings`; the detail says how many
 ]
@@ -94,7 +100,7 @@ class ProtocolWarning:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(FieldValue):
     """Token counts as the server sent them, never estimated; None where it sent none.
 
     Usages of several answers can be added: `first.usage + second.usage`. The sum has no `raw`.
@@ -156,7 +162,7 @@ class Attempt:
 
 
 @dataclass(slots=True)
-class Reply:
+class Reply(FieldValue, Slotted):
     """The whole answer.
 
     Attributes:
@@ -190,7 +196,7 @@ class Reply:
     reasoned: bool = field(default=False, repr=False)  # reasoning was sent, if only as ""
     answer: str | None = field(default=None, repr=False)  # the end of the text, where it was asked for as a tool call
     origin: str | None = field(default=None, repr=False, compare=False)  # see Message.origin
-    pricing: Pricing | None = field(default=None, repr=False, compare=False)
+    pricing: PricingField = field(default=None, repr=False, compare=False)
 
     @property
     def cost(self) -> Cost | None:
@@ -200,6 +206,10 @@ class Reply:
         configuration; else times those of the package `genai-prices`, if it is installed (extra `prices`).
         """
         return None if self.pricing is None else self.pricing.cost(self)
+
+    def _for_json(self) -> Reply:
+        cost = self.cost  # what it cost is written, and not how that was found out
+        return replace(self, pricing=None if cost is None else FixedPricing(cost))
 
     def parse_as(self, model: type[M]) -> M:
         """The text as an instance of a pydantic model, for an answer that was asked for with `response_format`.
@@ -227,16 +237,18 @@ class Reply:
 
     @property
     def message(self) -> Message:
-        """The assistant's turn, ready to be appended to the history."""
+        """The assistant's turn, ready to be appended to the history: with null for a NaN, which no request may have."""
         from .messages import Message
 
         return Message(
             role="assistant",
             content=self.text or None,
-            tool_calls=tuple(self.tool_calls),
+            tool_calls=tuple(
+                replace(call, extra=finite(call.extra)) if call.extra else call for call in self.tool_calls
+            ),
             reasoning=self.reasoning if self.reasoned else None,
             refusal=self.refusal,
-            extras=dict(self.extras),
+            extras=dict(finite(self.extras)),
             origin=self.origin,
         )
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .configerrors import StreamfoldError
+from .fields import FieldValue
+from .portable import Slotted
 from .validation import describe_problems, read_as
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ __all__ = ["InvalidToolArgumentsError", "ToolCall"]
 
 
 @dataclass(slots=True)
-class ToolCall:
+class ToolCall(FieldValue, Slotted):
     """A whole tool call: the stream ended in order before you got to see it.
 
     Attributes:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from inspect import isawaitable, signature
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .caching import CacheMark, check_cache_mark, read_cache_control
 from .configerrors import ConfigError
+from .fields import FieldValue, rewritten_schema
 from .suggestions import nearest
 from .toolcalls import InvalidToolArgumentsError, ToolCall
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic import BaseModel, GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+    from pydantic_core.core_schema import SerializationInfo
 
 __all__ = [
     "AllowedTools",
@@ -69,6 +72,27 @@ class Tool:
         if not isinstance(self.parameters, Mapping):
             kind = type(self.parameters).__name__
             raise ConfigError(f"the tool {self.name!r}: parameters must be a JSON schema, not {kind}")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        # In JSON a tool is what the model sees of it, and whether it needs approval: there is no word for a function.
+        def read(value: Any, inner: Callable[[Any], _WrittenTool]) -> Tool:
+            if isinstance(value, cls):
+                return value
+            if isinstance(value, Mapping) and "type" in value:
+                return read_tool(value)
+            local = {name: value[name] for name in _LOCAL if name in value} if isinstance(value, Mapping) else {}
+            written = inner({name: member for name, member in value.items() if name not in local} if local else value)
+            return cls(**{name: getattr(written, name) for name in _WRITTEN}, **local)
+
+        def write(tool: Tool, inner: Callable[[_WrittenTool], Any], info: SerializationInfo) -> Any:
+            if info.mode != "json":
+                return {name: getattr(tool, name) for name in (*_WRITTEN, *_LOCAL)}
+            if callable(tool.needs_approval):
+                raise ValueError(f"the tool {tool.name!r} has a function as needs_approval, which is not JSON data")
+            return inner(_WrittenTool(**{name: getattr(tool, name) for name in _WRITTEN}))
+
+        return rewritten_schema(read, write, handler.generate_schema(_WrittenTool))
 
     @classmethod
     def from_model(
@@ -174,6 +198,23 @@ class Tool:
         """
         result = self.bind(call)()
         return await result if isawaitable(result) else result
+
+
+@dataclass(slots=True)
+class _WrittenTool(FieldValue):
+    """A tool as JSON data."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    strict: bool | None = None
+    kind: str = "function"
+    cache: CacheMark = False
+    needs_approval: bool = False
+
+
+_WRITTEN = tuple(member.name for member in fields(_WrittenTool))
+_LOCAL = ("function", "model", "spread")  # what there is in Python alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from .jsontext import join_surrogates, without_surrogates
 from .replies import FinishReason
 
-__all__ = ["ERROR_KEYS", "count", "index", "is_done", "keep", "unlisted_reason", "word"]
+__all__ = ["ERROR_KEYS", "count", "index", "is_done", "keep", "unlisted_reason", "whole_number", "word"]
 
 # Where servers put the words of an error that is not under `error`.
 ERROR_KEYS = ("message", "msg", "detail", "error_message", "error_msg", "errors")
@@ -22,16 +22,18 @@ def is_done(data: str) -> bool:
 
 
 def index(value: Any) -> int | None:
-    """The position of a call, choice or item, also as a string or a float. None for anything else."""
+    """The position of a choice or item, also as a string or a float. None for anything else."""
+    number = whole_number(value)
+    return number if number is not None and number >= 0 else None
+
+
+def whole_number(value: Any) -> int | None:
+    """A whole number, also as a string or a float. None for anything else."""
     if type(value) is int:
-        return value if value >= 0 else None
+        return value
     if isinstance(value, str):
-        value = int(value) if value.isdecimal() and len(value) < 20 else None
-    elif isinstance(value, float):
-        value = int(value) if value.is_integer() else None
-    else:
-        value = None
-    return value if value is not None and value >= 0 else None
+        return int(value) if value.removeprefix("-").isdecimal() and len(value) < 20 else None
+    return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
 # A word that is in no table, by what it has in it.

@@ -1,0 +1,175 @@
+"""Values that can be pickled and copied, errors above all: a worker process hands them to the one that waits for it.
+
+Python pickles an exception as its class and the positional arguments of its `__init__`. One that takes keywords can't
+be loaded again, and a pool of processes then waits forever. So our errors, and those that users derive from them, are
+made without `__init__` and given back their attributes, notes and cause.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any, ClassVar, Self
+
+__all__ = ["PortableError", "Slotted"]
+
+
+class Slotted:
+    """Base of values with slots that are not frozen: the oldest protocols of pickle take them too."""
+
+    __slots__ = ()
+
+    def __getstate__(self) -> object:
+        return object.__getstate__(self)
+
+
+_ATOMS = (str, bytes, int, float, complex, type(None))
+
+
+class PortableError(Exception):
+    """An exception that survives pickle, copy and deepcopy with its attributes, whatever its `__init__` takes.
+
+    An attribute that can't be pickled is left out, and a note of the error names it. The cause is kept where it can be
+    rebuilt from plain data, without the requests and connections that exceptions of other libraries hold, and their
+    secrets; else a note has its text.
+    """
+
+    _local: ClassVar[frozenset[str]] = frozenset()  # attributes that are shared by copies, and not pickled
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state, lost = _attributes(self), []
+        for name, value in list(state.items()):
+            if name in self._local:
+                del state[name]
+            elif not _travels(value):
+                del state[name]
+                lost.append(f"left out by pickle: the attribute {name!r}, {type(value).__name__}")
+        cause = state.pop("__cause__", None) or self.__cause__
+        if cause is not None:
+            sealed = _sealed(cause, {id(self)})
+            if sealed is None:
+                lost.append(f"left out by pickle: the cause, {type(cause).__name__}: {cause}")
+            else:
+                state = {"__cause__": sealed, **state}
+        if lost:
+            state["__notes__"] = [*state.get("__notes__", ()), *lost]
+        args = tuple(arg if _travels(arg) else repr(arg) for arg in self.args)
+        return _made, (type(self), args), state
+
+    def __setstate__(self, state: Mapping[str, Any] | None) -> None:
+        for name, value in (state or {}).items():
+            object.__setattr__(self, name, value)
+
+    def __copy__(self) -> Self:
+        made: Self = _made(type(self), self.args)
+        made.__setstate__({"__cause__": self.__cause__, **_attributes(self)})
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made: Self = _made(type(self), self.args)
+        memo[id(self)] = made
+        state = {"__cause__": self.__cause__, **_attributes(self)}
+        copies = {name: value if name in self._local else _deep(value, memo) for name, value in state.items()}
+        made.__setstate__({"args": tuple(_deep(arg, memo) for arg in self.args), **copies})
+        return made
+
+
+def _made(kind: type[Any], args: tuple[Any, ...]) -> Any:
+    """Makes an exception without its `__init__`."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
+
+
+def _attributes(error: BaseException) -> dict[str, Any]:
+    """Returns the attributes of an exception, those in slots too; last the one that setting a cause changes."""
+    state: Any = object.__getstate__(error)
+    plain, slots = state if isinstance(state, tuple) else (state, None)
+    attributes = {**(plain or {}), **(slots or {})}
+    if notes := attributes.get("__notes__"):
+        attributes["__notes__"] = list(notes)
+    return {**attributes, "__suppress_context__": error.__suppress_context__}
+
+
+def _deep(value: Any, memo: dict[int, Any]) -> Any:
+    try:
+        return copy.deepcopy(value, memo)
+    except Exception:  # a lock or a connection: the copy shares it
+        return value
+
+
+class _Trial(pickle.Pickler):
+    """Tries whether a value can be pickled. Errors of ours inside it are tried with it, and try nothing themselves."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, PortableError):
+            state = {name: inner for name, inner in _attributes(value).items() if name not in value._local}
+            return _made, (type(value), value.args), state
+        return NotImplemented
+
+
+def _travels(value: Any) -> bool:
+    """Whether a value can be pickled and loaded again."""
+    try:
+        _loaded(value)
+    except Exception:  # whatever somebody's own class raises
+        return False
+    return True
+
+
+def _loaded(value: Any) -> Any:
+    data = BytesIO()
+    _Trial(data).dump(value)
+    return pickle.loads(data.getvalue())  # noqa: S301 - it was written one line above
+
+
+class _Sealed:
+    """An exception of another library, which is loaded as itself, without what is not plain data."""
+
+    def __init__(self, error: BaseException, seen: set[int]) -> None:
+        self._kind = type(error)
+        self._args = tuple(_plain(arg, seen) for arg in error.args)
+        attributes = _attributes(error).items()
+        self._state = {name: _plain(value, seen) for name, value in attributes if _is_plain(value)}
+        if error.__cause__ is not None and (cause := _sealed(error.__cause__, seen)) is not None:
+            self._state = {"__cause__": cause, **self._state}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (self._kind, self._args), self._state
+
+
+def _sealed(error: BaseException, seen: set[int]) -> Any:
+    """Returns what is pickled in place of an exception; None where it could not be loaded as what it is."""
+    if id(error) in seen:
+        return None
+    seen.add(id(error))
+    if isinstance(error, PortableError):
+        return error
+    as_it_is = [error] if _is_plain(list(vars(error).values())) else []  # pydantic's can be had in no other way
+    return next((sealed for sealed in (_Sealed(error, seen), *as_it_is) if _is_rebuilt(sealed, error)), None)
+
+
+def _is_rebuilt(sealed: Any, error: BaseException) -> bool:
+    try:
+        made = _loaded(sealed)
+        return type(made) is type(error) and str(made) == str(error)
+    except Exception:  # whatever its class raises
+        return False
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return type(value) is dict and _is_plain([*value, *value.values()])
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(map(_is_plain, value))
+    return isinstance(value, (*_ATOMS, BaseException))
+
+
+def _plain(value: Any, seen: set[int]) -> Any:
+    if isinstance(value, BaseException):
+        return _sealed(value, seen) or repr(value)
+    if type(value) in (list, tuple):
+        return type(value)(_plain(inner, seen) for inner in value)
+    return value if _is_plain(value) else repr(value)
