@@ -21,6 +21,7 @@ from streamfold.adapters.anthropic import MessagesEmitter
 from streamfold.adapters.chat.emit import ChatEmitter
 from streamfold.adapters.emitting.answers import chunk_deltas, end_deltas, reply_deltas
 from streamfold.adapters.emitting.emitter import Emitter
+from streamfold.adapters.gemini import GeminiEmitter
 from streamfold.adapters.responses.emit import ResponsesEmitter
 from streamfold.engine.calls import Calls
 from streamfold.values.deltas import Call, Delta, Done, Failure, Finish, Summary
@@ -34,6 +35,9 @@ def emitter(wire: str, **rest: Any) -> Emitter:
     if wire == "anthropic":
         rest.pop("include_usage", None)
         return MessagesEmitter(**{"id": "msg_0", "model": "m", **rest})
+    if wire == "gemini":
+        rest.pop("include_usage", None)
+        return GeminiEmitter(**{"id": "r-0", "model": "m", **rest})
     if wire == "responses":
         rest.pop("include_usage", None)
         return ResponsesEmitter(**{"id": "resp_0", "model": "m", "created": 1, **rest})
@@ -94,6 +98,17 @@ def written_calls(body: bytes) -> dict[str, str]:
             case "content_block_delta" if payload["delta"]["type"] == "input_json_delta":
                 add(payload["index"], None, payload["delta"]["partial_json"])
     return texts
+
+
+def open_calls(body: bytes) -> list[str]:
+    """The arguments of the calls that a body begins and does not end.
+
+    On Chat Completions nothing says where a call ends but what comes behind it: the last one is open, if it was the
+    last thing that came.
+    """
+    texts = written_calls(body)
+    last = next((one["choices"][0]["delta"] for one in reversed(payloads(body)) if one.get("choices")), None)
+    return list(texts.values()) if last is None else list(texts.values())[-1:] if last.get("tool_calls") else []
 
 
 def looks_whole(arguments: str) -> bool:
@@ -207,6 +222,12 @@ def openai_chat(body: bytes) -> Any:
         return stream.get_final_completion()
 
 
+def openai_done(body: bytes) -> list[tuple[str, str]]:
+    """The calls in the order in which OpenAI's own helper says that their arguments are done."""
+    with _client(body).chat.completions.stream(model="m", messages=[{"role": "user", "content": "?"}]) as stream:
+        return [(one.name, one.arguments) for one in stream if one.type == "tool_calls.function.arguments.done"]
+
+
 def openai_response(body: bytes, *, check: bool = True) -> Any:
     """The response that OpenAI's own accumulator makes of a body, after checking every event against its types.
 
@@ -287,9 +308,9 @@ def check_response_events(body: bytes) -> dict[str, Any]:
             assert whole == join_surrogates(said.get(key, ""))
             parts[key] = "said"
     output = last["response"]["output"]
-    for index in items.keys() - done.keys():  # a call that is cut off; half of a text may be one that can be run
-        assert output[index]["type"] in ("custom_tool_call", "function_call")
-        assert (output[index]["status"], output[index].get("input", "")) == ("incomplete", "")
+    for index in items.keys() - done.keys():  # cut off; half of a text may be one that can be run
+        assert last["type"] == "response.failed" or output[index]["type"] in ("custom_tool_call", "function_call")
+        assert (output[index].get("status", "incomplete"), output[index].get("input", "")) == ("incomplete", "")
     assert len(items) == len(output)
     assert [done[index] for index in sorted(done)] == [output[index] for index in sorted(done)]
     for index, item in done.items():

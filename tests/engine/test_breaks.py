@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from folding import DONE, assert_any_cut, call, calls, chunk, codes, entry, event, fin, fold, fold_error
-from streamfold import Limits, ProtocolError, Reply, StreamDecoder, Tool
+from streamfold import IncompleteStreamError, Limits, ProtocolError, Reply, StreamDecoder, Tool
 
 TOOLS = [Tool(name, "", {"type": "object", "properties": {}}) for name in ("f", "g")]
 X = '{"x":1}'
@@ -209,19 +209,38 @@ def test_an_answer_that_was_cut_does_not_become_whole(cut: str, later: str) -> N
     """`length` and `content_filter` stay, whatever reason comes later."""
     reply = assert_any_cut(call(entry(0, "a", "f", X)) + fin(cut) + fin(later) + DONE)
     assert (reply.tool_calls, reply.finish_reason) == ([], cut)
-    assert codes(reply) == ["calls_dropped"]
+    assert codes(reply) == [*(["unknown_finish_reason"] if later == "weird" else []), "calls_dropped"]
 
 
-@pytest.mark.parametrize("arguments", ["", '{"y":1}'])
-def test_a_call_that_grows_when_the_stream_breaks_off(arguments: str) -> None:
-    """After an early finish reason, a broken connection leaves the calls that were there before it."""
+BROKEN = event({"error": {"message": "overloaded", "type": "server_error"}})
+
+
+@pytest.mark.parametrize("arguments", ["", '{"y"', '{"y":1}}'])
+@pytest.mark.parametrize("end", [b"", BROKEN], ids=["end", "error"])
+def test_a_break_inside_a_call_behind_an_early_finish_reason(arguments: str, end: bytes) -> None:
+    """All or nothing: a stream that breaks off inside a call delivers none, also not those before the finish reason."""
+    body = call(entry(0, "a", "f", X)) + fin("tool_calls") + call(entry(1, "b", "g", arguments)) + end
+    assert isinstance(fold_error(body), IncompleteStreamError)
+    decoder = StreamDecoder("chat")
+    with pytest.raises(IncompleteStreamError):
+        assert [made.tool_calls for made in decoder.feed(body) + decoder.close(interrupted="connection reset")] == []
+
+
+def test_a_break_inside_a_call_that_grows_again_behind_a_finish_reason() -> None:
+    """A call from before the finish reason that goes on behind it counts like one that begins there."""
+    body = call(entry(0, "a", "f", '{"x":')) + fin("tool_calls") + call(entry(0, arguments="[1"))
+    assert isinstance(fold_error(body), IncompleteStreamError)
+
+
+@pytest.mark.parametrize("arguments", ["{}", '{"y":1}'])
+def test_a_break_behind_a_whole_call(arguments: str) -> None:
+    """A connection that breaks where no call is open leaves the answer that a finish reason has ended."""
     body = call(entry(0, "a", "f", X)) + fin("tool_calls") + call(entry(1, "b", "g", arguments))
     decoder = StreamDecoder("chat")
     decoder.feed(body)
     decoder.close(interrupted="connection reset")
-    assert run(decoder.reply) == [("f", {"x": 1})]
-    assert "calls_dropped" in codes(decoder.reply)
-    fold_error(body + fin("error") + DONE)
+    assert run(decoder.reply) == [("f", {"x": 1}), ("g", json.loads(arguments))]
+    assert "interrupted_after_finish" in codes(decoder.reply)
 
 
 def test_two_choices_in_one_event() -> None:
@@ -259,13 +278,14 @@ def test_words_that_say_failed_are_errors(word: str) -> None:
     fold_error(call(entry(0, "a", "f", X)) + fin(word) + DONE)
 
 
-@pytest.mark.parametrize("arguments", ["", "{}", '{"x":1'])
-def test_an_unknown_word_never_completes_a_call(arguments: str) -> None:
-    """After a word that nobody knows, only a call with arguments that are an object is handed out."""
-    body = call(entry(0, "a", "f", arguments), entry(1, "b", "g", X)) + fin("weird") + DONE
-    reply = assert_any_cut(body)
-    assert calls(reply) == [("b", "g", {"x": 1})]
-    assert codes(reply) == ["calls_dropped"]
+@pytest.mark.parametrize("arguments", ["", '{"x":1', "[]"])
+@pytest.mark.parametrize("word", ["weird", None])
+def test_only_a_finish_reason_completes_a_call(arguments: str, word: str | None) -> None:
+    """After a word that nobody knows, or none at all, a call is handed out if its arguments came as a whole object."""
+    body = call(entry(0, "a", "f", arguments), entry(1, "b", "g", X), entry(2, "c", "h", "{}"))
+    reply = assert_any_cut(body + (fin(word) if word else b"") + DONE)
+    assert calls(reply) == [("b", "g", {"x": 1}), ("c", "h", {})]
+    assert codes(reply) == ["unknown_finish_reason" if word else "missing_finish_reason", "calls_dropped"]
 
 
 @pytest.mark.parametrize("status", ["incomplete", "failed", "in_progress", "cancelled"])

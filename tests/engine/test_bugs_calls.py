@@ -122,7 +122,7 @@ def test_a3_same_index_no_ids_different_names():
         call(entry(0, name="f", arguments='{"x":1}')) + call(entry(0, name="g", arguments="{}")) + END
     )
     assert [(made.name, made.arguments) for made in reply.tool_calls] == [("f", {"x": 1}), ("g", {})]
-    assert codes(reply) == ["missing_id", "missing_id"]
+    assert codes(reply) == ["missing_id", "missing_id", "guessed_call"]
 
 
 def test_a4_head_under_index_0_tail_under_index_1():
@@ -137,7 +137,7 @@ def test_a4_head_under_index_0_tail_under_index_1():
         + END
     )
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
-    assert codes(reply) == []
+    assert codes(reply) == ["guessed_call"]
 
 
 def test_a4_three_calls():
@@ -163,7 +163,7 @@ def test_a4_head_with_an_empty_object():
         + END
     )
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
-    assert codes(reply) == ["repaired_arguments"]
+    assert codes(reply) == ["repaired_arguments", "guessed_call"]
 
 
 def test_a5_interleaved_fragments():
@@ -205,9 +205,10 @@ def test_a6_id_on_every_chunk(index: int | None):
 
 
 def test_a6_id_again_under_another_index():
-    """A tail that has an id belongs to the call with that id, whatever index it came under."""
-    reply = assert_any_cut(call(entry(0, "call_a", "f", '{"x"')) + call(entry(1, "call_a", arguments=":1}")) + END)
-    assert calls(reply) == [("call_a", "f", {"x": 1})]
+    """Two indices are never one call, also not with one id: what may lack arguments can't be run by accident."""
+    reply = assert_any_cut(call(entry(0, "call_a", "f", "")) + call(entry(1, "call_a", arguments='{"x":1}')) + END)
+    assert [(made.id, made.name, made.error) for made in reply.tool_calls] == [("call_a", "f", "invalid_json")]
+    assert codes(reply) == ["calls_dropped", "invalid_arguments"]
 
 
 @pytest.mark.parametrize("pieces", [("", '{"x":1}'), ("", '{"x"', ":1}")])
@@ -386,7 +387,7 @@ def test_a11_late_ids_of_two_calls(index: int | None):
         + END
     )
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
-    assert codes(reply) == []
+    assert codes(reply) == ([] if index is None else ["guessed_call"])
 
 
 def test_a11_late_ids_of_interleaved_calls():
@@ -684,3 +685,94 @@ def test_a_nameless_call_is_not_handed_out():
     assert calls(reply) == [("call_b", "g", {"y": 2})]
     assert codes(reply) == ["calls_dropped"]
     assert "call_a" in reply.warnings[0].detail
+
+
+# --- An index is the identity of a call ------------------------------------------------------------------------------
+
+
+def test_a_call_without_arguments_before_one_of_the_same_tool_without_id():
+    """A head that waits never takes the arguments of a call with an index of its own, whatever they have in common."""
+    reply = assert_any_cut(
+        call(entry(0, "call_a", "f", "")) + call(entry(1, name="f", arguments='{"x":1}')) + END, tools=tools("f")
+    )
+    assert [(made.name, made.arguments) for made in reply.tool_calls] == [("f", {}), ("f", {"x": 1})]
+    assert codes(reply) == ["missing_id"]
+
+
+@pytest.mark.parametrize("first", ['{"a"', ""])
+def test_names_that_come_after_the_arguments(first: str):
+    """A name finds its call by index, however late it comes, and whatever waits beside it."""
+    reply = assert_any_cut(
+        call(entry(0, "call_a", "f" if not first else None, first))
+        + call(entry(1, "call_b", arguments='{"b"'))
+        + call(entry(0, name="f", arguments=":1}" if first else ""))
+        + call(entry(1, name="g", arguments=":2}"))
+        + END
+    )
+    assert calls(reply) == [("call_a", "f", {"a": 1} if first else {}), ("call_b", "g", {"b": 2})]
+    assert codes(reply) == []
+
+
+@pytest.mark.parametrize("arguments", ['{"a":1}', ""])
+def test_one_id_for_two_calls_that_are_named_late(arguments: str):
+    """An id that comes twice joins nothing, also where the names come after it."""
+    reply = assert_any_cut(
+        call(entry(0, "call_a"))
+        + call(entry(0, name="f", arguments=arguments))
+        + call(entry(1, "call_a"))
+        + call(entry(1, name="g", arguments=arguments))
+        + END
+    )
+    assert [(made.name, made.raw_arguments) for made in reply.tool_calls] == [("f", arguments), ("g", arguments)]
+    assert codes(reply) == ["duplicate_id"]
+
+
+@pytest.mark.parametrize(
+    ("named", "pieces"),
+    [
+        (0, ('{"a"', "", ":1}")),
+        (0, ("", "", '{"a":1}')),
+        (0, ('{"a":1}', "", "")),
+        (0, ('{"a":', "1", "}\n")),
+        (2, ('{"a"', "", ":1}")),
+        (2, ('{"a":1}', "", "")),
+    ],
+)
+def test_a_new_id_with_every_fragment(named: int, pieces: tuple[str, ...]):
+    """Ids that change make no second call of an index, and none that is said to be dropped."""
+    body = b"".join(
+        call(entry(0, f"call_{number}", "f" if number == named else None, piece)) for number, piece in enumerate(pieces)
+    )
+    reply = assert_any_cut(body + END)
+    assert calls(reply) == [("call_0", "f", {"a": 1})]
+    assert codes(reply) == ["changed_id"]
+
+
+def test_a_head_alone_before_done():
+    """A call of which only the head came, closed by `[DONE]` without a reason, is not run."""
+    reply = assert_any_cut(call(entry(0, "call_a", "delete_all", "")) + DONE)
+    assert (reply.tool_calls, codes(reply)) == ([], ["missing_finish_reason", "calls_dropped"])
+
+
+def test_one_index_for_two_calls_that_are_named_late():
+    """Where an id without a name may have been a changed one, and turns out to be another call's, neither is run."""
+    reply = assert_any_cut(
+        call(entry(0, "call_a", "f", ""))
+        + call(entry(0, "call_b", arguments='{"y":2}'))
+        + call(entry(0, "call_b", "g", ""))
+        + END
+    )
+    assert [(made.name, made.error) for made in reply.tool_calls] == [("f", "invalid_json"), ("g", "invalid_json")]
+    assert "invalid_arguments" in codes(reply)
+
+
+def test_one_index_for_two_calls_with_a_name_for_each_id():
+    """A name that may be another call's is not run, although its arguments are a whole object."""
+    reply = assert_any_cut(
+        call(entry(0, "call_b", arguments='{"y":'))
+        + call(entry(0, "call_a", "f", ""))
+        + call(entry(0, "call_b", "g", "2}"))
+        + END
+    )
+    assert [made.error for made in reply.tool_calls] == ["invalid_json"]
+    assert "invalid_arguments" in codes(reply)

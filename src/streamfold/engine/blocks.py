@@ -147,9 +147,11 @@ class Blocks:
         out: list[Delta] = []
         for block in self._blocks:
             out += self._count(block, ended=True)
-        for kind in _SHOWN:
-            out += self._show_waiting(kind, ended=True)
-        return out
+        return [*out, *self.settle_texts()]
+
+    def settle_texts(self) -> list[Delta]:
+        """Returns the texts that are held back, because nothing more is expected."""
+        return [delta for kind in _SHOWN for delta in self._show_waiting(kind, ended=True)]
 
     def content(self, calls: Mapping[int | None, ToolCall]) -> list[dict[str, Any]]:
         """Returns the message as its blocks, in order.

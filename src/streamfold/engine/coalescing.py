@@ -6,7 +6,7 @@ many events in one read, and gets their text as one chunk: the same text, no lat
 
 from __future__ import annotations
 
-from ..values import LateChunk, SilentChunk, StreamChunk
+from ..values import ChunkDetails, StreamChunk
 
 __all__ = ["coalesced"]
 
@@ -30,7 +30,7 @@ def coalesced(chunks: list[StreamChunk]) -> list[StreamChunk]:
 
 def _goes_on(first: StreamChunk, chunk: StreamChunk) -> bool:
     """Whether a chunk is nothing but more of the same text. The end of the answer is always a chunk of its own."""
-    if isinstance(first, SilentChunk) or isinstance(chunk, SilentChunk) or chunk.finished:
+    if first.silent or chunk.silent or chunk.finished:
         return False
     if bool(first.delta) != bool(chunk.delta) or bool(first.reasoning) != bool(chunk.reasoning):
         return False
@@ -40,6 +40,5 @@ def _goes_on(first: StreamChunk, chunk: StreamChunk) -> bool:
 def _joined(chunks: list[StreamChunk]) -> StreamChunk:
     first = chunks[0]
     text, reasoning = "".join([chunk.delta for chunk in chunks]), "".join([chunk.reasoning for chunk in chunks])
-    if type(first) is StreamChunk:
-        return StreamChunk(text, reasoning=reasoning)
-    return LateChunk(first.calls_before, first.marks, None, text, reasoning=reasoning)
+    place = None if first.details is None else ChunkDetails(first.calls_before, first.marks)
+    return StreamChunk(text, reasoning=reasoning, details=place)

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..adapters import Adapter, Framing, find_adapter, passed_on
 from ..values import (
-    BlockPiece,
-    Call,
-    Delta,
     Limits,
-    MessageStart,
     Meta,
     ProtocolError,
     ProtocolWarning,
     Reasoning,
-    Refusal,
     Reply,
-    Sequence,
     StreamChunk,
     StreamError,
     StreamfoldError,
     Text,
     ToolLike,
-    Usage,
-    UsageUpdate,
-    Warn,
     Writing,
     as_tools,
     read_tool_choice,
@@ -40,6 +32,7 @@ from .finish import WireNames
 from .fold import Fold, Listener
 from .known import KnownEvents, Run
 from .pipeline import Pipeline
+from .progress import is_progress
 from .sse import SSEDecoder, body_kind, skip_blank
 from .transcript import Transcript
 
@@ -150,6 +143,11 @@ class StreamDecoder:
         return self._fold.meta
 
     @property
+    def calls_begun(self) -> int:
+        """How many tool calls have begun."""
+        return self._fold.calls_begun
+
+    @property
     def broken_off_at(self) -> tuple[str, int] | None:
         """The id of an answer whose rest is still to come, and the number of its last event, if both are known."""
         if self.done or self._pipeline.has_finish_reason or self._pipeline.last_number is None:
@@ -184,30 +182,46 @@ class StreamDecoder:
             try:
                 self._feed(data, chunks)
             except StreamError as error:
-                self._error = error
-                self._pipeline.give_up(chunks)
+                self._fail(error, chunks)
         return coalesced(chunks) if self._coalesce and len(chunks) > 1 else chunks
+
+    def end(self, *, interrupted: str | None = None) -> list[StreamChunk]:
+        """Ends the input. Returns the chunks that are left, also those before an error; `close` then raises the error.
+
+        For readers that show an answer that breaks off to its last character: an event without its blank line, and text
+        that might have become markup, are known no sooner than the end.
+
+        Args:
+            interrupted: how the input broke off, if it did. An answer that was finished stays one, with a warning.
+
+        Raises:
+            StreamError: `feed` has met an error already.
+        """
+        self._raise_pending()
+        chunks: list[StreamChunk] = []
+        if not self._closed and not self._fold.finished:
+            try:
+                self._finish(interrupted, chunks)
+            except StreamError as error:
+                self._fail(error, chunks)
+        self._closed = True
+        return chunks
 
     def close(self, *, interrupted: str | None = None) -> list[StreamChunk]:
         """Ends the input. Returns the chunks that are left, the finished one last.
 
-        Args:
-            interrupted: how the input broke off, if it did. An answer that was finished stays one, with a warning.
+        The partial answer of an error has the text of the chunks that were returned and no other. Call `end` first to
+        have the text that is left as well. `interrupted` is the same there.
 
         Raises:
             IncompleteStreamError: the answer was not finished.
             StreamError: another of its kinds.
         """
         self._raise_pending()
-        chunks: list[StreamChunk] = []
-        if self._closed or self._fold.finished:
-            self._closed = True
-            return chunks
-        self._closed = True
-        try:
-            self._finish(interrupted, chunks)
-        except StreamError as error:
-            self._error = error
+        text, reasoning = self._fold.lane(Text).text, self._fold.lane(Reasoning).text
+        chunks = self.end(interrupted=interrupted)
+        if self._error is not None:
+            self._error.partial = replace(self._fold.partial(), text=text, reasoning=reasoning)
             self._raise_pending()
         return chunks
 
@@ -275,10 +289,8 @@ class StreamDecoder:
             except ValueError as exc:
                 self._unreadable(event, exc)
                 continue
-            for delta in reversed(deltas):
-                if type(delta) not in _NO_PROGRESS and _is_progress(delta):
-                    self.events += 1
-                    break
+            if is_progress(deltas):
+                self.events += 1
             take(deltas, event.data, chunks)
             if fold.finished:
                 return
@@ -359,24 +371,15 @@ class StreamDecoder:
         if sse.foreign:
             self._fold.warn("malformed_event", f"a line that is not part of an event was ignored: {shown(sse.foreign)}")
 
+    def _fail(self, error: StreamError, chunks: list[StreamChunk]) -> None:
+        """Keeps an error to be raised, and adds what was held back before it."""
+        self._error = error
+        with suppress(StreamError):  # what was held back exceeds a limit: the first error counts
+            self._pipeline.give_up(chunks)
+
     def _raise_pending(self) -> None:
         if self._error is not None:
             self._error.partial = self._error.partial or self._fold.partial()
             self._error.transcript = self._transcript.payloads()
             self._error.writing = self.writing
             raise self._error
-
-
-def _is_progress(delta: Delta) -> bool:
-    """Whether a delta is a part of the answer, however small."""
-    if isinstance(delta, (Text, Reasoning, Refusal)):
-        return bool(delta.text)
-    if isinstance(delta, Call):
-        return bool(delta.arguments or delta.id or delta.name or delta.extra or delta.whole)
-    if isinstance(delta, BlockPiece):
-        return bool(delta.value != "")
-    return True
-
-
-# Types of deltas that are never a part of the answer.
-_NO_PROGRESS = {MessageStart, Meta, Sequence, Usage, UsageUpdate, Warn}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..values import StreamChunk, Writing, WritingChunk, join_surrogates
+from ..values import ChunkDetails, StreamChunk, Writing, whole_characters
 
 __all__ = ["Drafts"]
 
@@ -31,7 +31,7 @@ class Drafts:
         name = self._own.get(name, name)
         self._calls.setdefault(number, (name, []))[1].append(text)
         if self.makes_chunks:
-            self._chunks.append(WritingChunk(number, name, text, tuple))
+            self._chunks.append(StreamChunk(details=ChunkDetails(call=number, tool=name, text=text)))
 
     def take(self) -> list[StreamChunk]:
         """Returns the chunks for what has come since the last time."""
@@ -41,4 +41,4 @@ class Drafts:
     @property
     def writing(self) -> tuple[Writing, ...]:
         """The calls so far."""
-        return tuple(Writing(name, join_surrogates("".join(text))) for name, text in self._calls.values())
+        return tuple(Writing(name, whole_characters("".join(text))) for name, text in self._calls.values())

@@ -2,15 +2,15 @@
 
     the finish reason                                   the calls
     --------------------------------------------------  -------------------------------------------------------------
-    `stop`, `tool_calls`, or none before `[DONE]`       all of them
+    `stop`, `tool_calls`                                all of them
     `length`, `content_filter`                          none: they may be cut
-    a word that nobody knows                            those whose arguments came as an object with members
+    none before `[DONE]`, or a word that nobody knows   those whose arguments came as a whole object
     any, after a request with `tool_choice="none"`      none
 
-Never handed out: a call without a name, one that the server itself says is not complete, and one that was still growing
-when the stream broke off after its finish reason. Every call that is dropped
-is a warning. A call whose arguments are not a JSON object, or may have lost a part, is handed out with `error` set: it
-can't be run by accident, and can be reported to the model.
+If the stream breaks off inside a call that begins or grows behind the finish reason, the answer has failed: nothing of
+it is handed out (`breaks_inside`). Never handed out: a call without a name, and one that the server
+itself says is not complete. Every call that is dropped is a warning. A call whose arguments are not a JSON object, or
+may have lost a part, is handed out with `error` set: it can't be run by accident, and can be reported to the model.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ..values import (
 )
 from .opencall import OpenCall
 
-__all__ = ["Ending", "Outcome", "WireNames"]
+__all__ = ["Ending", "Outcome", "WireNames", "breaks_inside"]
 
 
 class WireNames(NamedTuple):
@@ -74,7 +74,6 @@ class Ending:
         tool_choice, names: of the request.
         finish: the finish reason; None if the stream was declared done without one.
         meta: of the answer; fresh ids are made from it.
-        broken: the stream broke off, or ended with an error, after the finish reason.
     """
 
     warn: Callable[[WarningCode, str, OpenCall | None], None]
@@ -82,7 +81,6 @@ class Ending:
     names: WireNames
     finish: Finish | None
     meta: Meta
-    broken: bool = False
     _ids: set[str] = field(default_factory=set, init=False)
     _taken: set[str] = field(default_factory=set, init=False)
 
@@ -116,7 +114,7 @@ class Ending:
         name = self.names.answer
         if not name or not (answers := [call for call in opened if call.name == name]):
             return opened, None
-        read = read_arguments(answers[0].pieces, answers[0].wholes, repair=not answers[0].markup)
+        read = _read(answers[0])
         if read.repair:
             self.warn("repaired_arguments", f"{name}: {read.repair}", answers[0])
         if len(answers) > 1:
@@ -136,16 +134,11 @@ class Ending:
             self._drop(named, why)
             return []
         self._drop((call for call in named if call.broken_off), "the server says that they are not complete")
-        late = [call for call in named if self.broken and call.late and not call.broken_off]
-        self._drop(late, "the stream broke off after the finish reason, and inside them")
-        read = [
-            (call, read_arguments(call.pieces, call.wholes, repair=not call.markup))
-            for call in named
-            if not call.broken_off and call not in late
-        ]
-        if self.finish and reason == "unknown":
-            doubtful = [call for call, arguments in read if not (arguments.valid and arguments.value)]
-            self._drop(doubtful, f"unknown finish reason {self.finish.raw!r}, the arguments may be cut off")
+        read = [(call, _read(call)) for call in named if not call.broken_off]
+        if reason == "unknown":
+            why = f"unknown finish reason {self.finish.raw!r}" if self.finish else "no finish reason came"
+            doubtful = [call for call, arguments in read if not _is_whole(call, arguments)]
+            self._drop(doubtful, f"{why}, the arguments may be cut off")
             read = [(call, arguments) for call, arguments in read if call not in doubtful]
         return read
 
@@ -159,9 +152,11 @@ class Ending:
             self.warn("arguments_mismatch", f"{call.name}: the arguments as pieces and as a whole differ", call)
         if read.repair:
             self.warn("repaired_arguments", f"{call.name}: {read.repair}", call)
+        if call.guessed:
+            self.warn("guessed_call", f"{call.name}: neither an index nor an id says which call a fragment is of", call)
         if call.lost_pieces:
             value = unparsed(read.raw)
-            self.warn("invalid_arguments", f"{call.name}: an event inside the arguments is missing", call)
+            self.warn("invalid_arguments", f"{call.name}: a part of the arguments may be missing", call)
         elif not read.valid:
             self.warn("invalid_arguments", f"{call.name}: the arguments are not a JSON object", call)
         return ToolCall(join_surrogates(call_id), self.names.own.get(name, name), value, read.raw, call.extra)
@@ -190,3 +185,18 @@ class Ending:
                 self._taken.add(fresh)
                 return fresh
             seed += "|"
+
+
+def breaks_inside(opened: Iterable[OpenCall]) -> bool:
+    """Whether a stream that breaks off after its finish reason does so inside a call that came behind that."""
+    return any(call.late and not (call.name and _is_whole(call, _read(call))) for call in opened)
+
+
+def _read(call: OpenCall) -> Arguments:
+    torn = call.gap_at is not None and call.wholes  # an event is missing: the wholes alone say what they are
+    return read_arguments(() if torn else call.pieces, call.wholes, repair=not call.markup)
+
+
+def _is_whole(call: OpenCall, read: Arguments) -> bool:
+    """Whether the arguments came, as an object: the head of a call alone may be all that is left of it."""
+    return read.valid and not call.lost_pieces and (call.done or read.raw.lstrip().startswith("{"))

@@ -8,6 +8,7 @@ call. What counts as an end in order:
     `Done` without a finish reason                                finished, reason "unknown"
     the end of the input before either, or a `Failure`            an error, and no calls
     a `Failure` or a broken connection after a finish reason      finished, with a warning
+    the same, inside a call that came after that reason           an error, and no calls
 
 Of several finish reasons the last one counts, except that `length` and `content_filter` stay: an answer that was cut
 does not become whole again. `finish.py` decides which calls are handed out.
@@ -15,11 +16,12 @@ does not become whole again. `finish.py` decides which calls are handed out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeAlias
 
 from ..values import (
     Call,
+    ChunkDetails,
     Delta,
     Done,
     EmptyResponseError,
@@ -27,8 +29,6 @@ from ..values import (
     Failure,
     Finish,
     IncompleteStreamError,
-    ItemChunk,
-    LateChunk,
     Limits,
     Meta,
     ProtocolError,
@@ -43,20 +43,21 @@ from ..values import (
     Text,
     UpstreamError,
     Usage,
+    UsageUpdate,
     Warn,
     WarningCode,
     Writing,
-    WritingChunk,
     join_surrogates,
     word,
 )
 from .blocks import Blocks
 from .calls import Calls
-from .finish import Ending, WireNames
+from .finish import Ending, WireNames, breaks_inside
 from .fragments import Fragments
 from .lanes import Lane
 from .opencall import OpenCall
 from .placement import Placement
+from .usage import AnswerUsage
 
 __all__ = ["Fold", "Listener"]
 
@@ -73,7 +74,7 @@ class Fold:
         limits: how much is accepted.
         names: what tools are called on the wire, where that is not their own name.
         listener: called with the placement of each fragment of a call, and with each warning.
-        fragments: whether a `WritingChunk` is made for each fragment of a call, too.
+        fragments: whether a chunk is made for each fragment of a call, too.
 
     Attributes:
         finished: whether the finished chunk has been made.
@@ -101,8 +102,7 @@ class Fold:
         self._reasoning = Lane(limits.reasoning_chars, "reasoning_chars")
         self._refusal = Lane(limits.other_chars, "other_chars")
         self._reasoned = False
-        self._usage: Usage | None = None
-        self._usage_members: tuple[Callable[[dict[str, Any]], Usage], Mapping[str, Any]] | None = None  # not read yet
+        self._usage = AnswerUsage()
         self._finish: Finish | None = None
         self.meta = Meta()
         self._begun = False
@@ -110,6 +110,7 @@ class Fold:
         self._marks: list[Extra] = []
         self._late = False  # a call has begun, or a mark waits for the next chunk
         self._extras: dict[str, list[Any]] = {}
+        self._places: set[int | None] = set()  # of extras among the parts of the answer
         self._kept = 0  # characters of the extras
         self._warnings: dict[ProtocolWarning, None] = {}  # a set that keeps its order
         self._more_warnings = 0
@@ -142,7 +143,7 @@ class Fold:
             self._begun = True
             shown = self._text.add(delta.text)
             if self._late and shown:
-                return self._late_chunk(shown)
+                return StreamChunk(shown, details=self._place())
             return StreamChunk(shown) if shown else None
         if type(delta) is Meta:
             self._identify(delta)
@@ -151,7 +152,7 @@ class Fold:
             self._begun = self._reasoned = True
             shown = self._reasoning.add(delta.text)
             if self._late and shown:
-                return self._late_chunk(reasoning=shown)
+                return StreamChunk(reasoning=shown, details=self._place())
             return StreamChunk(reasoning=shown) if shown else None
         if type(delta) is Call:
             self._begun = True
@@ -178,7 +179,7 @@ class Fold:
         """Takes a delta of a kind that comes a few times in an answer."""
         match delta:
             case Usage():
-                self._usage, self._usage_members = delta, None
+                self._usage.take(delta)
             case Finish():
                 if self._finish is None or not self._finish.cut:
                     self._finish = delta
@@ -187,14 +188,15 @@ class Fold:
                 self._refusal.add(text)
             case Summary(calls):
                 self._tell(self._calls.settle(calls))
-            case Extra(name, value, whole):
+            case Extra(name, value, whole, place):
+                self._places.add(place)
                 if whole:
                     self._extras[name] = list(value)
                 else:
                     self._extras.setdefault(name, []).append(value)
                     if name == "output" and self._fragments:
                         self._begun = True
-                        return ItemChunk(value, self._calls_begun, self._take_marks())
+                        return StreamChunk(details=ChunkDetails(self._calls_begun, self._take_marks(), item=value))
             case Warn(code, detail):
                 self.warn(code, detail)
                 return None
@@ -212,15 +214,10 @@ class Fold:
         meta.created = meta.created or said.created
         self.identified = bool(meta.id and meta.model and meta.created)
 
-    def count_usage(self, read: Callable[[dict[str, Any]], Usage], members: Mapping[str, Any]) -> None:
-        """Takes a usage object, which some servers send with every event. It is read when somebody wants to know."""
-        self._begun, self._usage_members = True, (read, members)
-
-    def _read_usage(self) -> Usage | None:
-        if self._usage_members is not None:
-            read, members = self._usage_members
-            self._usage, self._usage_members = read(dict(members)), None
-        return self._usage
+    def count_usage(self, update: UsageUpdate) -> None:
+        """Takes a usage object, or some of its members."""
+        self._begun = True
+        self._usage.update(update)
 
     def finish(self, interrupted: str | None = None) -> StreamChunk | None:
         """Ends the input. Returns the finished chunk, or None if it was handed out already.
@@ -239,9 +236,11 @@ class Fold:
             if not self._begun and not interrupted:
                 raise EmptyResponseError("the answer is empty: no event came before its end", retryable=True)
             raise IncompleteStreamError(f"{how} before the answer was finished", retryable=True)
+        if breaks_inside(self._calls.finish()):
+            raise IncompleteStreamError(f"{how} inside a tool call, after a finish reason", retryable=True)
         if interrupted:
             self.warn("interrupted_after_finish", interrupted)
-        return self._finished(broken=bool(interrupted))
+        return self._finished()
 
     def partial(self) -> Reply:
         """Returns what has come so far, without tool calls."""
@@ -251,7 +250,7 @@ class Fold:
             reasoning=self._reasoning.text,
             refusal=self._refusal.text or None,
             raw_finish_reason=self._finish.raw if self._finish else None,
-            usage=self._read_usage(),
+            usage=self._usage.read(),
             warnings=self._all_warnings(),
             id=meta.id,
             model=meta.model,
@@ -260,9 +259,9 @@ class Fold:
         )
 
     @property
-    def has_calls(self) -> bool:
-        """Whether a call has begun."""
-        return self._calls_begun > 0
+    def calls_begun(self) -> int:
+        """How many calls have begun."""
+        return self._calls_begun
 
     @property
     def writing(self) -> tuple[Writing, ...]:
@@ -326,8 +325,11 @@ class Fold:
     def _fail(self, failure: Failure) -> StreamChunk | None:
         info = failure.info
         if self._finish and not failure.reason:
+            if breaks_inside(self._calls.finish()):
+                said = f"the stream failed inside a tool call, after a finish reason: {info.message}"
+                raise IncompleteStreamError(said, retryable=info.retryable, body=failure.body)
             self.warn("error_after_finish", info.message)
-            return self._finished(broken=True)
+            return self._finished()
         raise UpstreamError(
             info.message,
             type=info.type,
@@ -347,11 +349,11 @@ class Fold:
             self.warn("missing_finish_reason", "the stream was declared done without a finish reason")
         return self._finished()
 
-    def _finished(self, *, broken: bool = False) -> StreamChunk:
+    def _finished(self) -> StreamChunk:
         text, reasoning = self._text.finish(), self._reasoning.finish()
         self._refusal.finish()
-        self._tell(self._calls.adopt())
-        ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self.meta, broken)
+        self._calls.mark_strays()
+        ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self.meta)
         calls, opened, reason, answer = ending.decide(self._calls.finish())
         text += self._text.add(answer or "")
         if reason == "stop" and not (self._text.size or self._refusal.size or self._extras):
@@ -363,25 +365,26 @@ class Fold:
         reply.answer, reply.tool_calls, reply.finish_reason = answer, calls, reason
         self._reply, self.finished = reply, True
         last = (text, calls or None, True, reasoning, reason, reply.usage)
-        ends = self._fragments.ends(list(zip(opened, calls, strict=True))) if self._fragments else None
-        return LateChunk(self._calls_begun, self._take_marks(), ends, *last) if self._late else StreamChunk(*last)
+        ends = self._fragments.ends(list(zip(opened, calls, strict=True))) if self._fragments else ()
+        return StreamChunk(*last, self._place(ends) if self._late else None)
 
-    def _late_chunk(self, *said: Any, **named: Any) -> StreamChunk:
-        return LateChunk(self._calls_begun, self._take_marks(), None, *said, **named)
+    def _place(self, fragments: tuple[Call, ...] | Callable[[], tuple[Call, ...]] = ()) -> ChunkDetails:
+        return ChunkDetails(self._calls_begun, self._take_marks(), fragments)
 
     def _writing_chunk(self, placed: Placement, fragments: Fragments) -> StreamChunk | None:
         """The step in which a call grew; None for a repetition of what has come."""
         part = placed.part
-        if part.whole and not placed.opened:
+        if placed.opened:
+            fragments.begin(placed.call, None if self.blocks else self._places)
+        elif part.whole:
             return None
         return self._grown_chunk(placed.call, part, "" if part.whole else part.arguments, fragments)
 
-    def _grown_chunk(self, call: OpenCall, part: Call, text: str, fragments: Fragments) -> WritingChunk:
-        names = self._names
-        name: str | None = names.own.get(call.name, call.name) if names.own else call.name
-        if name and call.name == names.answer:
-            name = None
-        return WritingChunk(call.number, name, text, fragments.after(call, part), self._calls_begun, self._take_marks())
+    def _grown_chunk(self, call: OpenCall, part: Call, text: str, fragments: Fragments) -> StreamChunk:
+        name = None if call.name and call.name == self._names.answer else self._names.own.get(call.name, call.name)
+        shown, placed = fragments.after(call, part), fragments.is_in_order(call)
+        details = ChunkDetails(self._calls_begun, self._take_marks(), shown, call.number, name, text, placed=placed)
+        return StreamChunk("", None, False, "", None, None, details)
 
     def _own_name(self, call: OpenCall) -> str:
         return self._names.own.get(call.name, join_surrogates(call.name))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from ..values import is_empty, join_surrogates, parse_object
+from ..values import is_empty, is_of_empty, parse_object, whole_characters
 from .brackets import Brackets
 
 __all__ = ["OpenCall"]
@@ -34,6 +34,9 @@ class OpenCall:
         late: a part of it came after the last finish reason.
         gap_at: `size` when events were found missing, and no whole had come; None if none are missing.
         spliced: pieces came behind such a gap, so that some may be missing between them.
+        guessed: only what usually comes next decided that a fragment is, or is not, of this call.
+        stray: arguments were left over that may be its own.
+        listed: its place in the server's own list of the calls.
     """
 
     number: int
@@ -54,6 +57,9 @@ class OpenCall:
     late: bool = False
     gap_at: int | None = None
     spliced: bool = False
+    guessed: bool = False
+    stray: bool = False
+    listed: int | None = None
     _brackets: Brackets = field(default_factory=Brackets, init=False, repr=False)
     _followed: int = field(default=0, init=False, repr=False)  # pieces that the brackets have been followed through
     _closed: bool | None = field(default=None, init=False, repr=False)  # False: there is more behind the last bracket
@@ -67,7 +73,12 @@ class OpenCall:
     @property
     def text_so_far(self) -> str:
         """The arguments as they are known before the end, for showing them."""
-        return join_surrogates(self.text or (self.wholes[-1] if self.wholes else ""))
+        return whole_characters(self.text or (self.wholes[-1] if self.wholes else ""))
+
+    @property
+    def has_arguments(self) -> bool:
+        """Whether any text of the arguments has come."""
+        return bool(self.size or self.wholes)
 
     @property
     def waits(self) -> bool:
@@ -85,16 +96,18 @@ class OpenCall:
 
     @property
     def lost_pieces(self) -> bool:
-        """Whether a missing event may have held a part of the arguments, and no whole says what they are."""
+        """Whether a part of the arguments may be missing, and no whole says what they are."""
+        if self.stray and not self.came_whole:
+            return True
         if self.gap_at is None:
             return False
-        return (self.spliced and not self.wholes) or not (self.size or self.came_whole or self.wholes)
+        if self.came_whole and not self.text.strip():
+            return False
+        return (self.spliced and not self.wholes) or not self.has_arguments
 
     def has_text(self, arguments: str) -> bool:
-        """Whether these are the arguments: the same text, or just as empty."""
-        if self.size == len(arguments):
-            return arguments == self.text
-        return arguments in self.wholes or (self.size < 100 and is_empty(arguments) and is_empty(self.text))
+        """Whether these are the arguments."""
+        return (self.size == len(arguments) and arguments == self.text) or arguments in self.wholes
 
     def add_piece(self, piece: str) -> None:
         """Appends the next piece of the arguments."""
@@ -113,7 +126,7 @@ class OpenCall:
         if text in self.wholes or not text.strip():
             return False
         if is_empty(text) and (
-            any(not is_empty(known) for known in self.wholes) or self.size > 99 or not is_empty(self.text)
+            any(not is_empty(known) for known in self.wholes) or self.size > 99 or not is_of_empty(self.text)
         ):
             self.emptied = True
             return False

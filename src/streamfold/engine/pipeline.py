@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
 
 from ..values import (
     Answered,
@@ -73,7 +72,6 @@ class Pipeline:
         self._parts = Parts(fold.lane if dialect is None else self._raw_lane)
         self._blocks = fold.blocks
         self._message: str | None = None
-        self._usage: Mapping[str, Any] = {}
         self._meta: Delta | None = None
         self.numbers = Resumption()
         self._finishes: list[Finish] = []  # kept until the dialect has given what came before them
@@ -100,6 +98,7 @@ class Pipeline:
 
     def is_cut_anyhow(self, delta: Delta) -> bool:
         """Whether a text may come as one delta or as several, without any difference but the number of chunks."""
+        kind: type[object] | None
         if type(delta) is BlockPiece:
             kind, text = {"text": Text, "reasoning": Reasoning}.get(delta.kind), delta.value
         else:
@@ -137,7 +136,7 @@ class Pipeline:
                     self._meta = delta
                     fold.feed(delta)
             elif kind is UsageUpdate:
-                self._update_usage(delta)  # type: ignore[arg-type]
+                self._fold.count_usage(delta)  # type: ignore[arg-type]
             elif isinstance(delta, Sequence):
                 if (warning := self.numbers.feed(delta, data)) is not None:
                     fold.warn(warning.code, warning.detail)
@@ -182,16 +181,6 @@ class Pipeline:
                     self._fold.mark(mark)
         return False
 
-    def _update_usage(self, update: UsageUpdate) -> None:
-        members = update.members
-        if update.whole:
-            self._usage = members
-        else:
-            known = self._usage
-            new = {name: value for name, value in members.items() if value is not None or name not in known}
-            self._usage = {**known, **new}
-        self._fold.count_usage(update.read, self._usage)
-
     def end(self, chunks: list[StreamChunk]) -> None:
         """The text has ended: folds what the dialect held back, and warns of markup that no dialect has read."""
         if self.numbers.unreliable:
@@ -203,7 +192,7 @@ class Pipeline:
 
     def give_up(self, chunks: list[StreamChunk]) -> None:
         """The answer ends with an error: only the text that was held back is still worth something."""
-        self._fold_all((held for held in self._blocks.settle() if isinstance(held, Text | Reasoning)), chunks)
+        self._fold_all(self._blocks.settle_texts(), chunks)
         self._fold_all((held for held in self._held_back() if isinstance(held, Text | Reasoning)), chunks)
 
     def _raw_lane(self, kind: type[Text | Reasoning | Refusal]) -> Lane:
@@ -229,7 +218,7 @@ class Pipeline:
             if isinstance(delta, (Text, Reasoning, Refusal)):
                 self._raw_lane(type(delta)).add(delta.text)
             self._fold_all(self._dialect.feed(delta), chunks)
-            if self._drafts and (drawn := self._drafts.take()) and not self._fold.has_calls:
+            if self._drafts and (drawn := self._drafts.take()) and not self._fold.calls_begun:
                 chunks += drawn  # where the server sends calls of its own, those in the text do not count
         else:
             self._fold_all((delta,), chunks)

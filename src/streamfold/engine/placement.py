@@ -14,11 +14,10 @@ Rule: TypeAlias = Literal[
     # the fragment continues a call
     "item",  # its item is known
     "index",  # its index is in use
-    "changed_id",  # its index is in use, and the id changed in the middle of the call
+    "changed_id",  # its index is in use, and the id changed
     "id",  # its id is known
     "last",  # nothing tells it from the last call
     "turn",  # the index says whose turn it is
-    "unfinished",  # the last call whose arguments are not complete
     # it opens a call
     "first",  # no call is open
     "index_taken",  # its index is in use by another call
@@ -26,15 +25,12 @@ Rule: TypeAlias = Literal[
     "another",  # without an index, it brings an id or a name, and the last call has one
     "new_index",  # nobody opened its index
     "new_item",  # nobody opened its item
-    "nothing_waits",  # a tail, and all calls have their arguments
     # the server's own list of the calls, at the end of the answer
     "listed_id",
     "listed_item",
     "listed_index",
     "listed_name",
     "listed_new",
-    # when the answer has ended
-    "adopted",  # arguments that came apart from their call
 ]
 
 

@@ -57,9 +57,9 @@ class Rewriter:
 
     def feed(self, data: bytes) -> bytes:
         """Returns the events for what `data` completes, however the body was cut."""
-        out = b""
+        out, before = b"", self._decoder.calls_begun
         try:
-            out = self._written(self._decoder.feed(data))
+            out = self._written(self._decoder.feed(data), before)
             if self._decoder.done and not self._ended:
                 self._decoder.close()  # raises what went wrong
         except StreamError as error:
@@ -74,19 +74,22 @@ class Rewriter:
         """
         if self._ended:
             return b""
-        out = b""
+        out, before = b"", self._decoder.calls_begun
         try:
-            out = self._written(self._decoder.close(interrupted=interrupted))
+            out = self._written(self._decoder.end(interrupted=interrupted), before)
+            self._decoder.close()  # raises what went wrong
         except StreamError as error:
             out += self._failed(error)
         return out
 
-    def _written(self, chunks: list[StreamChunk]) -> bytes:
-        if not chunks:
+    def _written(self, chunks: list[StreamChunk], calls_before: int) -> bytes:
+        seen, self._emitter.seen = self._emitter.seen, []
+        if not chunks and not seen:
             return b""
         out = [self._emitter.feed(self._decoder.meta)]
+        out += [self._writer.note(calls_before, extra) for extra in seen]
         out += map(self._writer.feed, chunks)
-        if chunks[-1].finished:
+        if chunks and chunks[-1].finished:
             self._ended = True
             try:
                 out.append(self._writer.finish(self._decoder.reply))
@@ -96,4 +99,4 @@ class Rewriter:
 
     def _failed(self, error: StreamError) -> bytes:
         self._ended, self.error = True, error
-        return self._writer.fail(error_delta(error).info)
+        return self._writer.fail(error_delta(error).info, error.partial)

@@ -1,0 +1,262 @@
+"""Whatever an answer turns out to be, every writer writes it: to the same text and calls, or to an error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+
+from mirror import emitter
+from scale import pick
+from streamfold import Reply, StreamDecoder, StreamError
+from streamfold.engine import Rewriter
+from streamfold.integrations.repair import Repairs
+
+WIRES = ("chat", "responses", "anthropic", "gemini")
+REPAIR = "repair"  # the wire of the answer itself
+Payload = dict[str, Any] | bytes
+
+ARGUMENTS = ["", "{}", '{"x":1}', '{"x":{"y":[1,2]},"z":"}"}', "[1]", '"{\\"x\\":1}"', '{"x":1}{"x":1}', '{}{"x":1}']
+BROKEN = ['{"x":', '{"x":"/tm', '{"x":NaN}', '{"x":1e999}', "{'x':1}", '{"x":1}}']
+TEXTS = ["A", "Hello", " ", "\n", "<tool_call>", "é👋", "\ud83d", "\udc4b"]
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def arguments_of(rng: Random) -> str:
+    return rng.choice(BROKEN if rng.random() < 0.2 else ARGUMENTS)
+
+
+def pieces_of(rng: Random, arguments: str) -> list[str]:
+    cuts = sorted({rng.randrange(len(arguments) + 1) for _ in range(rng.choice([0, 1, 3]))})
+    return [arguments[a:b] for a, b in zip([0, *cuts], [*cuts, len(arguments)], strict=True)]
+
+
+def mixed(rng: Random, lanes: list[list[Payload]]) -> list[Payload]:
+    """The lanes mixed, each in its own order, or one behind the other."""
+    if rng.random() < 0.3:
+        return [one for lane in lanes for one in lane]
+    out = []
+    while left := [lane for lane in lanes if lane]:
+        out.append(rng.choice(left).pop(0))
+    return out
+
+
+def extra(rng: Random) -> dict[str, Any]:
+    return rng.choice([{}, {}, {"score": float("nan")}, {f"member_{rng.randrange(9)}": "x"}, {"listed": [{"a": 1}]}])
+
+
+def chat(rng: Random) -> Iterator[Payload]:
+    def chunk(delta: Any, finish: str | None = None) -> Payload:
+        return {
+            "id": "a",
+            "model": "m",
+            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+            **extra(rng),
+        }
+
+    lanes: list[list[Payload]] = [[chunk({"content": rng.choice(TEXTS)}) for _ in range(rng.randrange(4))]]
+    lanes.append([chunk({rng.choice(["reasoning_content", "refusal"]): "R"}) for _ in range(rng.randrange(2))])
+    for number in range(rng.randrange(4)):
+        place = rng.choice([{"index": number}, {"index": rng.randrange(3)}, {"index": number + 1}, {}])
+        arguments = arguments_of(rng)
+        head = {
+            "id": rng.choice([f"call_{number}", "call_0", ""]),
+            "function": {"name": rng.choice("fgf") * (rng.random() < 0.9)},
+        }
+        entries = [head, *({"function": {"arguments": piece}} for piece in pieces_of(rng, arguments))]
+        lanes.append([chunk({"tool_calls": [{**place, **entry}]}) for entry in entries])
+    yield from mixed(rng, lanes)
+    if rng.random() < 0.8:
+        yield chunk({}, rng.choice(["stop", "tool_calls", "length", "content_filter", "weird"]))
+    if rng.random() < 0.3:
+        yield {"id": "a", "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "cost": float("inf")}}
+    yield rng.choice([b"[DONE]", b"[DONE]", {"error": {"message": "no"}}, b""])
+
+
+def responses(rng: Random) -> Iterator[Payload]:
+    def event(kind: str, **members: Any) -> Payload:
+        return {"type": f"response.{kind}", **members, **extra(rng)}
+
+    output: list[dict[str, Any]] = []
+    lanes: list[list[Payload]] = []
+    for number in range(rng.randrange(5)):
+        at = {"output_index": number, "item_id": f"item_{number}"}
+        if rng.random() < 0.4:
+            text = [rng.choice(TEXTS) for _ in range(rng.randrange(3))]
+            content = [{"type": "output_text", "text": "".join(text), "annotations": []}]
+            item = {"id": f"item_{number}", "type": "message", "role": "assistant", "content": content}
+            lane = [event("output_text.delta", **at, content_index=0, delta=piece) for piece in text]
+        elif rng.random() < 0.2:
+            item = {"id": f"item_{number}", "type": "web_search_call", "status": "completed", "score": float("nan")}
+            lane = []
+        else:
+            arguments = arguments_of(rng)
+            item = {"id": f"item_{number}", "type": "function_call", "call_id": f"call_{number}", "name": "f"}
+            item |= {"arguments": arguments, "status": "completed"}
+            pieces = pieces_of(rng, rng.choice([arguments, arguments, arguments_of(rng)]))
+            lane = [event("function_call_arguments.delta", **at, delta=piece) for piece in pieces]
+            lane.append(event("function_call_arguments.done", **at, arguments=arguments))
+        output.append(item)
+        begun = {**item, **({"arguments": ""} if "arguments" in item else {"content": []}), "status": "in_progress"}
+        lane.insert(0, event("output_item.added", output_index=number, item=begun))
+        lanes.append([*lane, event("output_item.done", output_index=number, item=item)])
+    yield from mixed(rng, lanes)
+    if rng.random() < 0.3:
+        rng.shuffle(output)
+    listed = rng.choice([output, output, output[1:], []])
+    status = rng.choice(["completed", "completed", "incomplete", "failed"])
+    response = {"id": "r", "object": "response", "model": "m", "status": status, "output": listed, "error": None}
+    yield rng.choice([event(status, response=response), event(status, response=response), b"[DONE]"])
+
+
+def anthropic(rng: Random) -> Iterator[Payload]:
+    usage = {"input_tokens": 1, "output_tokens": 1, **extra(rng)}
+    yield {
+        "type": "message_start",
+        "message": {"id": "m", "type": "message", "model": "m", "content": [], "usage": usage},
+    }
+    lanes: list[list[Payload]] = []
+    for number in range(rng.randrange(5)):
+        at = {"index": rng.choice([number, number, number + 1])}
+        kind = rng.choice(["text", "thinking", "tool_use", "tool_use", "server_tool_use"])
+        block: dict[str, Any] = (
+            {"type": kind, kind: ""} if kind in ("text", "thinking") else {"type": kind, "name": "f"}
+        )
+        deltas: list[dict[str, Any]] = []
+        if kind in ("text", "thinking"):
+            deltas = [{"type": f"{kind}_delta", kind: rng.choice(TEXTS)} for _ in range(rng.randrange(3))]
+        else:
+            block |= {"id": f"toolu_{rng.choice([number, 0])}", "input": {}}
+            deltas = [{"type": "input_json_delta", "partial_json": one} for one in pieces_of(rng, arguments_of(rng))]
+        lane: list[Payload] = [{"type": "content_block_start", **at, "content_block": block}]
+        lane += [{"type": "content_block_delta", **at, "delta": delta} for delta in deltas]
+        lanes.append([*lane, {"type": "content_block_stop", **at}])
+    yield from mixed(rng, lanes)
+    if rng.random() < 0.8:
+        reason = rng.choice(["end_turn", "tool_use", "max_tokens", "refusal", "pause_turn", "weird", None])
+        yield {"type": "message_delta", "delta": {"stop_reason": reason, **extra(rng)}, "usage": {"output_tokens": 2}}
+    yield rng.choice(
+        [{"type": "message_stop"}, {"type": "message_stop"}, {"type": "error", "error": {"message": "no"}}]
+    )
+
+
+def gemini(rng: Random) -> Iterator[Payload]:
+    def chunk(*parts: Any, **members: Any) -> Payload:
+        candidate = {"content": {"role": "model", "parts": list(parts)}, "index": 0, **members, **extra(rng)}
+        return {"candidates": [candidate], "modelVersion": "m", "responseId": "r", **extra(rng)}
+
+    for number in range(rng.randrange(5)):
+        call = {
+            "id": f"call_{number}",
+            "name": "f",
+            "args": rng.choice([{}, {"x": 1}, "text", None, {"x": float("nan")}]),
+        }
+        part = rng.choice(
+            [{"text": rng.choice(TEXTS)}, {"text": "T", "thought": True}, {"functionCall": call}, {"text": ""}]
+        )
+        yield chunk({**part, **rng.choice([{}, {}, {"thoughtSignature": "c2ln"}])})
+    if rng.random() < 0.8:
+        yield chunk(
+            finishReason=rng.choice(["STOP", "STOP", "MAX_TOKENS", "SAFETY", "OTHER", "MALFORMED_FUNCTION_CALL"])
+        )
+    else:
+        yield rng.choice([b"[DONE]", {"error": {"code": 503, "message": "no"}}])
+
+
+SOURCES: dict[str, Callable[[Random], Iterator[Payload]]] = {
+    "chat": chat, "responses": responses, "anthropic": anthropic, "gemini": gemini,
+}  # fmt: skip
+
+
+def body_of(wire: str, rng: Random) -> bytes:
+    """An answer, mostly with a few of its events lost, repeated, or in another order; sometimes broken off."""
+    events = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in SOURCES[wire](rng)]
+    for _ in range(rng.choice([0, 0, 1, 2])):
+        at, to = rng.randrange(len(events)), rng.randrange(len(events))
+        match rng.randrange(3):
+            case 0 if len(events) > 1:
+                del events[at]
+            case 1:
+                events.insert(to, events[at])
+            case _:
+                events[at], events[to] = events[to], events[at]
+    kept = events[: rng.randrange(len(events) + 1)] if rng.random() < 0.1 else events
+    return b"".join([b"data: " + one + b"\n\n" for one in kept])
+
+
+# --- what is written of them ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    """An answer as it was read: the text, the refusal, and its calls or its error."""
+
+    text: str
+    refusal: str
+    calls: list[tuple[str, str, str | None]] | None
+    reason: str | None = None
+    is_unknown: bool = False
+
+    @classmethod
+    def of(cls, wire: str, body: bytes) -> Outcome:
+        decoder = StreamDecoder(wire)
+        try:
+            decoder.feed(body)
+            decoder.close()
+        except StreamError as error:
+            partial = error.partial or Reply("no partial answer")
+            return cls(partial.text, partial.refusal or "", None)
+        reply = decoder.reply
+        calls = [(call.name, repr(call.arguments), call.error) for call in reply.tool_calls]
+        return cls(reply.text, reply.refusal or "", calls, reply.raw_finish_reason, reply.finish_reason == "unknown")
+
+    def in_words_of(self, wire: str) -> Outcome:
+        """The same on another wire."""
+        text, refusal = self.text, self.refusal
+        if wire in ("anthropic", "gemini"):  # a refusal is a text like any other
+            text, refusal = "".join(sorted(text + refusal)), ""
+        if wire == "responses" and not text.strip() and self.calls is not None:  # white space alone is no message
+            text = ""
+        calls = self.calls
+        if wire == "gemini" and calls and self.is_unknown:  # where a call without arguments may have been cut
+            calls = [call for call in calls if call[1] != "{}"]
+        return Outcome(text, refusal, calls)
+
+
+def written(wire: str, target: str, body: bytes, rng: Random) -> tuple[bytes, StreamError | None]:
+    cuts = sorted(rng.randrange(len(body) + 1) for _ in range(rng.choice([0, 1, 5])))
+    pieces = [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+    if target == REPAIR:
+        repair = Repairs(fragments=rng.random() < 0.8).stream(wire, {"stream": True})
+        return b"".join(map(repair.feed, pieces)) + repair.close(), repair.repaired.error  # type: ignore[return-value]
+    rewriter = Rewriter(wire, emitter(target), fragments=rng.random() < 0.8)
+    return b"".join(map(rewriter.feed, pieces)) + rewriter.close(), rewriter.error
+
+
+def check(wire: str, target: str, seed: int) -> None:
+    rng = Random(f"{wire} {seed}")
+    body = body_of(wire, rng)
+    expected = Outcome.of(wire, body)
+    out, error = written(wire, target, body, rng)
+    target = wire if target == REPAIR else target
+    again = Outcome.of(target, out)
+    if error is not None or expected.calls is None:
+        assert error is not None
+        expected.calls = None
+    assert again.in_words_of(target) == expected.in_words_of(target), (seed, body, out)
+    if expected.reason is None and target != "gemini":  # which has a word for it
+        assert again.reason is None, (seed, body, out)
+
+
+@pytest.mark.parametrize("target", [*WIRES, REPAIR])
+@pytest.mark.parametrize("wire", WIRES)
+def test_what_is_written_is_what_was_read(wire: str, target: str) -> None:
+    """The same text, and the same calls in the same order or an error; and nothing else is raised."""
+    for seed in range(pick(2000, 100)):
+        check(wire, target, seed)

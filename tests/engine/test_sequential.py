@@ -1,0 +1,172 @@
+"""Written again, an answer is right for readers that go one by one: a call is complete where the next one begins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import scale
+from folding import DONE, call, chunk, entry, fin, random_cut, text
+from habits import Said, make
+from mirror import emitter, openai_chat, openai_done, payloads, read
+from streamfold import Reply
+from streamfold.engine import Rewriter
+from streamfold.integrations.repair import Repairs
+from streamfold.recording import Recording
+
+FOLDER = Path(__file__).parents[2] / "fixtures"
+NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
+WIRES = ("chat", "responses", "anthropic", "gemini")
+
+
+def one_by_one(body: bytes) -> list[list[str]]:
+    """Id, name and arguments of each call; a piece belongs to the call that began last, whatever number it has."""
+    calls: list[list[str]] = []
+    theirs = False  # a tool that the server runs itself has an input, too
+    for payload in payloads(body):
+        for choice in payload.get("choices", ()):
+            for made in choice["delta"].get("tool_calls", ()):
+                if made.get("id"):
+                    calls.append([made["id"], made["function"]["name"], ""])
+                calls[-1][2] += made["function"].get("arguments") or ""
+        match payload:
+            case {"type": "response.output_item.added", "item": {"type": "function_call"} as item}:
+                calls.append([item["call_id"], item["name"], item["arguments"]])
+            case {"type": "response.function_call_arguments.delta", "delta": piece}:
+                calls[-1][2] += piece
+            case {"type": "content_block_start", "content_block": block}:
+                theirs = block["type"] != "tool_use"
+                calls += [] if theirs else [[block["id"], block["name"], ""]]
+            case {"delta": {"type": "input_json_delta", "partial_json": piece}} if not theirs:
+                calls[-1][2] += piece
+        for candidate in payload.get("candidates", ()):
+            for part in candidate.get("content", {}).get("parts", ()):
+                if said := part.get("functionCall"):
+                    calls.append([said.get("id", ""), said["name"], json.dumps(said["args"])])
+    return calls
+
+
+def means(arguments: str) -> Any:
+    try:
+        return json.loads(arguments or "{}")
+    except ValueError:
+        return arguments
+
+
+def check_one_by_one(out: bytes, reply: Reply, wire: str) -> None:
+    """The calls that such a reader finds are those of the reply."""
+    ids = wire != "gemini"
+    found = [(made[0] if ids else "", made[1], means(made[2])) for made in one_by_one(out)]
+    wanted = [(one.id if ids else "", one.name, means(one.raw_arguments)) for one in reply.tool_calls]
+    assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+
+
+def mixed(rng: Random) -> bytes:
+    """An answer of several calls whose fragments come in any order, with text and reasoning between them."""
+    lanes: list[list[Any]] = []
+    for number in range(rng.randint(1, 4)):
+        arguments = json.dumps(rng.choice([{"a": 1}, {"b": "x}y" * 3, "c": [1, {}]}, {}, {"d": {"e": "é👋"}}]))
+        cuts = sorted(rng.sample(range(1, len(arguments)), min(len(arguments) - 1, rng.randint(0, 4))))
+        pieces = [arguments[start:end] for start, end in zip([0, *cuts], [*cuts, len(arguments)], strict=True)]
+        first = rng.choice(["", pieces.pop(0)])
+        head = entry(number, f"id_{number}", rng.choice("fg"), first)
+        if first == "":
+            pieces = [*pieces] if pieces and "".join(pieces) == arguments else [arguments]
+        lanes.append([call(head), *(call(entry(number, arguments=piece)) for piece in pieces)])
+    body, waiting, begun = b"", list(range(len(lanes))), 0
+    together = rng.random() < 0.6
+    while any(lanes):
+        open_lanes = [at for at in waiting if lanes[at] and at <= begun]
+        at = rng.choice(open_lanes) if together else open_lanes[0]
+        begun = max(begun, at + 1) if together else at + (len(lanes[at]) == 1)
+        body += lanes[at].pop(0)
+        if rng.random() < 0.25:
+            body += rng.choice([text("Hm. "), chunk({"reasoning_content": "So. "}), text(" "), chunk({"content": ""})])
+    return body
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_calls_whose_fragments_are_mixed(wire: str) -> None:
+    """Each call is whole before the next one begins, on every wire, and the first one is written live."""
+    for seed in range(scale.pick(1500, 150)):
+        rng = Random(seed)
+        body = mixed(rng) + fin("tool_calls") + DONE
+        made = Rewriter("chat", emitter(wire))
+        out = b"".join(map(made.feed, random_cut(body, rng))) + made.close()
+        assert made.error is None, seed
+        check_one_by_one(out, made.reply, wire)
+        assert read(wire, out).text.strip() == made.reply.text.strip(), seed
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_servers_with_random_habits(wire: str) -> None:
+    """The same for streams that number, name and repeat their calls in any way."""
+    for seed in range(scale.pick(2000, 250)):
+        said, rng = make(seed), Random(seed)
+        made = Rewriter(said.wire, emitter(wire))
+        out = b"".join(map(made.feed, random_cut(said.body, rng))) + made.close()
+        if made.error is None and not said.cut and not reordered(said):
+            check_one_by_one(out, made.reply, wire)
+
+
+def reordered(said: Said) -> bool:
+    """Whether only the list at the end says in which order the calls are: they have no places before."""
+    return said.wire == "responses" and said.habits["index"] is None
+
+
+@pytest.mark.parametrize("name", scale.some(NAMES, 120))
+def test_recordings_under_the_repair(name: str) -> None:
+    """The same for the bundled recordings, repaired on their own wire."""
+    recording = Recording.load(FOLDER / name)
+    repair = Repairs(dialect=recording.dialect or None).stream(recording.adapter, {"model": "m", "stream": True})
+    out = repair.feed(recording.body) + repair.close(interrupted=recording.interrupted)
+    reply = repair.repaired.reply
+    if reply is not None and reply.finish_reason not in ("length", "content_filter"):
+        check_one_by_one(out, reply, recording.adapter)
+
+
+def test_openai_helper_and_accumulator() -> None:
+    """OpenAI's own helper calls a call done when the next one begins: each has all of its arguments then, once."""
+    for seed in range(scale.pick(200, 25)):
+        repair = Repairs().stream("chat", {"model": "m", "stream": True})
+        out = repair.feed(mixed(Random(seed)) + fin("tool_calls") + DONE) + repair.close()
+        reply = repair.repaired.reply
+        assert reply is not None
+        wanted = [(one.name, one.raw_arguments or "{}") for one in reply.tool_calls]
+        assert openai_done(out) == wanted
+        message = openai_chat(out).choices[0].message
+        assert [(one.function.name, one.function.arguments) for one in message.tool_calls] == wanted
+
+
+def test_an_end_is_held_back_until_something_else_comes() -> None:
+    """The last call of an answer that breaks off never looks whole, and one behind which something came is whole."""
+    made = Rewriter("chat", emitter("chat"))
+    steps = [
+        (call(entry(0, "a", "f", '{"x":1}')), [["a", "f", '{"x":1']]),
+        (call(entry(1, "b", "f", '{"y"')), [["a", "f", '{"x":1}'], ["b", "f", '{"y']]),
+        (call(entry(2, "c", "f", '{"z":3}')), [["a", "f", '{"x":1}'], ["b", "f", '{"y']]),
+        (call(entry(1, arguments=":2}")), [["a", "f", '{"x":1}'], ["b", "f", '{"y":2']]),
+    ]
+    out = b""
+    for body, calls in steps:
+        out += made.feed(body)
+        assert one_by_one(out) == calls
+    assert one_by_one(out + made.feed(text("Hm."))) == [
+        ["a", "f", '{"x":1}'],
+        ["b", "f", '{"y":2}'],
+        ["c", "f", '{"z":3}'],
+    ]
+
+
+def test_arguments_that_go_on_behind_the_next_call() -> None:
+    """White space is left out; anything else ends the answer with an error, because it would be the next call's."""
+    begun = call(entry(0, "a", "f", '{"x":1}')) + call(entry(1, "b", "f", '{"y":2}'))
+    for more, fails in ((" \n", False), ("}", True)):
+        made = Rewriter("chat", emitter("chat"))
+        out = made.feed(begun + call(entry(0, arguments=more)) + fin("tool_calls") + DONE) + made.close()
+        assert (made.error is not None) is fails
+        assert one_by_one(out)[0] == ["a", "f", '{"x":1}']
