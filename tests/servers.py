@@ -40,14 +40,11 @@ class Server:
     """What a server has seen."""
 
     port: int
+    base_url: str
     connections: int = 0
     open: int = 0
     most_open: int = 0
     requests: list[bytes] = field(default_factory=list)
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
 
     def provider(self, **config: Any) -> Provider:
         """A provider for this server that never retries, over the transport of the test."""
@@ -109,7 +106,8 @@ Script = Callable[[Connection], Awaitable[None]]
 async def serving(script: Script, port: int = 0) -> AsyncIterator[Server]:
     """A server that runs `script` for each connection, and closes it when the script returns."""
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
-    server = Server(listener.extra(SocketAttribute.local_port))
+    port = listener.extra(SocketAttribute.local_port)
+    server = Server(port, f"http://127.0.0.1:{port}/v1")
 
     async def handle(stream: ByteStream) -> None:
         server.connections += 1

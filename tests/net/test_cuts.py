@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.transports,
     # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),
 ]
 
 HEAD = (

@@ -22,7 +22,6 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.transports,
     # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),
 ]
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"

@@ -25,7 +25,6 @@ from streamfold.net.clients import make_client
 pytestmark = [
     pytest.mark.anyio,
     # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
-    pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning"),
 ]
 
 CALL = call(entry(0, "a", "f", '{"x":')) + call(entry(0, arguments="1}"))

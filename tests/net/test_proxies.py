@@ -21,7 +21,6 @@ from streamfold import APIConnectionError, ConfigError, Provider
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.transports,
-    pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning"),
 ]
 
 

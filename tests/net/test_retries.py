@@ -21,7 +21,6 @@ from streamfold.values.limits import Timeouts
 pytestmark = [
     pytest.mark.anyio,
     # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),
 ]
 
 GOOD = answer("200 OK", text("Hi") + fin("stop") + DONE)

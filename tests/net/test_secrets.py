@@ -44,7 +44,6 @@ KEYS: dict[str, dict[str, Any]] = {
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.transports,
-    pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning"),
 ]
 
 

@@ -34,7 +34,6 @@ from streamfold.net import SIGNERS
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning"),
 ]
 REGION = "eu-central-1"
 MODEL = "eu.anthropic.claude-sonnet-4-5-20250929-v1:0"

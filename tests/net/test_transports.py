@@ -20,10 +20,16 @@ import respx
 
 from folding import DONE, fin, text
 from servers import END, STREAM, Connection, Server, answer, framed, serving
-from streamfold import APIConnectionError, APIError, ConfigError, IncompleteStreamError, Provider
+from streamfold import (
+    APIConnectionError,
+    APIError,
+    AuthenticationError,
+    ConfigError,
+    IncompleteStreamError,
+    ProtocolError,
+    Provider,
+)
 from streamfold.net import make_client
-
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning")
 
 HI = text("Hi") + fin("stop") + DONE
 Script = Callable[[Connection], Awaitable[None]]
@@ -240,20 +246,97 @@ FAILURES = {
 }
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize("name", FAILURES)
-async def test_the_same_errors(name: str) -> None:
-    """What breaks is the same error, with the same partial answer, and as fit for a retry."""
+async def failures(script: Script) -> list[tuple[type, bool, str, str | None]]:
+    """What a failure is over each transport: the error, whether a retry may help, its first words, and the text."""
     found = []
-    for transport in TRANSPORTS:
-        async with serving(FAILURES[name]) as server, server.provider(transport=transport) as provider:
+    for transport in (*TRANSPORTS, "httpx2"):
+        async with serving(script) as server, server.provider(transport=transport) as provider:
             with anyio.fail_after(20), pytest.raises(APIError) as caught:
                 await provider.chat("Hello")
             error: Any = caught.value
             assert len(server.requests) <= 1
             partial = None if error.partial is None else error.partial.text
             found.append((type(error), error.retryable, error.message.partition(":")[0], partial))
-    assert found[0] == found[1]
+    return found
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", FAILURES)
+async def test_the_same_errors(name: str) -> None:
+    """What breaks is the same error, with the same partial answer, and as fit for a retry."""
+    assert len(set(await failures(FAILURES[name]))) == 1
+
+
+def length(stated: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: " + stated + b"\r\n\r\n" + text("Hi")
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+HEADS = {
+    "no HTTP": b"\x00\x01\x02\r\n\r\n",
+    "TLS": b"\x15\x03\x03\x00\x02\x02(",
+    "no status": b"HTTP/1.1 OK\r\n\r\n",
+    "a status of four digits": b"HTTP/1.1 1000 OK\r\n\r\n",
+    "a blank line before": b"\r\n" + length(b"5"),
+    "no colon": b"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n",
+    "no name": b"HTTP/1.1 200 OK\r\n: x\r\n\r\n",
+    "a space in a name": b"HTTP/1.1 200 OK\r\nx y: z\r\n\r\n",
+    "NUL": b"HTTP/1.1 200 OK\r\nx: \0\r\n\r\n",
+    "too long": b"HTTP/1.1 200 OK\r\nx: " + b"x" * 200_000 + b"\r\n\r\n",
+    "a length that is no number": length(b"five"),
+    "a negative length": length(b"-1"),
+    "two lengths": length(b"5, 6"),
+    "two fields with lengths": length(b"5\r\nContent-Length: 6"),
+    "an unknown coding": CHUNKED.replace(b"chunked", b"gzip, chunked") + b"\r\n",
+    "chunked twice": CHUNKED + b"Transfer-Encoding: chunked\r\n\r\n",
+    "another protocol": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+}
+BODIES = {
+    "chunk size": CHUNKED + b"\r\n" + framed(text("Hi")) + b"zz\r\n",
+    "no chunk size": CHUNKED + b"\r\n" + framed(text("Hi")) + b"\r\n",
+    "a negative chunk size": CHUNKED + b"\r\n" + framed(text("Hi")) + b"-5\r\n",
+    "too large a chunk size": CHUNKED + b"\r\n" + framed(text("Hi")) + b"f" * 40 + b"\r\n",
+    "trailer": CHUNKED + b"\r\n" + framed(text("Hi")) + b"0\r\nnonsense\r\n\r\n",
+    "too long a length": length(b"5000"),
+}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("name", "kind"), [*((name, "head") for name in HEADS), *((name, "body") for name in BODIES)])
+async def test_malformed_responses(name: str, kind: str) -> None:
+    """A head that is not HTTP is a ProtocolError; what is malformed behind it cuts the answer off."""
+    if kind == "head":
+        expected: tuple[Any, ...] = (ProtocolError, True, "the server sent a malformed response", "")
+        assert set(await failures(after(HEADS[name]))) == {expected}
+    else:
+        expected = (IncompleteStreamError, True, "the connection broke", "Hi")
+        assert set(await failures(after(BODIES[name]))) == {expected}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 5\r\n" + CHUNKED.partition(b"\r\n")[2],
+        b"Content-Length: %d\r\nContent-Length: %d\r\n" % (len(HI), len(HI)),
+        b"Content-Length: %d, %d\r\n" % (len(HI), len(HI)),
+    ],
+    ids=["length and chunks", "two fields", "a list"],
+)
+async def test_a_length_that_is_stated_twice(head: bytes) -> None:
+    """It is read if there is no doubt: chunks go before a length, and equal lengths are one."""
+    body = framed(HI) + END if b"chunked" in head else HI
+    for transport in (*TRANSPORTS, "httpx2"):
+        script = after(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + body)
+        async with serving(script) as server, server.provider(transport=transport) as provider:
+            assert (await provider.chat("Hello")).text == "Hi"
+
+
+@pytest.mark.asyncio
+async def test_an_error_whose_body_is_malformed() -> None:
+    """The status counts."""
+    script = after(CHUNKED.replace(b"200 OK", b"401 Unauthorized") + b"\r\nzz\r\n")
+    assert {(kind, retryable) for kind, retryable, _, _ in await failures(script)} == {(AuthenticationError, False)}
 
 
 @pytest.mark.anyio

@@ -1,41 +1,47 @@
-"""Bodies of responses as bytes: uncompressed, or unpacked in bounded pieces where compression was requested.
+"""Bodies of responses as bytes: unpacked in bounded pieces where they are compressed.
 
-Requests ask for no compression, because proxies hold compressed streams back. A server that compresses nevertheless is
-refused: a few hundred bytes in stacked codings may unpack to gigabytes. A caller who asks for gzip or deflate in
-`extra_headers` gets it.
+Requests ask for no compression, because proxies hold compressed streams back. Recorded answers, and those of some
+servers and proxies, are compressed all the same. They are unpacked as they arrive, in pieces: a few hundred bytes in
+stacked codings may unpack to gigabytes, and the limits of an answer see each piece before the next one is made.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from importlib import import_module
+from typing import Any, Protocol
 
 import httpx
 
-from ..values import ProtocolError, Reply
+from ..values import ProtocolError, ProtocolWarning, Reply
 
-__all__ = ["body_bytes"]
+__all__ = ["body_codings", "raw_body", "unpacked", "unrequested_codings"]
 
 _PIECE = 64 * 1024  # bytes that are unpacked at once
-_FORMATS = {"gzip": 31, "x-gzip": 31, "deflate": 47}  # zlib's window bits: with a gzip header, with either header
+_MOST_CODINGS = 5  # of one body
+_WINDOW = 23  # 2 to the power of it is the memory of zstd: the most that HTTP allows (RFC 9659)
+_ZSTD_SLICE = 64  # bytes of input that zstandard unpacks to 2 MiB at most: it has no limit for its output
 
 
-def body_bytes(response: httpx.Response, requested: str) -> AsyncIterator[bytes]:
-    """Returns the bytes of a response's body.
+def body_codings(response: httpx.Response) -> list[str]:
+    """Returns the codings of a body, the one that was put on last first."""
+    names = ",".join(response.headers.get_list("content-encoding")).lower().split(",")
+    return [name for part in reversed(names) if (name := part.strip()) not in ("", "identity")]
 
-    Args:
-        requested: the request's `Accept-Encoding`.
 
-    Raises:
-        ProtocolError: the body has a content coding that was not requested.
-    """
-    coding = response.headers.get("content-encoding", "").strip().lower()
-    if coding not in ("", "identity"):
-        if coding not in _FORMATS or coding not in _tokens(requested):
-            raise ProtocolError(
-                f"the response has the content-encoding {coding[:100]!r}, which was not requested", partial=Reply()
-            )
-        return _unpacked(response, _FORMATS[coding])
+def unrequested_codings(codings: list[str], accepted: str) -> tuple[ProtocolWarning, ...]:
+    """Returns a warning if the request's `Accept-Encoding` does not name all these codings."""
+    known = {part.partition(";")[0].strip().lower() for part in accepted.split(",")}
+    if "*" in known or known.issuperset(name.removeprefix("x-") for name in codings):
+        return ()
+    names = ", ".join(reversed(codings))
+    detail = f"the response has the content-encoding {names!r}, which was not requested; it was unpacked"
+    return (ProtocolWarning("unrequested_encoding", detail),)
+
+
+def raw_body(response: httpx.Response) -> AsyncIterator[bytes]:
+    """Returns the bytes of a body as they come."""
     # Without httpx's layers, which cost a microsecond a piece.
     stream = response.extensions.get("streamfold.body", response.stream)
     if response.is_stream_consumed or not isinstance(stream, httpx.AsyncByteStream):
@@ -43,21 +49,162 @@ def body_bytes(response: httpx.Response, requested: str) -> AsyncIterator[bytes]
     return stream.__aiter__()
 
 
-def _tokens(header: str) -> set[str]:
-    return {part.partition(";")[0].strip().lower() for part in header.split(",")}
+def unpacked(response: httpx.Response, raw: AsyncIterator[bytes], codings: list[str]) -> AsyncIterator[bytes]:
+    """Returns the bytes of a body without its codings.
+
+    Raises:
+        ProtocolError: a coding is not known, or the package for it is not installed.
+    """
+    if not codings:
+        return raw
+    if len(codings) > _MOST_CODINGS:
+        raise ProtocolError(f"the response has {len(codings)} content-encodings", partial=Reply())
+    unpackers = [_unpacker(name) for name in codings]
+    return raw if response.is_stream_consumed else _Unpacked(raw, unpackers)  # httpx has unpacked what it has read
 
 
-async def _unpacked(response: httpx.Response, bits: int) -> AsyncIterator[bytes]:
-    unpack = zlib.decompressobj(bits)
-    async for piece in response.aiter_raw():
-        rest = piece
-        while rest:
-            try:
-                data = unpack.decompress(rest, _PIECE)
-            except zlib.error as exc:
-                raise httpx.DecodingError(str(exc)) from exc
-            if data:
-                yield data
-            rest = unpack.unconsumed_tail
-            if unpack.eof:  # another member may follow
-                rest, unpack = unpack.unused_data, zlib.decompressobj(bits)
+class _Unpacker(Protocol):
+    """Takes one coding off, or a sequence of bodies with it."""
+
+    error: type[Exception]
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yields all that these bytes unpack to, in pieces that may be empty."""
+        ...
+
+
+class _Unpacked:
+    """A body without its codings. Not a generator: a reader may leave it unfinished."""
+
+    def __init__(self, raw: AsyncIterator[bytes], unpackers: list[_Unpacker]) -> None:
+        self._raw = raw
+        self._unpackers = unpackers
+        self._errors = tuple(unpacker.error for unpacker in unpackers)
+        self._pieces: Iterator[bytes] = iter(())
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            for piece in self._pieces:
+                return piece
+        except self._errors as exc:
+            raise httpx.DecodingError(f"the body can't be unpacked: {exc}") from exc
+        self._pieces = iter((await self._raw.__anext__(),))
+        for unpacker in self._unpackers:
+            self._pieces = _through(unpacker, self._pieces)
+        return b""
+
+
+def _through(unpacker: _Unpacker, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        yield from unpacker.feed(piece)
+
+
+def _unpacker(name: str) -> _Unpacker:
+    if (make := _UNPACKERS.get(name)) is None:
+        raise ProtocolError(f"the response has the unknown content-encoding {name[:100]!r}", partial=Reply())
+    try:
+        return make()
+    except ImportError as exc:
+        raise ProtocolError(f"the response has the content-encoding {name!r}: {exc}", partial=Reply()) from exc
+
+
+class _Zlib:
+    error: type[Exception] = zlib.error
+
+    def __init__(self, bits: int) -> None:
+        self._bits = bits
+        self._body = zlib.decompressobj(bits)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        while True:
+            if self._body.eof:
+                data = data.lstrip(b"\0")  # as it fills up blocks
+                if not data:
+                    return
+                self._body = zlib.decompressobj(self._bits)
+            piece = self._body.decompress(data, _PIECE)
+            yield piece
+            data = self._body.unused_data if self._body.eof else self._body.unconsumed_tail
+            if not data and len(piece) < _PIECE:
+                return
+
+
+class _Deflate:
+    """In zlib's format, as the standard says, or without it, as some servers send it."""
+
+    error: type[Exception] = zlib.error
+
+    def __init__(self) -> None:
+        self._begin = b""
+        self._body: _Zlib | None = None
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        if self._body is None:
+            data = self._begin = self._begin + data
+            if len(data) < 2:
+                return
+            wrapped = data[0] & 15 == zlib.DEFLATED and int.from_bytes(data[:2], "big") % 31 == 0
+            self._body = _Zlib(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
+        yield from self._body.feed(data)
+
+
+class _Brotli:
+    def __init__(self) -> None:
+        brotli = _package("brotli", "brotlicffi")
+        self.error: type[Exception] = brotli.error
+        self._body = brotli.Decompressor()
+        if not hasattr(self._body, "can_accept_more_data"):
+            raise ImportError("needs brotli 1.2, which can limit what it unpacks at once")
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        yield self._body.process(data, output_buffer_limit=_PIECE)
+        while not self._body.can_accept_more_data():
+            yield self._body.process(b"", output_buffer_limit=_PIECE)
+
+
+class _Zstd:
+    def __init__(self) -> None:
+        zstd = _package("compression.zstd", "backports.zstd", "zstandard")
+        self.error: type[Exception] = zstd.ZstdError
+        self._make: Callable[[], Any]
+        self._limit: tuple[int, ...]
+        if hasattr(zstd, "DecompressionParameter"):
+            options = {zstd.DecompressionParameter.window_log_max: _WINDOW}
+            self._make = lambda: zstd.ZstdDecompressor(options=options)
+            self._slice, self._limit = 2**62, (_PIECE,)
+        else:
+            self._make = zstd.ZstdDecompressor(max_window_size=2**_WINDOW).decompressobj
+            self._slice, self._limit = _ZSTD_SLICE, ()
+        self._body = self._make()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        while True:
+            if self._body.eof:
+                if not data:
+                    return
+                self._body = self._make()
+            yield self._body.decompress(data[: self._slice], *self._limit)
+            data = (self._body.unused_data if self._body.eof else b"") + data[self._slice :]
+            if not data and getattr(self._body, "needs_input", True):
+                return
+
+
+def _package(*names: str) -> Any:
+    for name in names:
+        try:
+            return import_module(name)
+        except ImportError:
+            continue
+    raise ImportError(f"needs the package {' or '.join(names[-2:])}")
+
+
+_UNPACKERS: dict[str, Callable[[], _Unpacker]] = {
+    "gzip": lambda: _Zlib(31),
+    "x-gzip": lambda: _Zlib(31),
+    "deflate": _Deflate,
+    "br": _Brotli,
+    "zstd": _Zstd,
+}

@@ -6,11 +6,26 @@ import ssl
 
 import httpx
 
-__all__ = ["caused_by", "described", "is_network_error", "is_timeout"]
+__all__ = ["MalformedResponse", "caused_by", "described", "is_malformed", "is_network_error", "is_timeout"]
 
 # Not all errors arrive as httpx's: those of TLS, of HTTP/2 frames and of aiohttp's parser are passed on as they are.
 _NETWORK = (httpx.HTTPError, httpx.StreamError, ConnectionError, TimeoutError, ssl.SSLError)
-_NETWORK_PACKAGES = {"httpcore", "h11", "h2", "hpack", "hyperframe", "aiohttp", "anyio", "httpcore2", "socksio"}
+_NETWORK_PACKAGES = {
+    "httpcore",
+    "h11",
+    "h2",
+    "hpack",
+    "hyperframe",
+    "aiohttp",
+    "anyio",
+    "httpcore2",
+    "httpx2",
+    "socksio",
+}
+
+
+class MalformedResponse(httpx.RemoteProtocolError):
+    """What came is not a response that can be read."""
 
 
 def is_network_error(exc: Exception) -> bool:
@@ -34,3 +49,13 @@ def is_timeout(exc: BaseException | None) -> bool:
 def caused_by(exc: BaseException | None, kind: type[BaseException]) -> bool:
     """Whether an exception, or one in the chain that led to it, is of this kind."""
     return exc is not None and (isinstance(exc, kind) or caused_by(exc.__cause__ or exc.__context__, kind))
+
+
+def is_malformed(exc: BaseException | None) -> bool:
+    """Whether an exception was caused by a response that can't be read, rather than by a connection that is gone."""
+    if exc is None:
+        return False
+    # h11's: httpcore's error of the same name may also mean that the connection was closed.
+    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(exc).__mro__}
+    malformed = isinstance(exc, MalformedResponse) or ("h11", "RemoteProtocolError") in kinds
+    return malformed or is_malformed(exc.__cause__ or exc.__context__)

@@ -10,22 +10,28 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from typing import Self
+from http import HTTPStatus
+from typing import Any
 from weakref import finalize
 
 import aiohttp
 import httpx
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
-from .failures import caused_by
+from .bodies import Pieces
+from .failures import MalformedResponse, caused_by
+from .framing import Framing, MalformedHead
 from .pool import KEPT
+from .silence import has_decrypted, is_readable
 from .urls import sent_url
 
 __all__ = ["aiohttp_transport"]
 
-_PIECE = 2**18  # bytes of a request that are handed to aiohttp at once
+_PIECE = 2**18  # bytes of a request that are handed to aiohttp at once: it warns of more, which block the event loop
 _ONE_WRITE = 2**15  # a request of up to so many bytes is written whole or not at all
 _HEAD = 100 * 1024  # bytes of a header, as httpcore accepts them
 _AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # headers that aiohttp would add
@@ -34,8 +40,8 @@ _AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # head
 _ERRORS: tuple[tuple[type[Exception], type[httpx.TransportError]], ...] = (
     (aiohttp.ClientError, httpx.ReadError),
     (aiohttp.ClientPayloadError, httpx.RemoteProtocolError),
-    (aiohttp.ClientResponseError, httpx.RemoteProtocolError),
-    (HttpProcessingError, httpx.RemoteProtocolError),
+    (aiohttp.ClientResponseError, MalformedResponse),
+    (HttpProcessingError, MalformedResponse),
     (aiohttp.ServerDisconnectedError, httpx.RemoteProtocolError),
     (aiohttp.InvalidURL, httpx.UnsupportedProtocol),
     (TimeoutError, httpx.ConnectTimeout),  # the only timeout that aiohttp is given
@@ -64,7 +70,7 @@ class _Transport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = await request.aread()
-        await _notice_closed_connections()
+        await asyncio.sleep(0)  # in which a server's end of the connection that was used last is often noticed
         try:
             try:
                 response = await self._send(request, body)
@@ -75,6 +81,9 @@ class _Transport(httpx.AsyncBaseTransport):
                 response = await self._send(request, body)
         except Exception as exc:
             raise _mapped(exc) from exc
+        if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
+            response.close()
+            raise MalformedResponse("the server switches to another protocol, which nobody asked for")
         # Without the reason phrase: see `_Tidy`.
         return httpx.Response(response.status, headers=response.raw_headers, stream=_Body(response))
 
@@ -85,7 +94,7 @@ class _Transport(httpx.AsyncBaseTransport):
             request.method,
             URL(sent_url(request.url), encoded=True),
             headers=CIMultiDict(headers),
-            data=_Pieces(body) if len(body) > _PIECE else body or None,
+            data=Pieces(body, _PIECE) if len(body) > _PIECE else body or None,
             allow_redirects=False,
             proxy=self._proxy,
             timeout=aiohttp.ClientTimeout(total=None, connect=request.extensions["timeout"]["connect"]),
@@ -97,14 +106,11 @@ class _Transport(httpx.AsyncBaseTransport):
 
     def _open(self) -> aiohttp.ClientSession:
         """Makes the session on the event loop that it belongs to."""
-        connector = aiohttp.TCPConnector(
-            limit=0, ssl=self._verify, keepalive_timeout=KEPT, resolver=aiohttp.ThreadedResolver()
-        )
+        connector = _Connector(limit=0, ssl=self._verify, keepalive_timeout=KEPT, resolver=aiohttp.ThreadedResolver())
         session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            response_class=_Response,
             skip_auto_headers=_AUTOMATIC,
             max_line_size=_HEAD,
             max_field_size=_HEAD,
@@ -122,35 +128,79 @@ def _forget(session: aiohttp.ClientSession) -> None:
         connector.__exit__()  # closes it at once; `close` would make a task, for a loop that may never run again
 
 
-async def _notice_closed_connections() -> None:
-    """Lets the event loop see which connections have been closed.
+class _Connector(aiohttp.TCPConnector):
+    """Gives out connections that are new or silent, each with a `_Wire`."""
 
-    httpcore looks at a socket before it uses it. aiohttp relies on the event loop, which comes to a closed one after
-    the callbacks that are due: too late if the program did not let it run for a while, or if a connection is used again
-    in the moment in which its last response has ended, and the server closes it.
+    async def connect(self, *args: Any, **options: Any) -> Connection:
+        while True:
+            connection = await super().connect(*args, **options)
+            transport, protocol = connection.transport, connection.protocol
+            if transport is None or protocol is None:
+                return connection  # it is new and was closed at once, which whoever writes to it will notice
+            wire = transport.get_protocol()
+            if not isinstance(wire, _Wire):
+                wire = _Wire(transport, protocol)
+                transport.set_protocol(wire)
+            elif not wire.is_silent():
+                connection.close()
+                continue
+            wire.begin(connection)
+            return connection
+
+
+class _Wire(asyncio.Protocol):
+    """Between a connection and aiohttp's protocol for it, which is given the bytes of its responses and no others.
+
+    aiohttp does not look at what arrives while a connection is unused. With bytes behind the end of a response it
+    either forgets the response, or keeps what it has parsed of the next one, where nobody can see it.
     """
-    for _ in range(2):
-        await asyncio.sleep(0)
 
+    def __init__(self, transport: asyncio.Transport, protocol: ResponseHandler) -> None:
+        self.reader: _Body | None = None
+        self._transport = transport
+        self._protocol = protocol
+        self._framing = Framing()
+        self._unused = True
 
-class _Response(aiohttp.ClientResponse):
-    def _response_eof(self) -> None:
-        """Leaves it to `_Body.aclose` to give the connection back to the pool."""
+    def is_silent(self) -> bool:
+        """Whether there is nothing to read from the connection, which nobody uses."""
+        tls = self._transport.get_extra_info("ssl_object")
+        return not (tls and has_decrypted(tls)) and not is_readable(self._transport.get_extra_info("socket"))
 
+    def begin(self, connection: Connection) -> None:
+        """Expects a response, until the connection is given back."""
+        self._unused = False
+        self._framing.begin()
+        connection.add_callback(self._released)
 
-class _Pieces:
-    """A large request body in pieces. aiohttp warns of one that comes whole, because it would block the event loop."""
+    def _released(self) -> None:
+        self.reader, self._unused = None, True
+        if self._framing.surplus or not self._framing.ended:
+            self._protocol.force_close()
 
-    def __init__(self, body: bytes) -> None:
-        self._pieces = iter([body[at : at + _PIECE] for at in range(0, len(body), _PIECE)])
+    def data_received(self, data: bytes) -> None:
+        try:
+            for piece in self._framing.feed(data):
+                self._protocol.data_received(piece)
+        except MalformedHead as exc:
+            self._protocol.set_exception(HttpProcessingError(message=str(exc)))
+            self._transport.close()
+        if self._unused and self._framing.surplus:
+            self._transport.close()
 
-    def __aiter__(self) -> Self:
-        return self
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._protocol.connection_lost(exc)
+        if self.reader is not None:
+            self.reader.lost()
 
-    async def __anext__(self) -> bytes:
-        for piece in self._pieces:
-            return piece
-        raise StopAsyncIteration
+    def eof_received(self) -> None:
+        self._protocol.eof_received()
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
 
 
 class _Body(httpx.AsyncByteStream):
@@ -160,10 +210,14 @@ class _Body(httpx.AsyncByteStream):
         self._response = response
         self._content = response.content
         self._read = response.content.readany
-        self._protocol = None if response.connection is None else response.connection.protocol
-        self._closed = None if self._protocol is None else self._protocol.closed
-        if self._closed is not None:
-            self._closed.add_done_callback(self._lost)
+        connection = response.connection
+        self._protocol = None if connection is None else connection.protocol
+        if connection is not None:
+            wire = None if connection.transport is None else connection.transport.get_protocol()
+            if isinstance(wire, _Wire):
+                wire.reader = self
+            else:
+                self.lost()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -183,27 +237,18 @@ class _Body(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         connection = self._response.connection
         if connection is None:
-            return  # closed before
-        if self._closed is not None:
-            self._closed.remove_done_callback(self._lost)
-        if self._content.is_eof():
-            try:
-                await _notice_closed_connections()
-            finally:
-                self._response.release()
-            return
+            return  # it was given back at the end of the body, or closed before
         transport = connection.transport
         self._response.close()
         if transport is not None:
             transport.abort()
             await asyncio.sleep(0)  # in which the socket is closed
 
-    def _lost(self, closed: asyncio.Future[None]) -> None:
+    def lost(self) -> None:
         """Ends the wait of a reader when the connection is lost.
 
         aiohttp (3.14) does not where it closes the connection itself, because of a chunk that breaks HTTP's rules.
         """
-        closed.exception()  # else it would be logged
         if not self._content.is_eof() and self._content.exception() is None:
             self._content.set_exception(self._reason(aiohttp.ClientPayloadError("the connection was closed")))
 
@@ -219,4 +264,5 @@ def _mapped(exc: Exception) -> Exception:
     kinds = [kind for of, kind in _ERRORS if isinstance(exc, of)]
     if not kinds:
         return exc
-    return kinds[-1](" ".join(str(getattr(exc, "message", exc)).split()))  # without the URL
+    said = getattr(exc, "message", exc)  # without the URL
+    return kinds[-1](" ".join(str(said).split()))

@@ -73,14 +73,14 @@ class _Body(httpx.AsyncByteStream):
     def __init__(self, response: httpx2.Response) -> None:
         stream: Any = response.stream  # an asynchronous one
         self._stream = stream
-        self._pieces: AsyncIterator[bytes] = stream.__aiter__()
+        self.generator: AsyncIterator[bytes] = stream.__aiter__()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
         with _mapped():
-            return await self._pieces.__anext__()
+            return await self.generator.__anext__()
 
     async def aclose(self) -> None:
         with _mapped():

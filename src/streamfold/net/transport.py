@@ -7,7 +7,7 @@ another task than the one that reads it, which then wakes up and finds the excha
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -24,21 +24,25 @@ from ..values import (
     ErrorInfo,
     Limits,
     ProtocolError,
+    ProtocolWarning,
     RateLimit,
+    Reply,
     Timeouts,
     error_info,
     shown_url,
     status_error,
 )
+from .bodies import RequestBody, unwind
 from .clocks import Clocks
-from .compression import body_bytes
+from .compression import body_codings, raw_body, unpacked, unrequested_codings
 from .exceptions import forget_locals
-from .failures import caused_by, described, is_network_error, is_timeout
+from .failures import caused_by, described, is_malformed, is_network_error, is_timeout
 from .handshakes import Handshake
 from .ratelimit import read_rate_limit, read_retry_after
 from .redaction import Redactor
 from .secrets import secrets_in_headers
 from .signing import Signer
+from .silence import close_unless_silent
 from .urls import LoggedURL, sent_url
 from .waits import Interrupted, waits
 
@@ -93,6 +97,7 @@ class Exchange:
         rate_limit: the rate limits in the response headers.
         redactor: removes the secrets of the request, those that it was signed with included.
         closed: whether `aclose` was called.
+        warnings: what was odd in the response, once it is open.
     """
 
     def __init__(self, client: httpx.AsyncClient, request: HTTPRequest, clocks: Clocks) -> None:
@@ -101,12 +106,13 @@ class Exchange:
         self._clocks = clocks
         self._waits = waits(clocks)
         self._response: httpx.Response | None = None
-        self._bytes: AsyncIterator[bytes] | None = None
+        self._raw: AsyncIterator[bytes] | None = None
         self._next: Callable[[], Awaitable[bytes]] | None = None
         self._events = 0
         self.closed = False
         self.request_id: str | None = None
         self.rate_limit: RateLimit | None = None
+        self.warnings: tuple[ProtocolWarning, ...] = ()
         self.redactor = request.redactor
 
     async def pause(self, seconds: float) -> None:
@@ -130,7 +136,7 @@ class Exchange:
         Raises:
             APIStatusError: the status is not 2xx.
             APITimeoutError, APIConnectionError: there was no response.
-            ProtocolError: the body is compressed, and compression was not requested.
+            ProtocolError: the response is malformed, or compressed in a way that is not known here.
             ConfigError: the URL can't be used, or there are no credentials to sign the request with.
         """
         if self.closed:
@@ -147,8 +153,7 @@ class Exchange:
             if (error := await self._status_error(response)) is not None:
                 raise error
             return
-        self._bytes = self._body(response)
-        self._next = self._bytes.__anext__
+        self._next = self._body(response).__anext__
 
     async def read(self, events: int = 0) -> bytes | None:
         """Returns the next bytes; None at the end of the body, and after `aclose`.
@@ -180,7 +185,10 @@ class Exchange:
         except BaseException as exc:
             forget_locals(exc)
             raise
-        return None if self.closed else data
+        if self.closed:  # by another task, which could not end what this one was in
+            await unwind(self._raw)
+            return None
+        return data
 
     async def drain(self) -> None:
         """Reads the rest behind the end of the answer, for a moment: usually nothing but the end of the body."""
@@ -199,10 +207,9 @@ class Exchange:
         if self._response is not None:
             with anyio.move_on_after(_CLOSING, shield=True):
                 try:
+                    await unwind(self._raw)
                     await self._response.aclose()
-                    # Else the garbage collector does it, and trio complains. A reader that is in it ends it itself.
-                    if isinstance(self._bytes, AsyncGenerator) and not self._waits.busy:
-                        await self._bytes.aclose()
+                    await close_unless_silent(self._response)
                 except Exception as exc:  # a connection that breaks while it is closed is closed
                     if not is_network_error(exc):
                         raise
@@ -237,6 +244,7 @@ class Exchange:
             content=wanted.body,
             timeout=httpx.Timeout(None, connect=wanted.timeouts.connect, pool=wanted.timeouts.connect),
         )
+        request.stream = RequestBody(wanted.body)
         request.extensions["streamfold.redactor"] = wanted.redactor
         if wanted.hide_url:
             request.url = LoggedURL(request.url, wanted.shown_url)
@@ -251,7 +259,12 @@ class Exchange:
         request.headers.update(signed)
 
     def _body(self, response: httpx.Response) -> AsyncIterator[bytes]:
-        return body_bytes(response, httpx.Headers(dict(self._request.headers)).get("accept-encoding", ""))
+        codings = body_codings(response)
+        self._raw = raw_body(response)
+        body = unpacked(response, self._raw, codings)
+        accepted = httpx.Headers(dict(self._request.headers)).get("accept-encoding", "")
+        self.warnings = unrequested_codings(codings, accepted)
+        return body
 
     async def _interruptible(self, step: Awaitable[T]) -> T | None:
         """Waits for something before the first bytes of the body; None if `aclose` ended it."""
@@ -291,6 +304,11 @@ class Exchange:
         if isinstance(exc, httpx.TimeoutException) and is_timeout(exc) and self._response is None:
             what = "no free connection in the pool" if isinstance(exc, httpx.PoolTimeout) else None
             return self._unreachable(self._clocks.error("connect", what))
+        if self._response is None and is_malformed(exc):
+            what = f"the server sent a malformed response: {described(exc) or type(exc).__name__}"
+            malformed = ProtocolError(what, retryable=True, partial=Reply())
+            malformed.hint = "check base_url and any proxy"
+            return malformed
         final = isinstance(exc, httpx.UnsupportedProtocol | httpx.LocalProtocolError)
         connected = self._response is not None
         error = APIConnectionError(

@@ -1,0 +1,60 @@
+"""Bodies without unfinished generators: the garbage collector would end them, and trio complains of that."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import anyio
+import httpx
+
+from .failures import is_network_error
+
+__all__ = ["Pieces", "RequestBody", "unwind"]
+
+_BUFFERED = 1000  # pieces; a body in memory may be endless, and never wait
+
+
+class Pieces:
+    """A body in pieces of at most so many bytes."""
+
+    def __init__(self, body: bytes, size: int) -> None:
+        self._pieces = iter([body[at : at + size] for at in range(0, len(body), size)])
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        for piece in self._pieces:
+            return piece
+        raise StopAsyncIteration
+
+
+class RequestBody(httpx.ByteStream):
+    """A body in one piece, which may be read as often as it is sent."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self._body = body
+
+    def __aiter__(self) -> Pieces:
+        return Pieces(self._body, len(self._body) or 1)
+
+
+async def unwind(body: Any) -> None:
+    """Ends the generators through which a body is read, from the innermost one outwards, unless a task is in them.
+
+    A body that is an iterator around a generator has it as its attribute `generator`.
+    """
+    body = getattr(body, "generator", body)
+    if getattr(body, "ag_frame", None) is None or body.ag_running:
+        return
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            for _ in range(_BUFFERED):  # what has been read of it, then the cancelled wait for more
+                await anext(body)
+        except StopAsyncIteration:
+            pass
+        except Exception as exc:  # that is an end, too
+            if not is_network_error(exc):
+                raise

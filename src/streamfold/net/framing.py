@@ -1,0 +1,156 @@
+"""Where a response ends in the bytes of a connection: its head, and a body with a length or in chunks (RFC 9112, 6).
+
+aiohttp's parser takes all the bytes that it is given. Bytes behind the end of a response are then an error that costs
+the response, or the beginning of another one; a bad chunk costs the head that came with it. Here a parser is given
+whole heads one by one, then the body, and nothing behind its end. A head that says two things about its length is read,
+or refused, as h11 does it, which is what httpx and httpx2 go by.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["Framing", "MalformedHead"]
+
+_BLANK_LINE = re.compile(rb"\n\r?\n")  # as h11 does, which also takes lines without a CR
+_STATUS = re.compile(rb"HTTP/\d\.\d (\d\d\d)")
+_FIELD = re.compile(rb"\n(content-length|transfer-encoding):[ \t]*([^\r\n]*?)[ \t]*\r?(?=\n)", re.IGNORECASE)
+_FOLDED = re.compile(rb"\n[ \t]+[^ \t\r\n]")  # a field that goes on in the next line
+_LENGTH = re.compile(rb"[0-9]{1,20}")
+_CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;|\r?$)").match
+_LONGEST_HEAD = 100 * 1024  # what httpcore accepts
+_LONGEST_LINE = 64 * 1024  # of a chunk's size with its extensions, or of a trailer
+_FIRST_PRINTABLE = 0x21
+
+
+class MalformedHead(ValueError):
+    """The head of a response can't be read."""
+
+
+class Framing:
+    """The bytes of one connection, response after response.
+
+    Attributes:
+        ended: whether the last response has ended, and nothing is expected. So it is before the first one.
+        surplus: whether there were bytes that belong to no response.
+    """
+
+    def __init__(self) -> None:
+        self.ended = True
+        self.surplus = False
+        self._head: bytes | None = None  # as much of it as has come; None: it is over
+        self._left: int | None = 0  # bytes of the body, or of the chunk with its line end; None: nobody knows
+        self._line: bytes | None = None  # the line that has begun; None: the body has no chunks
+        self._trailer = False  # whether the last chunk has come
+
+    def begin(self) -> None:
+        """Must be called when a request is sent: from here on a response is expected."""
+        self.ended, self._head, self._left, self._line, self._trailer = False, b"", 0, None, False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Returns the pieces that a parser is to be given: each head as one, and the body as it comes.
+
+        Raises:
+            MalformedHead: nothing of this will ever be a response.
+        """
+        pieces: list[bytes] = []
+        while self._head is not None and not self.ended:
+            seen = len(self._head)
+            self._head += data
+            found = _BLANK_LINE.search(self._head, max(0, seen - 2))
+            if found is None:
+                self._check(self._head)
+                return pieces
+            data = data[found.end() - seen :]
+            pieces.append(self._read_head(self._head[: found.end()]))
+        end = self._end_in(data)
+        if end < len(data):
+            self.surplus = True
+        if end:
+            pieces.append(data[:end])
+        return pieces
+
+    def _check(self, head: bytes) -> None:
+        """Refuses what h11 refuses before a head is whole."""
+        if head and head[0] < _FIRST_PRINTABLE:
+            raise MalformedHead(f"it does not begin with a status line: {head[:20]!r}")
+        if len(head) > _LONGEST_HEAD:
+            raise MalformedHead(f"the head has more than {_LONGEST_HEAD} bytes")
+
+    def _read_head(self, head: bytes) -> bytes:
+        """Finds out how long the body is. Returns the head with at most one field that says so."""
+        self._check(head)
+        status = _STATUS.match(head)
+        if status is not None and status[1][:1] == b"1" and status[1] != b"101":
+            self._head = b""  # an interim response: the final one follows
+            return head
+        self._head = None
+        fields = [(found[1].lower(), found[2].lower()) for found in _FIELD.finditer(head)]
+        lengths = {part.strip() for name, value in fields if name == b"content-length" for part in value.split(b",")}
+        codings = [value for name, value in fields if name == b"transfer-encoding"]
+        if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
+            raise MalformedHead(f"Content-Length: {b', '.join(sorted(lengths))[:100]!r}")
+        if codings not in ([], [b"chunked"]):
+            raise MalformedHead(f"Transfer-Encoding: {b', '.join(codings)[:100]!r}")
+        stated = b"Transfer-Encoding: chunked" if codings else b"Content-Length: " + b"".join(lengths)
+        if status is None or status[1] == b"101" or _FOLDED.search(head):
+            self._left = None
+        elif status[1] in (b"204", b"304"):
+            self.ended = True
+        elif codings:
+            self._line = b""
+        else:
+            self._left = int(lengths.pop()) if lengths else None
+            self.ended = self._left == 0
+        if len(fields) > 1 or any(b"," in value for _, value in fields):  # one length twice, or both: chunks count
+            first, _, rest = _FIELD.sub(b"", head).partition(b"\n")
+            head = b"\n".join((first, stated + b"\r", rest))
+        return head
+
+    def _end_in(self, data: bytes) -> int:
+        """Returns how many of these bytes belong to the body."""
+        if self.ended:
+            return 0
+        if self._left is None:
+            return len(data)
+        if self._line is not None:
+            return self._chunks(data)
+        end = min(self._left, len(data))
+        self._left -= end
+        self.ended = not self._left
+        return end
+
+    def _chunks(self, data: bytes) -> int:
+        at, left, size_of = 0, self._left, len(data)
+        while left is not None:
+            at += left
+            if at >= size_of:
+                self._left = at - size_of
+                return size_of
+            end = data.find(b"\n", at)
+            if end < 0:
+                self._left = 0
+                self._line = (self._line or b"") + data[at:]
+                if len(self._line) > _LONGEST_LINE:
+                    self._left = None
+                return size_of
+            line, at = data[at:end], end + 1
+            if self._line:
+                line, self._line = self._line + line, b""
+            left = self._line_ends(line)
+            if self.ended:
+                return at
+        self._left = None
+        return size_of
+
+    def _line_ends(self, line: bytes) -> int | None:
+        """Reads the line of a chunk's size, or of a trailer; returns how many bytes follow, None if nobody knows."""
+        if self._trailer:
+            self.ended = line in (b"", b"\r")
+            return 0
+        size = _CHUNK_SIZE(line)
+        if size is None:
+            return None  # the parser will say what is wrong
+        left = int(size[1], 16)
+        self._trailer = not left
+        return left + 2 if left else 0

@@ -1,0 +1,108 @@
+"""Where a response ends: whole heads, bodies as they come, and nothing behind the end, however the bytes are cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamfold.net.framing import Framing, MalformedHead
+
+BODY = b"data: 1\n\ndata: 2\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKS = b"9\r\ndata: 1\n\n\r\nb;a=b \r\ndata: 2\r\n\r\n\r\n"
+
+
+def length(stated: bytes, status: bytes = b"200 OK") -> bytes:
+    return b"HTTP/1.1 " + status + b"\r\nContent-Length: " + stated + b"\r\n\r\n"
+
+
+# A response, and how its head is handed on if not as it is.
+RESPONSES = {
+    "length": (length(b"20") + BODY, None),
+    "empty": (length(b"0"), None),
+    "lines without CR": (b"HTTP/1.1 200 OK\ncontent-length:20\n\n" + BODY, None),
+    "chunks": (CHUNKED + CHUNKS + b"0\r\n\r\n", None),
+    "trailers": (CHUNKED + CHUNKS + b"000\r\nA: b\r\nC: d\r\n\r\n", None),
+    "204": (length(b"20", b"204 No Content"), None),
+    "304": (length(b"20", b"304 Not Modified"), None),
+    "interim": (b"HTTP/1.1 100 Continue\r\n\r\n" + b"HTTP/1.1 103 Hints\r\nA: b\r\n\r\n" + length(b"20") + BODY, None),
+    "one length twice": (
+        b"HTTP/1.1 200 OK\r\ncontent-length: 20\r\nA: b\r\nCONTENT-LENGTH: 20, 20\r\n\r\n" + BODY,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\nA: b\r\n\r\n" + BODY,
+    ),
+    "length and chunks": (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: Chunked\r\n\r\n" + CHUNKS + b"0\r\n\r\n",
+        CHUNKED + CHUNKS + b"0\r\n\r\n",
+    ),
+}
+
+
+def fed(data: bytes, size: int) -> tuple[list[bytes], Framing]:
+    framing = Framing()
+    framing.begin()
+    return [piece for at in range(0, len(data), size) for piece in framing.feed(data[at : at + size])], framing
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("name", RESPONSES)
+def test_a_response_and_nothing_behind_it(name: str, size: int) -> None:
+    """Each head is one piece; what comes behind the end is handed on to nobody, and known."""
+    data, normal = RESPONSES[name]
+    for behind in (b"", b"\r\n", b"HTTP/1.1 200 OK\r\n\r\n"):
+        pieces, framing = fed(data + behind, size)
+        assert b"".join(pieces) == (normal or data)
+        assert (framing.ended, framing.surplus) == (True, bool(behind))
+        heads = [piece for piece in pieces if piece.startswith(b"HTTP/")]
+        assert all(head.endswith((b"\r\n\r\n", b"\n\n")) for head in heads)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 200 OK\r\n\r\n" + BODY,
+        length(b"21") + BODY,
+        CHUNKED + CHUNKS,
+        CHUNKED + CHUNKS + b"0\r\n",
+        CHUNKED + b"zz\r\n" + CHUNKS + b"0\r\n\r\n",
+        CHUNKED + b"-5\r\n" + CHUNKS + b"0\r\n\r\n",
+        CHUNKED + b"1;" + b"x" * 70_000 + b"\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + BODY,
+        b"HTTP/1.1 200 OK\r\nContent-Length:\r\n 20\r\n\r\n" + BODY,
+        b"not HTTP\r\n\r\n" + BODY,
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_no_end_that_one_could_rely_on(data: bytes, size: int) -> None:
+    """All of it is for the parser, and the connection is not used again."""
+    try:
+        pieces, framing = fed(data, size)
+    except MalformedHead:
+        return
+    assert b"".join(pieces) == data
+    assert not framing.ended
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        length(b"20, 21"),
+        length(b"20\r\nContent-Length: 21"),
+        length(b"-20"),
+        length(b"0x14"),
+        length(b"20\r\nTransfer-Encoding: gzip"),
+        CHUNKED.replace(b"chunked", b"gzip, chunked"),
+        b"\r\n" + length(b"20"),
+        b"\x15\x03\x03\x00\x02\x02(",
+        b"HTTP/1.1 200 OK\r\nA: " + b"x" * 200_000,
+    ],
+)
+def test_heads_that_are_refused(head: bytes) -> None:
+    """A length that can't be known, and bytes that will never be a head."""
+    for size in (1, 1000) if len(head) < 1000 else (1000,):
+        with pytest.raises(MalformedHead):
+            fed(head, size)
+
+
+def test_between_two_responses() -> None:
+    """Nothing is expected before a request is sent, nor between two."""
+    framing = Framing()
+    assert (framing.feed(b"x"), framing.surplus) == ([], True)
