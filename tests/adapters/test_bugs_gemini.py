@@ -548,3 +548,15 @@ def test_gmh7_a_reason_that_google_does_not_have() -> None:
     """The calls beside it are handed out, because their arguments came whole."""
     reply = read(chunk(call(args={"at": 1}), finish="FUNCTION_CALL"))
     assert called(reply) == [("get_time", {"at": 1})]
+
+
+@pytest.mark.parametrize("number", ["0", 0.0, True, "first", None])
+def test_a_candidate_with_an_odd_index(number: Any) -> None:
+    """Only a number above 0 is another candidate; anything else is the answer."""
+    body = (
+        b"data: "
+        + json.dumps(
+            {"candidates": [{"index": number, "content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]}
+        ).encode()
+    )
+    assert assert_any_cut(body + b"\n\n", adapter="gemini").text == "Hi"

@@ -243,15 +243,16 @@ def test_an_answer_that_was_cut(reason: Any, why: str) -> None:
     assert item["status"] == "incomplete"
 
 
-def test_an_error_closes_everything() -> None:
-    """Open items are incomplete, then the response has failed; nothing comes after it."""
+def test_an_error_closes_nothing() -> None:
+    """Open items are incomplete and not done, because clients keep what is done; then the response has failed."""
     made = emitter("responses")
     said: list[Delta] = [Call(0, "a", "f", '{"x'), Text("Hi")]
     body = made.feed_all(said) + made.feed(Failure(ErrorInfo("overloaded", "server_error", "busy", 503)))
-    assert types(body) == [*BEGIN, *CALL, *MESSAGE, *MESSAGE_END, "failed"]
+    assert types(body) == [*BEGIN, *CALL, *MESSAGE, "failed"]
     response = check_response_events(body)
     assert response["error"] == {"code": "busy", "message": "overloaded", "type": "server_error", "status": 503}
     assert [item["status"] for item in response["output"]] == ["incomplete", "incomplete"]
+    assert response["output"][1]["content"][0]["text"] == "Hi"
     assert made.feed(Text("x")) + made.finish() == b""
     error = fold_error(body, adapter="responses")
     assert (error.message, error.partial and error.partial.text) == ("overloaded", "Hi")
@@ -290,7 +291,7 @@ def test_the_form_of_the_answer_is_repeated() -> None:
     """A schema is echoed with all of its members."""
     wanted = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
     made = ResponsesEmitter(id="resp_0", model="m", request={"text": {"format": wanted}})
-    body = made.feed(Text("{}")) + made.finish()
+    body = made.feed(Text("{}")) + made.feed(STOP) + made.finish()
     assert check_response_events(body)["text"] == {"format": {**wanted, "strict": False, "description": None}}
     assert openai_response(body).text.format.name == "n"
 

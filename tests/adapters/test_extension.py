@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from httpx_sse import ServerSentEvent
 
 from streamfold import ConfigError, StreamDecoder
+from streamfold.adapters import Adapter, Prepared
+from streamfold.requests import Request
+from streamfold.values import Delta, Text
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = """
@@ -63,6 +70,72 @@ def test_an_adapter_of_another_package_sends_messages(installed: Path) -> None:
     assert done.stdout.strip() == (f"POST https://acme.example/v1/models/big/talk?*** {said} a_b ['tool_renamed']"), (
         done.stderr
     )
+
+
+class Spare(Adapter):
+    """An adapter as somebody writes it first: it knows the messages and no more."""
+
+    name = "spare"
+    path = "/spare"
+
+    def encode(self, request: Request) -> dict[str, Any]:
+        return {"words": [message.content for message in request.messages]}
+
+    def decode(self, event: ServerSentEvent) -> Iterator[Delta]:
+        yield Text(event.data)
+
+
+class Full(Spare):
+    """It sends everything."""
+
+    def encode(self, request: Request) -> dict[str, Any]:
+        options = replace(request.options, extra_body={})
+        sent = {"tools": [tool.name for tool in request.tools], "choice": repr(request.tool_choice)}
+        return super().encode(request) | sent | {member.name: repr(member) for member in fields(options)}
+
+
+def look() -> str:
+    """Looks."""
+    return ""
+
+
+HARMLESS = {"temperature": 0.5, "top_p": 0.5, "seed": 1, "reasoning_effort": "low"}
+NEEDED = {"max_output_tokens": 5, "stop": ["x"], "response_format": "json", "tools": [look]}
+
+
+def prepared(adapter: Adapter, tools: Any = None, tool_choice: Any = "auto", **options: Any) -> Prepared:
+    return adapter.prepare(Request.read("m", "Hello", tools, tool_choice, options))
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_an_option_that_an_adapter_does_not_read_is_reported(name: str) -> None:
+    """An author writes no line about it: what was not read while the request was written can't be in it."""
+    option: dict[str, Any] = {name: HARMLESS[name]}
+    (warning,) = prepared(Spare(), **option).warnings
+    assert (warning.code, warning.detail) == ("option_dropped", f"{name}: adapter 'spare' does not send it")
+    assert prepared(Full(), **option).warnings == ()
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_what_changes_the_meaning_is_refused(name: str) -> None:
+    """A request without its tools, its limit or its form would be another one."""
+    option: dict[str, Any] = {name: NEEDED[name]}
+    with pytest.raises(ConfigError, match=f"{name}: adapter 'spare' does not send it, and it can't be left out"):
+        prepared(Spare(), **option)
+    assert prepared(Full(), **option).warnings == ()
+
+
+def test_a_choice_that_is_not_sent() -> None:
+    """An adapter that sends tools, and not which of them is wanted."""
+
+    class Choiceless(Spare):
+        def encode(self, request: Request) -> dict[str, Any]:
+            return {"tools": [tool.name for tool in request.tools]}
+
+    made = prepared(Choiceless(), [look], "required", parallel_tool_calls=False)
+    assert [warning.code for warning in made.warnings] == ["option_dropped", "forced_choice_dropped"]
+    assert prepared(Choiceless(), [look]).warnings == prepared(Spare(), parallel_tool_calls=False).warnings == ()
+    assert made.request == Request.read("m", "Hello", [look], "required", {"parallel_tool_calls": False})
 
 
 def test_without_it_the_names_are_unknown() -> None:

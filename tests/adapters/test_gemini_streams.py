@@ -37,6 +37,7 @@ def _read(pieces: list[bytes], tool_choice: str) -> tuple[Reply | None, StreamEr
     try:
         for piece in pieces:
             decoder.feed(piece)
+        decoder.end()
         decoder.close()
     except StreamError as error:
         return error.partial, error

@@ -130,11 +130,11 @@ def test_a_call_is_written_when_it_is_complete() -> None:
 
 
 def test_a_call_that_was_cut() -> None:
-    """Behind `MAX_TOKENS` half a call is left out; elsewhere its text arrives as such, and can't be run by accident."""
+    """Half a call is left out; where the finish reason does not say so, it is Google's word for a malformed call."""
     half = Call(0, "a", "f", '{"x', True)
     assert google_answer(emit(Text("a"), half, Finish("length", "length"))).calls == []
     answer = google_answer(emit(Text("a"), half, Text("b"), Finish("tool_calls", "tool_calls")))
-    assert (answer.text, answer.calls) == ("ab", [("a", "f", {"_raw": '{"x'})])
+    assert (answer.text, answer.calls, answer.finish_reason) == ("ab", [], "MALFORMED_FUNCTION_CALL")
 
 
 @pytest.mark.parametrize("framing", ["events", "array"])

@@ -163,13 +163,14 @@ def test_000_9_an_interrupted_stream_hands_out_no_calls(interrupted: str | None)
 def test_000_10_no_fragments_are_shown():
     """A chunk has no place for a fragment of a call, so nobody can put one together wrongly."""
     names = [field.name for field in fields(StreamChunk)]
-    assert names == ["delta", "tool_calls", "finished", "reasoning", "finish_reason", "usage"]
+    assert names == ["delta", "tool_calls", "finished", "reasoning", "finish_reason", "usage", "details"]
     chunks, _ = fold_chunks(ONE_CALL + END, bytewise(ONE_CALL + END))
     assert chunks == [
         StreamChunk(
             tool_calls=[ToolCall("call_a", "f", {"x": 1}, '{"x":1}')], finished=True, finish_reason="tool_calls"
         )
     ]
+    assert [chunk.fragments for chunk in chunks] == [()]
 
 
 def test_000_gap_usage_after_the_finish():

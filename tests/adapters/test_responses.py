@@ -114,7 +114,7 @@ def test_the_adapter_by_its_name():
             [Reasoning("a", Part(2, "it_1", 0, "text"), True)],
         ),
         ("content_part.done", {"part": {"type": "refusal", "refusal": "a"}}, [Refusal("a", Part(2, "it_1"), True)]),
-        ("content_part.added", {"part": {"type": "output_text", "text": ""}}, []),
+        ("content_part.added", {"part": {"type": "output_text", "text": ""}}, [Meta()]),
         ("function_call_arguments.delta", {"delta": "{"}, [Call(2, arguments="{", item="it_1")]),
         ("function_call_arguments.done", {"arguments": X}, [Call(2, arguments=X, whole=True, item="it_1")]),
         (
@@ -130,15 +130,19 @@ def test_the_adapter_by_its_name():
                 Call(2, arguments='{"x": "é"}', whole=True, item="it_1"),
             ],
         ),
-        ("output_item.added", {"item": {**CALL, "arguments": ""}}, [Call(2, "call_1", "f", item="fc_1")]),
-        ("output_item.added", {"item": CALL}, [Call(2, "call_1", "f", X, whole=True, item="fc_1")]),
-        ("output_item.added", {"item": {**CALL, "arguments": "{}"}}, [Call(2, "call_1", "f", item="fc_1")]),
+        ("output_item.added", {"item": {**CALL, "arguments": ""}}, [Call(2, "call_1", "f", item="fc_1", begins=True)]),
+        ("output_item.added", {"item": CALL}, [Call(2, "call_1", "f", X, whole=True, item="fc_1", begins=True)]),
+        (
+            "output_item.added",
+            {"item": {**CALL, "arguments": "{}"}},
+            [Call(2, "call_1", "f", item="fc_1", begins=True)],
+        ),
         (
             "output_item.added",
             {"item": {**CALL, "arguments": '{"x'}},
-            [Call(2, "call_1", "f", '{"x', item="fc_1")],
+            [Call(2, "call_1", "f", '{"x', item="fc_1", begins=True)],
         ),
-        ("output_item.added", {"item": MESSAGE}, []),
+        ("output_item.added", {"item": MESSAGE}, [Meta()]),
         (
             "output_item.done",
             {"item": CALL},

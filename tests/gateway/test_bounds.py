@@ -10,10 +10,10 @@ import anyio
 import httpx
 import pytest
 
-from folding import DONE, fin, text
+from folding import DONE, call, entry, fin, fold, text
 from gateways import CHAT, PATHS, asking, behind
 from mirror import WIRES, comments, read
-from streamfold import Provider
+from streamfold import Message, Provider
 from streamfold.gateway import gateway
 from streamfold.recording import Recording, ReplayTransport
 
@@ -213,3 +213,22 @@ async def test_adversary_32_infinity_in_an_answer(wire: str, stream: bool, where
     told = " ".join(comments(answer.content)) if stream else answer.headers["x-streamfold-warnings"]
     assert f"extras_dropped: {where}: JSON has no NaN and no Infinity" in told
     assert b"NaN" not in answer.content.replace(b"no NaN", b"")
+
+
+@BOTH
+async def test_infinity_in_what_is_written_live(wire: str) -> None:
+    """A call is written with its first piece, and what its provider wants back has null in place of the number."""
+    head = b'{"index":0,"id":"a","extra_content":{"x":NaN},"function":{"name":"f","arguments":"{\\"x\\":"}}'
+    body = b'data: {"choices":[{"delta":{"tool_calls":[%s]}}]}\n\n' % head + call(entry(0, arguments="1}"))
+    async with behind(body + fin("tool_calls") + DONE) as client:
+        answer = await client.post(PATHS[wire], json=asking(PATHS[wire], stream=True))
+    assert [made.arguments for made in read(wire, answer.content).tool_calls] == [{"x": 1}]
+    assert b"NaN" not in answer.content.replace(b"no NaN", b"")
+
+
+async def test_infinity_goes_back_as_null() -> None:
+    """A conversation can go on with an answer that has numbers which no request may have."""
+    annotations = b'data: {"choices":[{"delta":{"content":"hi","annotations":[{"x":NaN}]},"finish_reason":"stop"}]}\n\n'
+    reply = fold(annotations + DONE)
+    assert reply.message.extras == {"annotations": [{"x": None}]}
+    assert Message.from_json(reply.message.to_json()) == reply.message

@@ -252,6 +252,17 @@ async def test_errors_of_the_gateway() -> None:
     assert (answer.status_code, answer.json()["error"]["type"]) == (529, "overloaded_error")
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_broken_arguments_are_an_error(stream: bool) -> None:
+    """Clients of this API have an object for the arguments, and could not tell that it is not the model's."""
+    async with behind(text("Hi") + call(entry(0, "a", "f", '{"a":')) + fin("tool_calls") + DONE) as client:
+        answer = await ask(client, stream=stream)
+    if stream:
+        assert payloads(answer.content)[-1]["error"]["message"] == "the arguments of f are broken or not complete"
+    else:
+        assert (answer.status_code, answer.json()["type"]) == (502, "error")
+
+
 @pytest.mark.parametrize("broken", [text("Hal") + CALL, text("Hal") + event({"error": {"message": "no"}})])
 async def test_a_stream_that_breaks(broken: bytes) -> None:
     """It ends with an error event: never with what a client takes for the end of a message, or for a whole call."""

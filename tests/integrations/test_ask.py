@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -327,9 +328,7 @@ async def test_a_store_that_fails_later_stops_nothing(tmp_path: Path, caplog: py
     async with serving(echo) as server:
         ask = Ask({"base_url": server.base_url, "model": "m"}, answers=f"sqlite:///{where}", concurrency=1)
         await ask({"id": ["a"], "prompt": ["one"]})
-        import sqlite3
-
-        with sqlite3.connect(where) as database:
+        with closing(sqlite3.connect(where, isolation_level=None)) as database:
             for name in ("answers", "answers_size"):
                 database.execute(f"DROP TABLE {name}")
         made = await ask({"id": ["a", "b"], "prompt": ["one", "two"]})

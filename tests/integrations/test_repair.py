@@ -18,7 +18,8 @@ import scale
 from behind import MESSAGES, ask, is_right, openai_client, request_of, stored
 from folding import DONE, bytewise, call, chunk, entry, fin, text
 from folding import event as sse
-from streamfold import ConfigError, Limits
+from mirror import payloads, read
+from streamfold import ConfigError, Limits, ProtocolError
 from streamfold.integrations.httpx import Repaired, RepairTransport
 from streamfold.integrations.repair import Repairs
 from streamfold.recording import Recording
@@ -299,8 +300,169 @@ async def test_whole_answers_are_mended_too() -> None:
     assert made["choices"][0]["finish_reason"] == "tool_calls"
     assert (made["x"], made["choices"][0]["message"]["mine"]) == (2, 1)
     assert await _whole(whole) == whole
-    with pytest.raises(httpx.HTTPStatusError, match="502"):
-        await _whole({"error": {"message": "no"}})
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 422),
+        ({"error": {"message": "no"}}, 422),
+        ({"error": {"message": "no", "code": 429}}, 422),
+        ({"error": {"message": "no", "code": 503}}, 422),
+        ({"error": {"message": "no", "code": 403}}, 403),
+    ],
+)
+async def test_an_answer_that_can_not_be_read_is_not_asked_for_again(body: Any, status: int) -> None:
+    """An error in a 200 that is no stream becomes a status, but none with which SDKs send the request again."""
+    asked = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, json=body)
+
+    client = openai_client(RepairTransport(httpx.MockTransport(answer))).with_options(max_retries=2)
+    with pytest.raises(openai.APIStatusError) as failed:
+        await client.chat.completions.create(model="m", messages=MESSAGES)
+    assert (failed.value.status_code, len(asked)) == (status, 1)
+
+
+@pytest.mark.parametrize("said", ["x", [1]])
+async def test_a_whole_call_without_an_object_for_its_arguments(said: Any) -> None:
+    """Where a call has an object instead of a text, nobody would see that it is broken: the answer is an error."""
+    block = {"type": "tool_use", "id": "t", "name": "f", "input": said}
+    message = {"id": "m", "type": "message", "role": "assistant", "content": [block], "stop_reason": "tool_use"}
+    repair = Repairs().whole("anthropic", {})
+    body = json.dumps({**message, "usage": {"input_tokens": 1, "output_tokens": 1}}).encode()
+    with pytest.raises(ProtocolError, match="the arguments of f are broken or not complete") as failed:
+        repair.repair(body)
+    assert failed.value.partial is not None
+    assert failed.value.partial.tool_calls == []
+
+
+# --- numbers, members and ends of a server's own ----------------------------------------------------------------------
+
+NAN, INFINITE = float("nan"), float("-inf")
+
+
+def messages_events(
+    *blocks: dict[str, Any], reason: str | None = "end_turn", **of_the_end: Any
+) -> list[dict[str, Any]]:
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
+    end = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 2}, **of_the_end}
+    return [
+        {"type": "message_start", "message": message},
+        *blocks,
+        *([end] if reason else []),
+        {"type": "message_stop"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wire", "events"),
+    [
+        ("chat", [{"choices": [{"delta": {"content": "A"}, "logprobs": {"content": [{"logprob": INFINITE}]}}]}]),
+        ("chat", [{"choices": [{"delta": {"content": "A", "annotations": [{"score": NAN}]}}], "score": NAN}]),
+        ("chat", [{"choices": [{"delta": {"content": "A"}}], "usage": {"prompt_tokens": 1, "cost": NAN}}]),
+        ("responses", [{"type": "response.output_text.delta", "delta": "A", "score": NAN},
+                       {"type": "response.output_item.done", "item": {"type": "web_search_call", "id": "w", "x": NAN}},
+                       {"type": "response.completed", "response": {"id": "r", "status": "completed", "cost": NAN}}]),
+        ("anthropic", messages_events(
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "A", "x": NAN}},
+            {"type": "content_block_stop", "index": 0}, context_management={"x": NAN})),
+        ("gemini", [{"candidates": [{"content": {"parts": [{"text": "A"}, {"inlineData": {"x": NAN}}]}, "x": NAN}]}]),
+    ],
+    ids=["log probability", "members", "usage", "responses", "messages", "gemini"],
+)  # fmt: skip
+def test_numbers_that_json_does_not_have(wire: str, events: list[dict[str, Any]]) -> None:
+    """The answer is written with them as the server wrote it, or with null."""
+    ends = {"chat": fin("stop") + DONE, "gemini": sse({"candidates": [{"finishReason": "STOP"}]})}
+    repair = Repairs().stream(wire, {"stream": True})
+    out = repair.feed(b"".join(map(sse, events)) + ends.get(wire, b"")) + repair.close()
+    assert repair.repaired.error is None
+    assert read(wire, out).text == "A"
+
+
+MADE_UP = {
+    "chat": text("Hi") + DONE,
+    "chat, nothing said at all": sse({"id": "a", "choices": [{"index": 0, "delta": {"role": "assistant"}}]}) + DONE,
+    "responses": sse({"type": "response.output_text.delta", "delta": "Hi"}) + DONE,
+    "anthropic": b"".join(map(sse, messages_events(
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}}, reason=None))),
+    "anthropic, with a call": b"".join(map(sse, messages_events(
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "name": "f"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"x":1}'}},
+        {"type": "content_block_stop", "index": 0}, reason=None))),
+    "anthropic, a word of its own": b"".join(map(sse, messages_events(
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "name": "f"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"x":1}'}},
+        {"type": "content_block_stop", "index": 0}, reason="weird"))),
+    "gemini": sse({"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]}) + DONE,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MADE_UP)
+def test_no_finish_reason_is_made_up(name: str) -> None:
+    """Without `mend_finish` what is written ends as the server's answer does."""
+    wire, body = name.partition(",")[0], MADE_UP[name]
+    repair = Repairs().stream(wire, {"stream": True})
+    made, said = read(wire, repair.feed(body) + repair.close()), read(wire, body)
+    assert (made.text, made.tool_calls, made.raw_finish_reason) == (said.text, said.tool_calls, said.raw_finish_reason)
+    mending = Repairs(mend_finish=True).stream(wire, {"stream": True})
+    mended = read(wire, mending.feed(body) + mending.close())
+    assert mended.raw_finish_reason is not None
+
+
+@pytest.mark.parametrize("kind", ["text", "thinking"])
+@pytest.mark.parametrize("stops", [True, False])
+def test_an_empty_block_stays(kind: str, stops: bool) -> None:
+    """Some programs need a block in each turn. It is written where it stands, with the members that it has."""
+    blocks = [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": kind, kind: "", "mine": 1}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": f"{kind}_delta", kind: ""}},
+        {"type": "content_block_stop", "index": 0},
+    ]
+    repair = Repairs().stream("anthropic", {"stream": True})
+    out = repair.feed(b"".join(map(sse, messages_events(*(blocks if stops else blocks[:1]))))) + repair.close()
+    started = [one["content_block"] for one in payloads(out) if one["type"] == "content_block_start"]
+    assert [(one["type"], one[kind], one["mine"]) for one in started] == [(kind, "", 1)]
+    assert [one["type"] for one in payloads(out)].count("content_block_stop") == 1
+
+
+def many_members(wire: str, count: int) -> bytes:
+    """An answer each of whose events has a member that no other has."""
+    events: list[dict[str, Any]] = []
+    for at in range(count):
+        own = {f"member_{at}": f"value {at}"}
+        match wire:
+            case "chat":
+                events.append({"choices": [{"index": 0, "delta": {"content": "A", **own}, **own}], **own})
+            case "responses":
+                events.append({"type": "response.output_text.delta", "delta": "A", "item_id": "m", **own})
+            case "anthropic":
+                delta = {"type": "text_delta", "text": "A", **own}
+                events.append({"type": "content_block_delta", "index": 0, "delta": delta, **own})
+                events.append({"type": "message_delta", "delta": own, "usage": own, **own})
+            case _:
+                parts = [{"text": "A", **own}]
+                events.append({"candidates": [{"content": {"parts": parts}, **own}], "usageMetadata": own, **own})
+    if wire == "anthropic":
+        events = messages_events(
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}, *events
+        )
+    return b"".join(map(sse, events))
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses", "anthropic", "gemini"])
+def test_a_member_of_one_event_is_written_once(wire: str) -> None:
+    """What is written grows as what is read does, whatever members its events have."""
+    sizes = []
+    for count in (50, 100, 200):
+        repair = Repairs().stream(wire, {"stream": True})
+        out = repair.feed(many_members(wire, count)) + repair.close()
+        assert out.count(b'"member_7"') <= many_members(wire, count).count(b'"member_7"')
+        sizes.append(len(out))
+    assert sizes[2] - sizes[1] < 2.2 * (sizes[1] - sizes[0])
 
 
 async def _whole(body: Any, dialect: str | None = None, **request: Any) -> Any:
@@ -357,3 +519,63 @@ async def test_an_adapter_that_is_named_reads_every_path() -> None:
     async with httpx.AsyncClient(transport=RepairTransport(below, adapter="chat")) as client:
         answer = await client.post("http://test/generate", json={"stream": True})
     assert '"finish_reason":"tool_calls"' in answer.text
+
+
+def noted(body: bytes) -> list[tuple[str, str]]:
+    """What each chunk says in its delta, in order, but for calls: members with their values, and log probabilities."""
+    out: list[tuple[str, str]] = []
+    for payload in payloads(body):
+        for choice in payload.get("choices", ()):
+            told = {**choice["delta"], "logprobs": choice.get("logprobs")}
+            out += [(name, str(value)) for name, value in told.items() if value and name not in ("role", "tool_calls")]
+    return out
+
+
+@pytest.mark.parametrize("first", ["", "{}", '{"x":1}', None])
+def test_members_behind_the_beginning_of_a_call(first: str | None) -> None:
+    """Whatever waits for a call waits with the members of its event: nothing is said twice, elsewhere or not at all."""
+    head = b"" if first is None else call(entry(0, "c", "f", first))
+    details = [{"type": "reasoning.text", "text": "hm "}], [{"type": "reasoning.text", "text": "so ", "signature": "s"}]
+    body = (
+        head
+        + chunk({"reasoning_details": details[0]})
+        + chunk({"content": "One"}).replace(b'"finish_reason"', b'"logprobs": {"content": ["One"]}, "finish_reason"')
+        + chunk({"reasoning_details": details[1]})
+        + chunk({"content": "Two"}).replace(b'"finish_reason"', b'"logprobs": {"content": ["Two"]}, "finish_reason"')
+    )
+    body += call(entry(0, arguments="" if first == '{"x":1}' else "{}")) if head else b""
+    body += fin("tool_calls" if head else "stop") + DONE
+    for pieces in ([body], [body[at : at + 1] for at in range(len(body))]):
+        out = written(body, pieces, "chat")
+        reply, said = read("chat", out), noted(out)
+        assert (reply.text, reply.reasoning) == ("OneTwo", "hm so ")
+        assert [value for name, value in said if name == "reasoning_details"] == [
+            str([{"index": at, **one[0]}]) for at, one in enumerate(details)
+        ]
+        for word in ("One", "Two"):
+            assert said[said.index(("content", word)) + 1] == ("logprobs", str({"content": [word]}))
+
+
+def test_blocks_behind_a_call_without_arguments() -> None:
+    """Citations stay in their text, and blocks of the server's own tools behind the call that came first."""
+    starts = [
+        {"type": "tool_use", "id": "c", "name": "f", "input": {}},
+        {"type": "text", "text": ""},
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+    ]
+    cited = {"type": "citations_delta", "citation": {"type": "page_location", "cited_text": "x"}}
+    deltas: list[list[dict[str, Any]]] = [[], [{"type": "text_delta", "text": "One"}, cited], []]
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": {"id": "m", "model": "m", "usage": {}}}]
+    for at, start in enumerate(starts):
+        events.append({"type": "content_block_start", "index": at, "content_block": start})
+        events += [{"type": "content_block_delta", "index": at, "delta": delta} for delta in deltas[at]]
+        events.append({"type": "content_block_stop", "index": at})
+    events += [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}, {"type": "message_stop"}]
+    body = b"".join(map(sse, events))
+    out = [one for one in payloads(written(body, [body], "anthropic")) if one["type"].startswith("content_block")]
+    kinds = [one["content_block"]["type"] for one in out if one["type"] == "content_block_start"]
+    assert kinds == ["tool_use", "text", "server_tool_use"]
+    assert [(one["index"], one["delta"]["type"]) for one in out if one["type"] == "content_block_delta"][-2:] == [
+        (1, "text_delta"),
+        (1, "citations_delta"),
+    ]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from ..requests import HistoryRules, Rules, apply_rules, check_history, describe_missing, emulated, missing
 from ..values import APIError, ConfigError, ErrorInfo, error_info, nearest
 from .prepared import Prepared, write_body
+from .unread import recorded, unread
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -107,9 +108,11 @@ class Adapter(ABC):
             ConfigError: the request can't be sent to this endpoint.
         """
         ready, changes = self._ready(request, repair, endpoint)
-        body, replaced = write_body(self.encode(ready), ready.options.extra_body)
-        warnings = (*changes, *replaced, *self.refused)
-        return Prepared(ready, self.method, self.request_path(ready), self.headers(ready), body, warnings)
+        view, reads = recorded(ready)
+        body, replaced = write_body(self.encode(view), ready.options.extra_body)
+        path, headers = self.request_path(view), self.headers(view)
+        warnings = (*changes, *unread(ready, reads, self.name), *replaced, *self.refused)
+        return Prepared(ready, self.method, path, headers, body, warnings)
 
     def prepare_count(self, request: Request, *, repair: bool = False, endpoint: Endpoint | None = None) -> Prepared:
         """Returns the HTTP request that asks how many tokens a prompt has. Takes the arguments of `prepare`.

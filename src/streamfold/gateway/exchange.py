@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from ..adapters.emitting import Order, ReplyWriter
+from ..adapters.emitting import Order, ReplyWriter, jsonable
 from ..client import ChatStream, Memory
 from ..config import GatewayOptions
 from ..values import APIError, ConfigError, Delta, NotConfiguredError, Reply, StreamChunk
 from .bodies import ClientGone, Receive
 from .failures import Refused, of_error, refused, warning_header
-from .jsonable import jsonable
 from .logs import RequestLog
 from .models import Served
 from .sink import EventSink, Send, send_json
@@ -108,7 +107,8 @@ class Exchange:
                 sink.ended = True
                 raise refusal from refusal.__cause__
             self.log.failed(refusal)
-            await sink.write(writer.fail(self.wire.info(refusal)), last=True)
+            partial = error.partial if isinstance(error, APIError) else None
+            await sink.write(b"".join([*waiting, writer.fail(self.wire.info(refusal), partial)]), last=True)
 
     async def _whole(self, send: Send) -> None:
         """Sends the answer when all of it is there."""
@@ -119,7 +119,7 @@ class Exchange:
 
         try:
             reply = await self._read(keep)
-            body = self.wire.whole(self.asked, reply, [*deltas, *order.end(reply)])
+            body = self.wire.whole(self.asked, reply, [*deltas, *order.end(reply, self.wire.emitter(self.asked))])
         except Exception as error:
             refusal = _refusal(error)
             raise refusal from refusal.__cause__

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..adapters.emitting import error_delta
-from ..values import APIError, APIStatusError, APITimeoutError, ErrorInfo, ProtocolWarning, UpstreamError
+from ..values import APIError, APIStatusError, APITimeoutError, ErrorInfo, PortableError, ProtocolWarning, UpstreamError
 
 __all__ = ["LONGEST_HEADER", "Refused", "of_error", "refused", "warning_header"]
 
 LONGEST_HEADER = 2000  # characters of warnings
 
 
-class Refused(Exception):
+class Refused(PortableError):
     """A request that gets an error instead of an answer.
 
     Attributes:

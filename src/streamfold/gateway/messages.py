@@ -58,7 +58,9 @@ class MessagesWire(Wire):
 
     def emitter(self, asked: ClientRequest) -> Emitter:
         choice = asked.request.tool_choice
-        return MessagesEmitter(id=asked.id, model=asked.model, tool_choice=choice, thinking=self._thinking(asked))
+        return MessagesEmitter(
+            id=asked.id, model=asked.model, tool_choice=choice, thinking=self._thinking(asked), mend_finish=True
+        )
 
     def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
         return whole_message(reply, id=asked.id, model=asked.model, thinking=self._thinking(asked))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -148,8 +149,9 @@ class Models:
 
     async def aclose(self) -> None:
         """Closes the providers that were made here."""
-        for provider in self._made:
-            await provider.aclose()
+        async with AsyncExitStack() as stack:
+            for provider in self._made:
+                stack.push_async_callback(provider.aclose)
 
     def _find(self, name: str) -> Served | None:
         if name in self._providers:

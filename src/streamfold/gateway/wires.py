@@ -127,6 +127,7 @@ class ResponsesWire(Wire):
             model=asked.model,
             created=asked.created,
             tool_choice=asked.request.tool_choice,
+            mend_finish=True,
             request=asked.body,
             tools=asked.tools if isinstance(asked, ResponsesRequest) else None,
         )

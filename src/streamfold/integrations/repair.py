@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..adapters import Adapter, find_adapter
@@ -24,6 +24,7 @@ from ..values import (
     ConfigError,
     Delta,
     Limits,
+    ProtocolError,
     ProtocolWarning,
     ReadToolChoice,
     Reply,
@@ -185,6 +186,12 @@ class WholeRepair(_Repair):
         except StreamError as error:
             self._report(decoder.warnings, None, error)
             raise
+        for call in decoder.reply.tool_calls:
+            if call.error and not self._emitter.shows_broken(call):
+                broken = ProtocolError(f"the arguments of {call.name} are broken or not complete")
+                broken.partial = replace(decoder.reply, tool_calls=[])
+                self._report(decoder.warnings, None, broken)
+                raise broken
         self._report(decoder.warnings, decoder.reply, None)
         given = json.loads(body)
         if not isinstance(given, dict):  # Gemini's chunks in one array

@@ -16,6 +16,8 @@ __all__ = ["Repairing"]
 
 _OF_THE_BODY = (b"content-length", b"content-encoding", b"transfer-encoding", b"content-type")
 _EVENTS = "text/event-stream"
+_SENT_AGAIN = (408, 409, 429)  # statuses below 500 with which SDKs send a request again
+_UNREADABLE = 422
 
 
 class Repairing:
@@ -35,8 +37,8 @@ class Repairing:
         start_in_reasoning: the output begins inside reasoning; for dialects.
         mend_finish: write a finish reason also where the server sent none and the answer ended in order all the same.
         limits: how much of an answer is accepted.
-        fragments: hand on the arguments of a call as they come, but for the last character, which waits for the end.
-            False: calls come whole, at the end.
+        fragments: hand on the arguments of a call as they come, but for the last character, which waits for what comes
+            behind the call. False: calls come whole, at the end.
 
     Raises:
         ConfigError: an unknown adapter or dialect.
@@ -107,8 +109,10 @@ class Repairing:
         try:
             return _remade(http, response, repair.repaired, content=repair.repair(data))
         except StreamError as error:
-            # An error in a 200 that is no stream: clients raise an error for the status alone.
-            status = getattr(error, "status_code", None) or 502
+            # An error in a 200 that is no stream: clients raise an error for the status alone. It is none with which
+            # they would send the request again: the provider has answered this one.
+            status = getattr(error, "status_code", None)
+            status = status if status in range(400, 500) and status not in _SENT_AGAIN else _UNREADABLE
             return _remade(http, response, repair.repaired, status, content=data)
 
 

@@ -7,7 +7,7 @@ members say nothing. Blocks are put together in `engine/blocks.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,9 @@ from ...values import (
     is_done,
     keep,
     parse_event,
+    unknown_finish,
     unlisted_reason,
+    unlisted_steps,
     word,
 )
 from ..blocks import arguments_object
@@ -56,6 +58,7 @@ STOP_REASONS: dict[str, FinishReason] = {
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
     "content_filter": "content_filter",  # aimock 1.43
+    "pause_turn": "unknown",  # the message goes back as it is, to go on
 }
 TEXTS = ("text", "thinking", "partial_json")  # members of pieces
 _CALL_MEMBERS = ("type", "id", "name", "input")
@@ -208,6 +211,8 @@ def _end(said: dict[str, Any], out: list[Delta]) -> None:
             out.append(Failure(ErrorInfo(f"the model ended with the stop reason {reason!r}", reason), said))
         else:  # an unlisted word for a filter does not say that the answer was cut by it
             listed = reason in STOP_REASONS or meaning == "length"
+            if not listed:
+                out.append(unknown_finish(reason))
             out.append(Finish(meaning if listed else "unknown", reason, more=True))
 
 
@@ -242,6 +247,27 @@ def read_usage(numbers: dict[str, Any]) -> Usage:
 
     https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching#tracking-cache-performance
     """
+    return _with_steps(_read_counts(numbers), _read_counts)
+
+
+def read_usage_with_cache(numbers: dict[str, Any]) -> Usage:
+    """For servers whose `input_tokens` already includes the cached tokens."""
+    return _with_steps(_read_counts_with_cache(numbers), _read_counts_with_cache)
+
+
+def _with_steps(usage: Usage, read: Callable[[Mapping[str, Any]], Usage]) -> Usage:
+    """Counts what the top level leaves out and is billed: a compaction, an advisor, a model that another one replaced.
+
+    https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage
+    """
+    steps = [read(step) for step in unlisted_steps(usage.raw)]
+    if not steps:
+        return usage
+    billed = sum(steps[1:], steps[0])
+    return replace(billed, reasoning_tokens=usage.reasoning_tokens, raw=usage.raw)
+
+
+def _read_counts(numbers: Mapping[str, Any]) -> Usage:
     said, output = count(numbers, "input_tokens"), count(numbers, "output_tokens")
     read, written = count(numbers, "cache_read_input_tokens"), count(numbers, "cache_creation_input_tokens")
     counted = None if said is None else said + (read or 0) + (written or 0)
@@ -257,9 +283,8 @@ def read_usage(numbers: dict[str, Any]) -> Usage:
     )
 
 
-def read_usage_with_cache(numbers: dict[str, Any]) -> Usage:
-    """For servers whose `input_tokens` already includes the cached tokens."""
-    read = read_usage(numbers)
+def _read_counts_with_cache(numbers: Mapping[str, Any]) -> Usage:
+    read = _read_counts(numbers)
     said = count(numbers, "input_tokens")
     total = None if said is None or read.output_tokens is None else said + read.output_tokens
     return replace(read, input_tokens=said, total_tokens=total)

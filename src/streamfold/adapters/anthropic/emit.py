@@ -56,7 +56,8 @@ class MessagesEmitter(Emitter):
 
     # Anthropic's own clients parse what they have of an input, make an object of it, and run it: tool runners look for
     # blocks of calls, not for the stop reason (anthropic 2.12, lib/tools/_beta_runner.py).
-    calls_may_be_cut = False
+    calls_may_be_cut = arguments_are_text = False
+    keeps_order = True
 
     def __init__(self, *, thinking: bool = True, **others: Any) -> None:
         super().__init__(**others)
@@ -140,7 +141,7 @@ class MessagesEmitter(Emitter):
         while self._waiting:
             self._write_waiting()
             self._stop()
-        reason = stop_reason_of(self._finish or Finish("unknown", ""), calls=self.has_calls)
+        reason = self._stop_reason()
         if self._stop_sequence is not None and reason == "end_turn":
             reason = "stop_sequence"
         delta: dict[str, Any] = {"stop_reason": reason, "stop_sequence": self._stop_sequence}
@@ -150,11 +151,20 @@ class MessagesEmitter(Emitter):
         self._write_warnings()
         self._event({"type": "message_stop"})
 
+    def _stop_reason(self) -> str | None:
+        finish = self._finish or Finish("unknown", "")
+        if finish.reason == "unknown" and not self.mend_finish:
+            return finish.raw or None
+        return stop_reason_of(finish, calls=self.has_calls)
+
     def _end_event(self, delta: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
         managed = {} if self._managed is None else {"context_management": self._managed}
         return {"type": "message_delta", "delta": delta, "usage": usage, **managed}
 
     def _fail(self, failure: Failure) -> None:
+        if self._writing is not None:  # the block of a call that is cut has no end
+            self._kind = self._writing = None
+        self._write_texts(self._waiting)
         self._write_warnings()
         self._event(messages_error(failure.info))
 

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...values import Extra, Reply
+from ..emitting.emitter import SEEN
 from .decode import STOP_REASONS
 from .emit import MessagesEmitter
 from .whole import whole_message
 
 __all__ = ["MessagesOverlay"]
 
-_SEEN = "an event of a block that waits"
 _WRITTEN = ("text", "thinking", "tool_use")
+_PIECES = ("text_delta", "thinking_delta", "input_json_delta")
 
 
 class MessagesOverlay(MessagesEmitter):
@@ -25,17 +26,17 @@ class MessagesOverlay(MessagesEmitter):
 
     Args:
         request: the body of the request.
-        mend_finish: write a stop reason also where the server sent none.
         others: see `MessagesEmitter`.
     """
 
-    def __init__(self, *, request: Mapping[str, Any], mend_finish: bool = False, **others: Any) -> None:
+    def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
         super().__init__(id="", model=str(request.get("model") or ""), **others)
-        self._mend_finish = mend_finish
         self._message: dict[str, Any] = {}
         self._end_of_message: dict[str, Any] = {}
         self._starts: dict[str, dict[str, Any]] = {}  # members of the next block of a kind
+        self._silent: dict[Any, Any] = {}  # the kinds of blocks of which no text has come, by their positions there
         self._foreign: dict[Any, int] = {}  # positions of blocks of other kinds: there, and here
+        self._written_there: set[Any] = set()  # positions there of the blocks that are written from deltas
 
     @staticmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
@@ -47,24 +48,31 @@ class MessagesOverlay(MessagesEmitter):
                 yield {"type": "function", "function": function}
 
     def see(self, payload: Any) -> None:
-        """Takes what an event says beside its deltas. To be called before they are fed."""
+        """Takes what an event says beside its deltas. What has a place among them is in `seen` then."""
         match payload:
             case {"type": "message_start", "message": dict(message)} if not self._begun:
                 self._message = message
                 self.id, self.model = str(message.get("id") or ""), str(message.get("model") or self.model)
             case {"type": "message_delta"}:
                 self._see_end(payload)
-            case {"type": "content_block_start" | "content_block_delta" | "content_block_stop"}:
-                if self._writing is not None:  # behind the call that is being written
-                    self._waiting.append(Extra(_SEEN, payload))
-                else:
-                    self._see_block(payload)
+            case {"type": "content_block_start", "content_block": {"type": kind}, **rest}:
+                (self._written_there.add if kind in _WRITTEN else self._written_there.discard)(rest.get("index"))
+                self.seen.append(Extra(SEEN, payload))
+            case {"type": "content_block_delta", "delta": {"type": kind, **said}, **rest}:
+                if any(said.values()):
+                    self._silent.pop(rest.get("index"), None)
+                if kind not in _PIECES or rest.get("index") not in self._written_there:
+                    self.seen.append(Extra(SEEN, payload))
+            case {"type": "content_block_stop"}:
+                self.seen.append(Extra(SEEN, payload))
 
     def _see_end(self, payload: dict[str, Any]) -> None:
         for name, value in payload.items():
             known = self._end_of_message.get(name)
-            both = isinstance(known, dict) and isinstance(value, dict)
-            self._end_of_message[name] = known | value if both else value
+            if isinstance(known, dict) and isinstance(value, dict):
+                known.update(value)
+            else:
+                self._end_of_message[name] = dict(value) if isinstance(value, dict) else value
 
     def _see_block(self, payload: dict[str, Any]) -> None:
         number = payload.get("index")
@@ -80,6 +88,8 @@ class MessagesOverlay(MessagesEmitter):
         kind = block.get("type")
         if kind in _WRITTEN:
             self._starts[str(kind)] = {name: value for name, value in block.items() if name not in ("type", kind)}
+            if kind != "tool_use" and not block.get(kind):
+                self._silent[number] = kind
             return
         self._ensure_open()
         self._stop()
@@ -99,6 +109,10 @@ class MessagesOverlay(MessagesEmitter):
     def _see_stop(self, number: Any) -> None:
         if number in self._foreign:
             self._event({"type": "content_block_stop", "index": self._foreign.pop(number)})
+        elif (kind := self._silent.pop(number, "")) in self._starts:  # an empty block: some clients need one in a turn
+            self._stop()
+            self._switch(kind)
+            self._stop()
         elif self._kind in ("text", "thinking"):
             self._stop()
 
@@ -113,8 +127,17 @@ class MessagesOverlay(MessagesEmitter):
 
     def _extra(self, name: str, value: Any) -> None:
         """Everything else that is an extra here was in an event, and was written with it."""
-        if name == _SEEN:
+        if name != SEEN:
+            return
+        if self._writing is not None:  # behind the call that is being written
+            self._waiting.append(Extra(SEEN, value))
+        else:
             self._see_block(value)
+
+    def _end(self) -> None:
+        for number in list(self._silent) if self._writing is None else ():
+            self._see_stop(number)
+        super()._end()
 
     def _end_event(self, delta: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
         said = self._end_of_message
@@ -123,11 +146,11 @@ class MessagesOverlay(MessagesEmitter):
         delta = {**delta, **_object(said.get("delta")), "stop_reason": reason}
         return {**said, "type": "message_delta", "delta": delta, "usage": _object(said.get("usage")) or least}
 
-    def _reason(self, written: str) -> str | None:
+    def _reason(self, written: str | None) -> str | None:
         """Returns the server's own stop reason, unless what is written says something else."""
         finish = self._finish
-        if finish is None:
-            return written if self._mend_finish or self.has_calls else None
+        if finish is None or written is None:
+            return written
         fits = finish.reason == "unknown" or STOP_REASONS.get(finish.raw) == STOP_REASONS.get(written)
         return finish.raw if finish.raw and fits and not self.has_calls else written
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...values import Finish, FinishReason, Reply, ToolCall, Usage
+from ...values import Finish, FinishReason, Reply, ToolCall, Usage, unlisted_steps
 from .carried import carried_id, opaque_block
 from .decode import STOP_REASONS
 
@@ -18,7 +18,7 @@ _STOP_REASONS: dict[FinishReason, str] = {
     "content_filter": "refusal",
     "unknown": "end_turn",
 }
-_OWN_REASONS = frozenset([*STOP_REASONS, "pause_turn"]) - {"content_filter"}
+_OWN_REASONS = frozenset(STOP_REASONS) - {"content_filter"}
 _THINKING = ("thinking", "redacted_thinking")
 CALL_MEMBERS = ("caller", "toolset_name")  # of a call, beside id, name and input
 
@@ -66,8 +66,7 @@ def _made_blocks(reply: Reply, calls: dict[str, dict[str, Any]]) -> Iterator[dic
 
 
 def _tool_use(call: ToolCall) -> dict[str, Any]:
-    given = {"_raw": call.raw_arguments} if call.error else call.arguments
-    return {"type": "tool_use", "id": carried_id(call.id), "name": call.name, "input": given}
+    return {"type": "tool_use", "id": carried_id(call.id), "name": call.name, "input": call.arguments}
 
 
 def message_skeleton(
@@ -87,8 +86,14 @@ def message_skeleton(
 
 
 def written_usage(usage: Usage | None) -> dict[str, Any]:
-    """Returns the four counts, which clients demand; a count that no server sent is 0."""
+    """Returns the four counts, which clients demand; a count that no server sent is 0.
+
+    Those of an answer with a compaction are as Anthropic sent them: clients take the top level for the context's size.
+    """
     usage = usage or Usage()
+    if unlisted_steps(usage.raw):
+        counts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+        return {**{name: usage.raw.get(name) or 0 for name in counts}, "iterations": usage.raw["iterations"]}
     read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
     return {
         "input_tokens": max(0, (usage.input_tokens or 0) - read - written),

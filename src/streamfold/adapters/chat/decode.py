@@ -28,7 +28,9 @@ from ...values import (
     join_surrogates,
     keep,
     parse_event,
+    unknown_finish,
     unlisted_reason,
+    whole_number,
     word,
 )
 from ..passing import passes_on
@@ -185,6 +187,8 @@ class EventReader:
         if failure:  # an error beats the finish reason that came with it
             out.append(failure)
         elif reason and reason != "error":
+            if reason == "unknown":
+                out.append(unknown_finish(finish))
             out.append(Finish(reason, join_surrogates(finish)))
 
     def _failure(self, chunk: dict[str, Any]) -> Failure | None:
@@ -252,7 +256,7 @@ class EventReader:
         if type(arguments) is not str and arguments is not None:
             out.append(Warn("repaired_arguments", "the arguments came as an object instead of its text"))
             arguments = json.dumps(arguments, ensure_ascii=False)
-        call = Call(index(get("index")), word(get("id")), word(function.get("name")), arguments or "")
+        call = Call(whole_number(get("index")), word(get("id")), word(function.get("name")), arguments or "")
         if signature := get("extra_content"):  # Gemini refuses the next turn without it: ai.google.dev, signatures
             call.extra = {"extra_content": signature}
         out.append(call)

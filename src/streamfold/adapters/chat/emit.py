@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...values import Failure, Finish, NamedTool, ReadToolChoice, Reasoning, Refusal, Reply, Text, ToolCall, Usage
-from ..emitting.emitter import Emitter, WrittenCall, error_body, event
+from ..emitting.emitter import DONE, Emitter, WrittenCall, error_body, event
 
 __all__ = ["ChatEmitter", "completion"]
 
-DONE = b"data: [DONE]\n\n"
 _LISTS = ("annotations", "reasoning_details")  # members of a delta that are lists
 
 
@@ -22,16 +21,12 @@ class ChatEmitter(Emitter):
 
     Args:
         include_usage: `stream_options.include_usage` of the request.
-        mend_finish: write a finish reason also where the provider sent none and the answer ended in order all the same.
-            For clients that take such an answer for one that broke off (openai for Node, Vercel's AI SDK). Else none is
-            invented.
         others: see `Emitter`.
     """
 
-    def __init__(self, *, include_usage: bool = False, mend_finish: bool = False, **others: Any) -> None:
+    def __init__(self, *, include_usage: bool = False, **others: Any) -> None:
         super().__init__(**others)
         self.include_usage = include_usage
-        self._mend_finish = mend_finish
         self._kept: dict[int, dict[str, Any]] = {}  # what was written of calls beside the call itself, by their number
 
     def _open(self) -> None:
@@ -89,7 +84,7 @@ class ChatEmitter(Emitter):
         self._out.append(event(payload))
 
     def _end(self) -> None:
-        reason = _finish_reason(self._finish, self.tool_choice, calls=self.has_calls, mend=self._mend_finish)
+        reason = _finish_reason(self._finish, self.tool_choice, calls=self.has_calls, mend=self.mend_finish)
         if reason or not self._begun:
             self._delta({}, reason)
         if self.include_usage and self._usage is not None:

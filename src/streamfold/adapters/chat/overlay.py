@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import Reasoning, Reply
+from ...values import Call, Delta, Extra, Reasoning, Reply
+from ..emitting.emitter import SEEN
 from .decode import REASONING
 from .emit import ChatEmitter, completion, written_usage
 
@@ -18,7 +19,8 @@ __all__ = ["ChatOverlay"]
 _WRITTEN = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
 _WRITTEN_OF_CHOICE = frozenset({"index", "delta", "message", "finish_reason"})
 _WRITTEN_OF_DELTA = frozenset({"role", "content", "refusal", "tool_calls", "function_call", *REASONING})
-_REPEATED = (str, int, float, type(None))  # values that each event of an answer repeats
+_SCALAR = (str, int, float, type(None))  # values that each event of an answer repeats: the last one is enough
+_OF_THE_ANSWER = ("system_fingerprint", "service_tier")  # which every chunk of the API has
 
 
 class ChatOverlay(ChatEmitter):
@@ -34,7 +36,7 @@ class ChatOverlay(ChatEmitter):
         wanted = isinstance(options, Mapping) and options.get("include_usage") is True
         super().__init__(id="", model=str(request.get("model") or ""), include_usage=wanted, **others)
         self._rest: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})  # of chunk, choice and delta
-        self._repeated: dict[str, Any] = {}
+        self._scalars: dict[str, Any] = {}  # of chunks
         self._listed: dict[str, int] = {}  # how many entries each list of the deltas has had
         self._has_model = False
         self._reasoning_names: dict[str, None] = {}
@@ -46,7 +48,7 @@ class ChatOverlay(ChatEmitter):
         return listed if isinstance(listed, list) else ()
 
     def see(self, payload: Any) -> None:
-        """Takes what an event says beside its deltas. To be called before they are fed."""
+        """Takes what an event says beside its deltas. What has a place among them is in `seen` then."""
         if not isinstance(payload, dict) or (self._begun and payload.keys() <= _WRITTEN and _is_plain(payload)):
             return
         choices = payload.get("choices")
@@ -56,17 +58,19 @@ class ChatOverlay(ChatEmitter):
         self._identify(payload)
         self._reasoning_names.update(dict.fromkeys(name for name in REASONING if isinstance(delta.get(name), str)))
         chunk_rest = {name: value for name, value in payload.items() if name not in _WRITTEN}
-        self._repeated |= {name: value for name, value in chunk_rest.items() if isinstance(value, _REPEATED)}
+        self._scalars |= {name: value for name, value in chunk_rest.items() if isinstance(value, _SCALAR)}
         delta_rest = {name: value for name, value in delta.items() if name not in _WRITTEN_OF_DELTA}
         delta_rest |= {name: None for name in REASONING if name in delta and delta[name] is None}
         delta_rest = {name: self._numbered(name, value) for name, value in delta_rest.items()}
         if custom := _custom_calls(delta):
             delta_rest["tool_calls"] = custom
-        self._keep(
-            {name: value for name, value in chunk_rest.items() if not isinstance(value, _REPEATED)},
+        rests = (
+            {name: value for name, value in chunk_rest.items() if not isinstance(value, _SCALAR)},
             {name: value for name, value in choice.items() if name not in _WRITTEN_OF_CHOICE},
             delta_rest,
         )
+        if any(rests):
+            self.seen.append(Extra(SEEN, rests))
 
     def _identify(self, payload: dict[str, Any]) -> None:
         """The first id, model and time of an answer stay those of all its chunks."""
@@ -111,26 +115,38 @@ class ChatOverlay(ChatEmitter):
             self._rest = ({}, {}, {})
         else:
             self._rest = ({}, of_choice, of_delta)
-        super()._payload({**self._repeated, **of_chunk, **payload, "choices": choices})
+        scalars = self._scalars
+        self._scalars = {name: scalars[name] for name in _OF_THE_ANSWER if name in scalars}
+        super()._payload({**scalars, **of_chunk, **payload, "choices": choices})
 
     def _reasoning(self, delta: Reasoning) -> None:
         names = self._reasoning_names or ("reasoning_content",)
         self._delta(dict.fromkeys(names, delta.text))
 
+    def feed(self, delta: Delta) -> bytes:
+        if not (isinstance(delta, Call) and delta.ended):
+            return super().feed(delta)
+        kept, self._rest = self._rest, ({}, {}, {})  # the end of a call says nothing of the event that it precedes
+        out = super().feed(delta)
+        self._rest = kept
+        return out
+
     def _extra(self, name: str, value: Any) -> None:
         """Everything that is an extra here was in an event, and is kept with it."""
+        if name == SEEN:
+            self._keep(*value)
 
     def _end(self) -> None:
         if self._usage is not None and not self.include_usage:
             # Programs that did not ask for usage take the choice of every chunk.
             self._rest[0]["usage"] = written_usage(self._usage)
-            if self._finish is None and not self._mend_finish:
+            if self._finish is None and not self.mend_finish:
                 self._delta({})
         super()._end()
 
     def whole(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
         """Returns a completion that was not streamed, with what was mended in it."""
-        made = completion(reply, id="", model="", tool_choice=self.tool_choice, mend_finish=self._mend_finish)
+        made = completion(reply, id="", model="", tool_choice=self.tool_choice, mend_finish=self.mend_finish)
         written, reason = made["choices"][0]["message"], made["choices"][0]["finish_reason"]
         choices = list(body["choices"])
         at = next(at for at, one in enumerate(choices) if not one.get("index"))

@@ -17,6 +17,7 @@ from ...values import (
     Failure,
     Finish,
     Meta,
+    ProtocolWarning,
     Reasoning,
     Refusal,
     Reply,
@@ -25,9 +26,10 @@ from ...values import (
     ToolCall,
     UpstreamError,
     Warn,
+    finite,
 )
 
-__all__ = ["chunk_deltas", "end_deltas", "error_delta", "reply_deltas"]
+__all__ = ["chunk_deltas", "end_deltas", "error_delta", "jsonable", "reply_deltas"]
 
 
 def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
@@ -66,6 +68,23 @@ def reply_deltas(reply: Reply) -> Iterator[Delta]:
     yield Meta(reply.id, reply.model)
     yield from chunk_deltas(StreamChunk(reply.text, reasoning=reply.reasoning))
     yield from end_deltas(reply)
+
+
+def jsonable(reply: Reply) -> Reply:
+    """Returns the reply with null for every NaN and Infinity, and a warning that names their places.
+
+    Some servers write NaN or 1e400 into usage and other members of an answer, and JSON has neither.
+    """
+    calls = [replace(call, extra=finite(call.extra)) for call in reply.tool_calls]
+    extras = finite(reply.extras)
+    usage = reply.usage and replace(reply.usage, raw=finite(reply.usage.raw))
+    lost = [f"tool_calls[{at}]" for at, call in enumerate(reply.tool_calls) if calls[at].extra is not call.extra]
+    lost += [name for name, value in reply.extras.items() if extras[name] is not value]
+    lost += ["usage"] if usage and reply.usage and usage.raw is not reply.usage.raw else []
+    if not lost:
+        return reply
+    warning = ProtocolWarning("extras_dropped", f"{', '.join(lost)}: JSON has no NaN and no Infinity; null was sent")
+    return replace(reply, tool_calls=calls, extras=extras, usage=usage, warnings=[*reply.warnings, warning])
 
 
 def error_delta(error: APIError) -> Failure:

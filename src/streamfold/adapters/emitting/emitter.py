@@ -4,7 +4,7 @@ An emitter takes what the pipeline and `calls.py` have been over: pieces of text
 and whose name is in one piece. It is told of an end and of a failure like of everything else, so that an answer never
 just stops.
 
-`answers.py` makes such deltas of chunks and replies; the emitters are in `chat/emit.py` and `responses/emit.py`.
+`answers.py` makes such deltas of chunks and replies; the emitter of each wire format is in its `emit.py`.
 """
 
 from __future__ import annotations
@@ -28,23 +28,42 @@ from ...values import (
     Reasoning,
     Refusal,
     Text,
+    ToolCall,
     Usage,
     Warn,
     WarningCode,
+    parse_object,
 )
 
-__all__ = ["Emitter", "WrittenCall", "comment", "error_body", "event", "json_text"]
+__all__ = ["DONE", "SEEN", "Emitter", "WrittenCall", "comment", "error_body", "event", "json_text", "looks_whole"]
+
+SEEN = "seen"  # the name of what an event says beside its deltas, see `Emitter.seen`
 
 # Line ends to some readers of event streams (`str.splitlines`), and halves of surrogate pairs, which no encoding takes.
 _ESCAPED = re.compile("[\u0085\u2028\u2029\ud800-\udfff]")
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+DONE = b"data: [DONE]\n\n"  # the end of a stream, for want of another
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def json_text(value: Any) -> str:
-    """Returns JSON text on one line, by any definition of a line. Raises ValueError for NaN and Infinity."""
+    """Returns JSON text on one line, by any definition of a line. NaN and Infinity stay what a server wrote there."""
     text = _encode(value)
     return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def looks_whole(arguments: str) -> bool:
+    """Whether a text is the arguments of a call to clients that parse it. A lost piece may have left an object.
+
+    No text at all is one too: it is written as an empty object.
+    """
+    if not arguments.strip():
+        return True
+    try:
+        return isinstance(parse_object(arguments), dict)
+    except ValueError:
+        return False
 
 
 def event(payload: Any, name: str | None = None, *, end: str = "\n") -> bytes:
@@ -90,7 +109,7 @@ class WrittenCall:
 
     @property
     def arguments(self) -> str:
-        """Returns the arguments so far."""
+        """The arguments so far."""
         return "".join(self.pieces)
 
 
@@ -103,19 +122,35 @@ class Emitter(ABC):
     Args:
         id, model, created: what the answer says of itself. A `Meta` that is fed first says it better.
         tool_choice: of the request. After "none" calls are not written, whoever made them.
+        mend_finish: write a finish reason also where the server sent none and the answer ended in order all the same.
+            Else none is made up, and the client sees an answer that ended without one.
 
     Attributes:
         calls_may_be_cut: whether an answer that reached its limit may leave calls as they are: clients of this wire
             see that such a call is not complete, and do not run it. Else the answer ends with an error.
+        arguments_are_text: whether clients get the arguments of a call as text, which they parse themselves.
+        keeps_order: what comes behind the beginning of a call is not written before the end of that call.
+        seen: what the event that is read says beside its deltas: for emitters that write over the events of a server.
     """
 
     calls_may_be_cut: ClassVar[bool] = True
+    arguments_are_text: ClassVar[bool] = True
+    keeps_order: ClassVar[bool] = False
 
-    def __init__(self, *, id: str, model: str, created: int = 0, tool_choice: ReadToolChoice = "auto") -> None:  # noqa: A002
+    def __init__(
+        self,
+        *,
+        id: str,  # noqa: A002 - the word on the wire
+        model: str,
+        created: int = 0,
+        tool_choice: ReadToolChoice = "auto",
+        mend_finish: bool = False,
+    ) -> None:
         self.id = id
         self.model = model
         self.created = created
         self.tool_choice = tool_choice
+        self.mend_finish = mend_finish
         self.ended = False
         self._usage: Usage | None = None
         self._finish: Finish | None = None
@@ -124,6 +159,7 @@ class Emitter(ABC):
         self._extras: dict[str, int] = {}
         self._out: list[bytes] = []
         self._begun = False
+        self.seen: list[Extra] = []
 
     def begin(self) -> bytes:
         """Returns the events that open the answer. Without this call the first delta opens it."""
@@ -185,6 +221,10 @@ class Emitter(ABC):
         self._end()
         return self._written()
 
+    def shows_broken(self, call: ToolCall) -> bool:
+        """Whether clients see that a call can't be run, whose arguments are broken (`ToolCall.error`)."""
+        return self.arguments_are_text and not looks_whole(call.raw_arguments)
+
     @property
     def has_calls(self) -> bool:
         """Whether a call has been written."""
@@ -216,6 +256,7 @@ class Emitter(ABC):
         if not call.opened:
             call.id, call.name = call.id or part.id or "", call.name or part.name or ""
             call.item = call.item or part.item
+        known = call.extra
         if part.extra:
             call.extra = {**(call.extra or {}), **part.extra}
         piece = part.arguments
@@ -224,7 +265,9 @@ class Emitter(ABC):
             before = call.arguments
             piece = piece[len(before) :] if piece.startswith(before) else ""
         call.pieces.append(piece)
-        if call.id and call.name:
+        # A whole that adds nothing is not written: to readers that go one by one its entry would begin the call again.
+        new = piece or not (part.whole and call.opened) or call.extra != known
+        if call.id and call.name and new:
             self._write_call(call)
         if part.whole and part.arguments and call.opened:  # "" is how the Responses API begins
             call.closed = True
@@ -241,6 +284,17 @@ class Emitter(ABC):
         call.written = len(call.pieces)
         first, call.opened = not call.opened, True
         self._call_piece(call, piece, first=first)
+
+    def _write_texts(self, deltas: Iterable[object]) -> None:
+        """Writes what there is of text among the deltas that have waited."""
+        for delta in deltas:
+            match delta:
+                case Text():
+                    self._text(delta)
+                case Reasoning():
+                    self._reasoning(delta)
+                case Refusal():
+                    self._refusal(delta)
 
     @property
     def stem(self) -> str:

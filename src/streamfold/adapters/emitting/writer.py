@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ...values import ErrorInfo, Failure, Reply, StreamChunk
+from dataclasses import replace
+
+from ...values import ErrorInfo, Extra, Failure, Refusal, Reply, StreamChunk, StreamError
+from .answers import jsonable
 from .emitter import Emitter
 from .order import Order
 
@@ -12,8 +15,8 @@ __all__ = ["ReplyWriter"]
 class ReplyWriter:
     """Writes one answer as it arrives. It does no I/O.
 
-    Calls of which the chunks bring fragments (the option `fragments`) are written as they grow. The last character of
-    each waits for the end, so that a call that is cut off never looks whole.
+    Calls of which the chunks bring fragments (the option `fragments`) are written as they grow, one behind the other.
+    The last character of each waits until something else comes, so that a call that is cut off does not look whole.
 
     Args:
         emitter: writes the events.
@@ -21,11 +24,19 @@ class ReplyWriter:
 
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
-        self._order = Order()
+        self._order = Order(keeps_ends=emitter.keeps_order)
 
     def feed(self, chunk: StreamChunk) -> bytes:
         """Returns the events for a chunk. Give it all chunks, the finished one too."""
         return self._emitter.feed_all(self._order.feed(chunk))
+
+    def note(self, calls_before: int, extra: Extra) -> bytes:
+        """Returns the events for what an event says beside its deltas (`Emitter.seen`). To be called before `feed`.
+
+        Args:
+            calls_before: how many calls had begun before that event.
+        """
+        return self._emitter.feed_all(self._order.note(calls_before, extra))
 
     def finish(self, reply: Reply) -> bytes:
         """Returns the events that end the answer.
@@ -34,9 +45,18 @@ class ReplyWriter:
             StreamError: the answer can't be ended in order: a call was begun that the reply does not have, or has
                 otherwise. End it with `fail`.
         """
-        rest = self._order.end(reply, may_be_cut=self._emitter.calls_may_be_cut)
+        try:
+            rest = self._order.end(jsonable(reply), self._emitter)
+        except StreamError as error:
+            error.partial = replace(reply, tool_calls=[])
+            raise
         return self._emitter.feed_all(rest) + self._emitter.finish()
 
-    def fail(self, info: ErrorInfo) -> bytes:
-        """Returns the events that end the answer with an error: no client takes it, or a call in it, for whole."""
-        return self._emitter.feed_all([*self._order.rest(), Failure(info)])
+    def fail(self, info: ErrorInfo, partial: Reply | None = None) -> bytes:
+        """Returns the events that end the answer with an error: no client takes it, or a call in it, for whole.
+
+        Args:
+            partial: what had arrived, with what no chunk has shown: the text of a refusal.
+        """
+        refusal = [Refusal(partial.refusal)] if partial is not None and partial.refusal else []
+        return self._emitter.feed_all([*self._order.rest(), *refusal, Failure(info)])

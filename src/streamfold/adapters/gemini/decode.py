@@ -34,9 +34,11 @@ from ...values import (
     Warn,
     count,
     error_info,
+    index,
     is_done,
     keep,
     parse_event,
+    unknown_finish,
     unlisted_reason,
     word,
 )
@@ -113,8 +115,8 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
     for candidate in candidates:
         if not isinstance(candidate, dict):
             raise ValueError(f"a candidate must be an object, not {candidate!r:.80}")
-        if candidate.get("index"):
-            out.append(Warn("extra_choice", f"candidate {candidate['index']} was sent and is ignored"))
+        if number := index(candidate.get("index")):
+            out.append(Warn("extra_choice", f"candidate {number} was sent and is ignored"))
         else:
             _candidate(candidate, out, ends)
     if isinstance(usage := get("usageMetadata"), dict):
@@ -157,6 +159,8 @@ def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -
         text = message or f"the model ended with the finish reason {reason}"
         ends.append(Failure(ErrorInfo(text, "server_error" if again else None, reason, retry=again), candidate))
     else:
+        if meaning == "unknown" and reason not in FINISH_REASONS:
+            out.append(unknown_finish(reason))
         ends.append(Finish(meaning, reason, more=True))
 
 

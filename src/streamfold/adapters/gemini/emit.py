@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 from ...values import Failure, Finish, FinishReason, Reasoning, Refusal, Text, Usage, read_arguments
-from ..emitting.emitter import Emitter, WrittenCall, event, json_text
+from ..emitting.emitter import DONE, Emitter, WrittenCall, event, json_text
 from .decode import ABOUT_CANDIDATE, FINISH_REASONS, OTHER_REASONS
 from .errors import google_error
 from .signatures import SIGNATURE, signature_of
@@ -37,6 +37,8 @@ class GeminiEmitter(Emitter):
         others: see `Emitter`.
     """
 
+    arguments_are_text = False
+    keeps_order = True
     keep_alive = b"\r\n"  # white space means nothing in either form
 
     def __init__(self, *, thinking: bool = True, framing: Framing = "events", **others: Any) -> None:
@@ -114,7 +116,7 @@ class GeminiEmitter(Emitter):
         while self._queue:
             front = self._queue[0]
             if isinstance(front, WrittenCall):
-                if not front.closed or "_raw" in (part := _call_part(front))["functionCall"]["args"]:
+                if not front.closed or (part := _call_part(front)) is None:
                     return  # a call that may have been cut: the finish reason will tell
                 front = part
             del self._queue[0]
@@ -125,18 +127,21 @@ class GeminiEmitter(Emitter):
         self._chunk([{"content": content, "index": 0}])
 
     def _end(self) -> None:
-        cut = self._finish is not None and self._finish.cut
+        reason = self._reason()
         for waiting in self._queue:
             part = _call_part(waiting) if isinstance(waiting, WrittenCall) else waiting
-            if not (cut and "_raw" in part.get("functionCall", {}).get("args", ())):
+            if part is not None:
                 self._part(part)
+            elif not (self._finish is not None and self._finish.cut):
+                reason = "MALFORMED_FUNCTION_CALL"
         for part in self._trailing:
             self._part(part)
         last: dict[str, Any] = {}
         # As in Google's answers, an empty text stands with the finish reason. Without a part, the client for Python
         # takes the turn out of the conversation.
         content = {"parts": [{"text": ""}], "role": "model"}
-        candidates = [{"content": content, "finishReason": _reason(self._finish), "index": 0, **self._about}]
+        said = {} if reason is None else {"finishReason": reason}
+        candidates = [{"content": content, **said, "index": 0, **self._about}]
         if self._blocked and not self._begun:
             last, candidates = {"promptFeedback": self._blocked}, []
         if self._usage is not None:
@@ -146,6 +151,12 @@ class GeminiEmitter(Emitter):
         self._chunk(candidates, last)
         if self._framing == "array":
             self._out.append(b"]")
+        elif self._framing == "events" and candidates and reason is None:
+            self._out.append(DONE)
+
+    def _reason(self) -> str | None:
+        """The finish reason to write. The API has a word for one that nobody knows."""
+        return _written_reason(self._finish)
 
     def _fail(self, failure: Failure) -> None:
         for waiting in self._queue:
@@ -186,15 +197,17 @@ def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
         parts.append(part)
 
 
-def _call_part(call: WrittenCall) -> dict[str, Any]:
+def _call_part(call: WrittenCall) -> dict[str, Any] | None:
+    """The part for a call; None if its arguments are broken: an object made of them would be run."""
     read = read_arguments([call.arguments], repair=False)
-    args = read.value if read.valid else {"_raw": call.arguments}
-    part: dict[str, Any] = {"functionCall": {"id": call.id, "name": call.name, "args": args}}
+    if not read.valid:
+        return None
+    part: dict[str, Any] = {"functionCall": {"id": call.id, "name": call.name, "args": read.value}}
     signature = signature_of(call.extra)
     return {**part, SIGNATURE: signature} if signature else part
 
 
-def _reason(finish: Finish | None) -> str:
+def _written_reason(finish: Finish | None) -> str:
     """The word for a finish reason: the server's own one, if it is a word of this API."""
     reason, raw = (finish.reason, finish.raw) if finish else ("unknown", "")
     if reason == "unknown":

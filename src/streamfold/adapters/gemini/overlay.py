@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import Reasoning, Refusal, Reply, Text
+from ...values import Extra, Reasoning, Refusal, Reply, Text
+from ..emitting.emitter import SEEN
 from .emit import GeminiEmitter
 
 __all__ = ["GeminiOverlay"]
@@ -23,11 +24,10 @@ class GeminiOverlay(GeminiEmitter):
 
     Args:
         request: the body of the request.
-        mend_finish: without meaning here: every answer says how it ended.
         others: see `GeminiEmitter`.
     """
 
-    def __init__(self, *, request: Mapping[str, Any], mend_finish: bool = False, **others: Any) -> None:
+    def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
         super().__init__(id="", model="", **others)
         self._rest: dict[str, Any] = {}
         self._candidate_rest: dict[str, Any] = {}
@@ -43,7 +43,7 @@ class GeminiOverlay(GeminiEmitter):
                 yield {"type": "function", "function": {"name": function.get("name"), "parameters": schema}}
 
     def see(self, payload: Any) -> None:
-        """Takes what a chunk says beside its deltas. To be called before they are fed."""
+        """Takes what a chunk says beside its deltas. What has a place among them is in `seen` then."""
         if not isinstance(payload, dict):
             return
         if not self._begun:
@@ -54,8 +54,8 @@ class GeminiOverlay(GeminiEmitter):
             about = {name: value for name, value in candidate.items() if name not in _WRITTEN_OF_CANDIDATE}
             self._candidate_rest |= about
             content = candidate.get("content")
-            for part in _dicts(content.get("parts") if isinstance(content, dict) else None):
-                self._see_part(part)
+            parts = _dicts(content.get("parts") if isinstance(content, dict) else None)
+            self.seen += [Extra(SEEN, part) for part in parts if part.keys() != {"text"}]
 
     def _see_part(self, part: dict[str, Any]) -> None:
         if isinstance(part.get("functionCall"), dict):
@@ -85,8 +85,13 @@ class GeminiOverlay(GeminiEmitter):
 
     def _extra(self, name: str, value: Any) -> None:
         """Everything that is an extra here was in a chunk, and was written with it, but for what blocks an answer."""
-        if name == "promptFeedback":
+        if name == SEEN:
+            self._see_part(value)
+        elif name == "promptFeedback":
             super()._extra(name, value)
+
+    def _reason(self) -> str | None:
+        return None if self._finish is None and not self.mend_finish else super()._reason()
 
     def _send(self, chunk: dict[str, Any]) -> None:
         if candidates := chunk.get("candidates"):

@@ -6,6 +6,7 @@ nothing that is not repeated elsewhere: the progress of hosted tools, and items 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,7 @@ from ...values import (
     ErrorInfo,
     Extra,
     Failure,
+    Meta,
     Part,
     Reasoning,
     Refusal,
@@ -25,6 +27,7 @@ from ...values import (
     error_info,
     index,
     is_done,
+    is_empty,
     keep,
     parse_event,
     parse_object,
@@ -126,6 +129,8 @@ class EventReader:
                 out.append(_arguments(payload, "arguments", out))
             case "output_item.added" if item.get("type") == "function_call":
                 out.append(_begun(item, index(payload.get("output_index")), out))
+            case "output_item.added" | "content_part.added" | "reasoning_summary_part.added":
+                out.append(Meta())  # the answer has begun
             case "output_item.done" if item:
                 item_done(item, index(payload.get("output_index")), out)
             case "content_part.done" | "reasoning_summary_part.done":
@@ -172,16 +177,16 @@ def _part(output: Any, item: Any, number: Any, form: str) -> Part:
 def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
     """Reads the start of a call. Some servers send arguments here: all of them, or their first piece.
 
-    Others have an empty object that is still to be filled. It must never be taken for all of the arguments.
+    Others have an empty value that is still to be filled. It must never be taken for all of the arguments.
     """
-    if item.get("arguments") in ("{}", {}):
+    arguments = item.get("arguments")
+    if not arguments or (isinstance(arguments, str) and is_empty(arguments)):
         item = {**item, "arguments": ""}
     call = function_call(item, output, out)
-    call.ended = None
-    try:
-        call.whole = bool(call.arguments) and isinstance(parse_object(call.arguments), dict)
-    except ValueError:
-        call.whole = False
+    call.ended, call.begins, call.whole = None, True, False
+    if call.arguments.lstrip()[:1] in ("{", "[", '"'):
+        with suppress(ValueError):  # the first piece
+            call.whole = parse_object(call.arguments) is not None
     return call
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...values import Call, Delta, Extra, Failure, Part, Reasoning, Refusal, Text
-from ..emitting.emitter import Emitter, WrittenCall, event
+from ...values import Call, Delta, Extra, Failure, Part, Reasoning, Refusal, Text, ToolCall, parse_partial
+from ..emitting.emitter import DONE, Emitter, WrittenCall, event
 from .client_tools import ClientTools, is_run_by_client
 from .skeleton import response_skeleton
 from .written_calls import CallItem, call_item
@@ -54,6 +54,8 @@ class ResponsesEmitter(Emitter):
         response: the response as it is so far; after the end the whole of it, which is also the body of an answer that
             is not streamed.
     """
+
+    keeps_order = True
 
     def __init__(
         self, *, request: Mapping[str, Any] | None = None, tools: ClientTools | None = None, **others: Any
@@ -116,8 +118,9 @@ class ResponsesEmitter(Emitter):
 
     def _write_blank(self) -> None:
         """White space that no text has followed."""
-        if self._blank and (self._has_text or not self.has_calls):
-            self._piece(TEXT, self._blank, None)
+        text, self._blank = self._blank, ""
+        if text and (self._has_text or self._failed or not self.has_calls):
+            self._piece(TEXT, text, None)
 
     def _refusal(self, delta: Refusal) -> None:
         self._piece(REFUSAL, delta.text, delta.part)
@@ -166,9 +169,18 @@ class ResponsesEmitter(Emitter):
         self._event(f"{kind.part_events}.done", **at, part=part)
         current.kind, current.pieces = None, []
 
+    def _leave_open(self, current: _OpenItem) -> None:
+        if current.kind is not None:
+            current.item[current.kind.container][-1][current.kind.member] = "".join(current.pieces)
+        if current.item["type"] == "message":
+            current.item["status"] = "incomplete"
+
     def _close_current(self, status: str = "completed") -> None:
         current, self._current = self._current, None
         if current is None:
+            return
+        if self._failed:  # nobody knows where it would have ended: clients (Codex) keep what is done
+            self._leave_open(current)
             return
         self._close_part(current)
         if current.item["type"] == "message":
@@ -180,6 +192,12 @@ class ResponsesEmitter(Emitter):
         kind = current.kind or TEXT
         position = len(current.item[kind.container]) - 1
         return {"item_id": current.item["id"], "output_index": current.index, kind.number: position}
+
+    def shows_broken(self, call: ToolCall) -> bool:
+        tool = self._tools.get(call.name)
+        if tool is not None and tool.kind == "custom":  # any text can be run
+            return not parse_partial(call.raw_arguments)
+        return super().shows_broken(call)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -285,17 +303,18 @@ class ResponsesEmitter(Emitter):
         if finish is not None and cut:
             reason = "content_filter" if finish.reason == "content_filter" else "max_output_tokens"
             self._last("incomplete", incomplete_details={"reason": reason})
-        else:
+        elif finish is not None or self.mend_finish:
             self._last("completed")
+        else:  # nobody said how it ended, so that there is no event for it
+            self._fill()
+            self._out.append(DONE)
 
     def _fail(self, failure: Failure) -> None:
         self._failed = True
         self._write_blank()
         self._close_all("incomplete")
         behind, self._behind = self._behind, []
-        for delta in behind:
-            if isinstance(delta, Text):
-                self._text(delta)
+        self._write_texts(behind)
         self._write_blank()
         self._close_current("incomplete")
         self._write_warnings()
@@ -337,10 +356,14 @@ class ResponsesEmitter(Emitter):
         self._event("response.output_item.done", output_index=index, item=item)
 
     def _last(self, status: str, **members: Any) -> None:
+        self._fill(status=status, **members)
+        self._event(f"response.{status}", response=self.response)
+
+    def _fill(self, **members: Any) -> None:
+        """Completes the response."""
         if not self._begun:
             self._open()
-        self.response |= {"status": status, "output": self._output, "usage": self._written_usage(), **members}
-        self._event(f"response.{status}", response=self.response)
+        self.response |= {"output": self._output, "usage": self._written_usage(), **members}
 
     def _written_usage(self) -> dict[str, Any] | None:
         return None if self._usage is None else written_usage(self._usage)

@@ -26,6 +26,7 @@ from ...values import (
     count,
     error_info,
     keep,
+    unknown_finish,
     word,
 )
 
@@ -53,7 +54,7 @@ def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> Non
     texts = item_texts(item, output)
     if item.get("type") == "reasoning" and not texts:
         out.append(Reasoning(""))  # it reasoned, and what is not shown
-    out += [*texts, Extra("output", keep(item))]
+    out += [*texts, Extra("output", keep(item), place=output)]
 
 
 def item_texts(item: dict[str, Any], output: int | None) -> list[Text | Reasoning | Refusal]:
@@ -135,6 +136,8 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
     if usage := as_object(response.get("usage")):
         out.append(_usage(usage))
     if end := _end(response, said, items):
+        if isinstance(end, Finish) and end.reason == "unknown":
+            out.append(unknown_finish(end.raw or ""))
         out += [end, Done()]
 
 

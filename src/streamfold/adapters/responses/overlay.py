@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import Failure, Part, Reasoning, Refusal, Reply, Text, index, word
+from ...values import Extra, Failure, Part, Reasoning, Refusal, Reply, Text, index, word
+from ..emitting.emitter import SEEN
 from .decode import TEXT_EVENTS
 from .emit import ResponsesEmitter
 from .output import as_object
@@ -35,11 +36,10 @@ class ResponsesOverlay(ResponsesEmitter):
 
     Args:
         request: the body of the request.
-        mend_finish: without meaning here: every response says how it ended.
         others: see `ResponsesEmitter`.
     """
 
-    def __init__(self, *, request: Mapping[str, Any], mend_finish: bool = False, **others: Any) -> None:
+    def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
         super().__init__(id="", model=str(request.get("model") or ""), request=request, **others)
         self._place: Part | None = None  # of the last text event
         self._rest: dict[str, Any] = {}  # members of the last text event
@@ -55,12 +55,25 @@ class ResponsesOverlay(ResponsesEmitter):
         return listed if isinstance(listed, list) else ()
 
     def see(self, payload: Any) -> None:
-        """Takes what an event says beside its deltas. To be called before they are fed."""
+        """Takes what an event says beside its deltas. What has a place among them is in `seen` then."""
         if not isinstance(payload, dict):
             return
-        kind, item = str(payload.get("type")), as_object(payload.get("item"))
         if response := as_object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
             self._see_response(response)
+        for item in (payload.get("item"), *_dicts(response.get("output"))):
+            if (said := as_object(item)) and said.get("type") in _WRITTEN_ITEMS and (key := _key(said)):
+                self._items[key] = said
+        self.seen.append(Extra(SEEN, payload))
+
+    def _place_event(self, payload: dict[str, Any]) -> None:
+        """Takes what an event says, where its deltas have their place."""
+        kind, item = str(payload.get("type")), as_object(payload.get("item"))
+        if response := as_object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
+            for at, one in enumerate(_dicts(response.get("output"))):
+                if one.get("type") in _WRITTEN_ITEMS:
+                    self._see_item(one, {"output_index": at}, done=True)
+                else:
+                    self._see_hosted(one, None, done=True)
         elif item and item.get("type") in _WRITTEN_ITEMS:
             self._see_item(item, payload, done=kind.endswith("done"))
         elif item:
@@ -88,23 +101,14 @@ class ResponsesOverlay(ResponsesEmitter):
             created = response.get("created_at")
             self.created = int(created) if isinstance(created, int | float) else self.created
         if not self._seen:  # nothing of what the server leaves out is to be made up
-            begun: dict[str, Any] = {
-                name: self.response[name] for name in ("id", "model", "created_at") if name in self.response
-            }
+            begun: dict[str, Any] = {name: self.response[name] for name in _OF_THE_START if name in self.response}
             self._seen, self.response = True, {"object": "response", "status": "in_progress", "output": [], **begun}
         self.response |= {name: value for name, value in response.items() if name not in _OF_THE_END}
-        output = response.get("output")
-        for at, item in enumerate(output if isinstance(output, list) else ()):
-            if isinstance(item, dict) and item.get("type") in _WRITTEN_ITEMS:
-                self._see_item(item, {"output_index": at}, done=True)
-            elif isinstance(item, dict):
-                self._see_hosted(item, None, done=True)
 
     def _see_item(self, item: dict[str, Any], payload: Mapping[str, Any], *, done: bool) -> None:
-        key = word(item.get("id")) or word(item.get("call_id"))
+        key = _key(item)
         if key is None:
             return
-        self._items[key] = item
         silent = item["type"] in ("message", "reasoning") and not _said(item.get("content")) + _said(
             item.get("summary")
         )
@@ -169,10 +173,10 @@ class ResponsesOverlay(ResponsesEmitter):
             if name in said and _said(said[name]) == _said(item.get(name)):
                 item[name] = said[name]  # with log probabilities, citations, and whatever else its parts have
 
-    def _last(self, status: str, **members: Any) -> None:
+    def _fill(self, **members: Any) -> None:
         for item in self._output:
             self._complete(item)
-        super()._last(status, **members)
+        super()._fill(**members)
 
     def _written_usage(self) -> dict[str, Any] | None:
         raw = {} if self._usage is None else self._usage.raw
@@ -184,7 +188,9 @@ class ResponsesOverlay(ResponsesEmitter):
         super()._event(kind, **members)
 
     def _extra(self, name: str, value: Any) -> None:
-        """Everything that is an extra here was in an event, and was written with it."""
+        """Everything else that is an extra here was in an event, and was written with it."""
+        if name == SEEN:
+            self._place_event(value)
 
     def _fail(self, failure: Failure) -> None:
         super()._fail(failure)
@@ -218,6 +224,14 @@ def _said(parts: Any) -> str:
     listed = parts if isinstance(parts, list) else ()
     texts = [part.get("text", part.get("refusal")) for part in listed if isinstance(part, dict)]
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _key(item: Mapping[str, Any]) -> str | None:
+    return word(item.get("id")) or word(item.get("call_id"))
 
 
 def _is_call(item: Mapping[str, Any]) -> bool:

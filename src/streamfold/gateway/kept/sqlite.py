@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from threading import Lock
+from contextlib import ExitStack, contextmanager
 from time import time
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
-from ...client import private_database
+from ...client import PrivateDatabase, close_in_thread
 from .events import FINAL, KeptEvent, broken_off
 from .presence import Presence
 from .store import KeptResponse, ResponseLimits
@@ -56,11 +54,9 @@ class SQLiteResponses:
     def __init__(
         self, path: str | os.PathLike[str], limits: ResponseLimits | None = None, *, clock: Callable[[], float] = time
     ) -> None:
-        self._path = Path(path).expanduser()
+        self._database = PrivateDatabase(path, _SCHEMA)
         self._limits = limits or ResponseLimits()
         self._clock = clock
-        self._lock = Lock()
-        self._open: sqlite3.Connection | None = None
         self._presence: Presence | None = None  # while it is open
 
     async def put(self, kept: KeptResponse) -> None:
@@ -93,7 +89,7 @@ class SQLiteResponses:
 
     async def aclose(self) -> None:
         """Closes the file. It is opened again when it is needed again."""
-        await anyio.to_thread.run_sync(self._close)
+        await close_in_thread(self._close)
 
     def _put(self, kept: KeptResponse) -> None:
         items, response = json.dumps(kept.items), json.dumps(kept.response)
@@ -179,21 +175,14 @@ class SQLiteResponses:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            database = self._open or private_database(self._path)
-            if self._open is None:
-                database.executescript(_SCHEMA)
-                self._presence = self._presence or Presence(self._path)
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                if self._open is None:
+        with self._database.transaction() as database:
+            if self._presence is None:
+                with ExitStack() as begun:
+                    self._presence = Presence(self._database.path)
+                    begun.callback(self._leave)
                     self._end_stopped(database, "NOT ended")
-                    self._open = database
-                yield database
-            except BaseException:
-                database.execute("ROLLBACK")
-                raise
-            database.execute("COMMIT")
+                    begun.pop_all()
+            yield database
 
     def _end_stopped(self, database: sqlite3.Connection, where: str, *values: Any) -> None:
         """Ends the answers that nobody writes any more."""
@@ -208,10 +197,11 @@ class SQLiteResponses:
         return self._presence is not None and self._presence.runs(writer)
 
     def _close(self) -> None:
-        with self._lock:
-            if self._open is not None:
-                self._open.close()
-                self._open = None
-            if self._presence is not None:
-                self._presence.close()
-                self._presence = None
+        with self._database.lock:
+            self._database.close()
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._presence is not None:
+            self._presence.close()
+            self._presence = None

@@ -131,9 +131,11 @@ class Ask:
 
     async def aclose(self) -> None:
         """Closes connections. Ray ends its workers without it."""
-        await self._provider.aclose()
-        if self._kept is not None:
-            await self._kept.aclose()
+        try:
+            await self._provider.aclose()
+        finally:
+            if self._kept is not None:
+                await self._kept.aclose()
 
     @cached_property
     def _provider(self) -> Provider:

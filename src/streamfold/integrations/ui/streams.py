@@ -24,6 +24,7 @@ from ...values import (
     Text,
     ToolCall,
     TurnLimitError,
+    finite,
 )
 
 __all__ = ["OnError", "UIEvent", "UIWriter", "error_text", "played", "server_sent"]
@@ -93,8 +94,7 @@ class Answer:
 
     def __init__(self, writer: UIWriter) -> None:
         self._writer = writer
-        self._order = Order()
-        self._shown = 0  # characters of text
+        self._order = Order(keeps_ends=True)  # readers go by the ids of calls, and are told when one is whole
         self._begun: dict[int | None, tuple[str, str]] = {}  # id and name of the calls of which pieces were written
 
     def feed(self, chunk: StreamChunk) -> Iterator[UIEvent]:
@@ -116,15 +116,11 @@ class Answer:
     def fail(self, error: Exception) -> Iterator[UIEvent]:
         """Yields the text of an answer that broke off, as far as it was not shown."""
         yield from self._events(self._order.rest(), {})
-        partial = error.partial if isinstance(error, APIError) else None
-        if partial is not None and len(partial.text) > self._shown:  # of an event that was cut off itself
-            yield from self._writer.text(partial.text[self._shown :])
 
     def _events(self, deltas: Iterable[Delta], calls: Mapping[str | None, ToolCall]) -> Iterator[UIEvent]:
         for delta in deltas:
             match delta:
                 case Text(text):
-                    self._shown += len(text)
                     yield from self._writer.text(text)
                 case Reasoning(text):
                     yield from self._writer.reasoning(text)
@@ -183,7 +179,7 @@ async def played(
 async def server_sent(events: AsyncIterator[UIEvent], last: bytes = b"") -> AsyncIterator[bytes]:
     """Yields events as server-sent events, and `last` after them."""
     async for event in events:
-        yield sse_event(event)
+        yield sse_event(finite(event))  # JavaScript reads no NaN
     if last:
         yield last
 

@@ -1,0 +1,80 @@
+"""What an adapter has not looked at while it wrote a request can't be in it: it is refused, or dropped with a warning.
+
+So an adapter that doesn't know an option needs no line about it, and no option is dropped silently.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from ..requests import Options, Request
+from ..values import ConfigError, ProtocolWarning
+
+__all__ = ["recorded", "unread"]
+
+# Without one of these the answer is worse, or another one, and still what was asked for. Without the others it is not.
+_MAY_BE_DROPPED = ("temperature", "top_p", "seed", "parallel_tool_calls", "reasoning_effort")
+_MUST_BE_SENT = ("max_output_tokens", "stop", "response_format")
+_OPTIONS = (*_MAY_BE_DROPPED, *_MUST_BE_SENT)
+
+
+def recorded(request: Request) -> tuple[Request, set[str]]:
+    """Returns a request that notes what is read of it, and the names that it notes."""
+    reads: set[str] = set()
+    options = _copied(_ReadOptions, request.options, reads)
+    view: Request = _copied(_ReadRequest, request, reads)
+    object.__setattr__(view, "options", options)
+    return view, reads
+
+
+def unread(request: Request, reads: set[str], adapter: str) -> list[ProtocolWarning]:
+    """Returns a warning for each option that was asked for and not read.
+
+    Raises:
+        ConfigError: without it the request would mean something else.
+    """
+    asked = {name: getattr(request.options, name) for name in _OPTIONS}
+    if not request.tools:
+        asked["parallel_tool_calls"] = None  # it means nothing then
+    missed = [name for name, value in asked.items() if value is not None and name not in reads]
+    if request.tools and "tools" not in reads:
+        missed.append("tools")
+    for name in missed:
+        if name not in _MAY_BE_DROPPED:
+            raise ConfigError(f"{name}: adapter {adapter!r} does not send it, and it can't be left out")
+    warnings = [ProtocolWarning("option_dropped", f"{name}: adapter {adapter!r} does not send it") for name in missed]
+    if request.tools and request.tool_choice not in ("auto", "none") and "tool_choice" not in reads:
+        detail = f'adapter {adapter!r} sends no tool choice, which means "auto" to the server'
+        warnings.append(ProtocolWarning("forced_choice_dropped", detail))
+    return warnings
+
+
+class _ReadOptions(Options):
+    """Options that note which of them are read. A changed copy of them notes nothing more."""
+
+    _reads: set[str] | None = None
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OPTIONS and (reads := object.__getattribute__(self, "_reads")) is not None:
+            reads.add(name)
+        return object.__getattribute__(self, name)
+
+
+class _ReadRequest(Request):
+    """A request that notes whether its tools are read."""
+
+    _reads: set[str] | None = None
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("tools", "tool_choice") and (reads := object.__getattribute__(self, "_reads")) is not None:
+            reads.add(name)
+        return object.__getattribute__(self, name)
+
+
+def _copied(kind: type[Any], value: Any, reads: set[str]) -> Any:
+    copy = object.__new__(kind)
+    for member in fields(value):
+        object.__setattr__(copy, member.name, getattr(value, member.name))
+    object.__setattr__(copy, "_reads", reads)
+    return copy
