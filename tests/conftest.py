@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sqlite3
 from collections import Counter
 from collections.abc import Generator
 from typing import Any
@@ -41,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("STREAMFOLD_PROVIDER", None)
     settings.register_profile("scale", deadline=None, max_examples=scale.examples(100))
     settings.load_profile("scale")
+    sqlite3.connect = _connected  # type: ignore[assignment]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -64,6 +66,33 @@ def pytest_collection_finish() -> None:
     """The garbage collector leaves alone what stays until the end: the tests themselves, and all that they imported."""
     gc.collect()
     gc.freeze()
+
+
+class _Database(sqlite3.Connection):
+    def close(self) -> None:
+        super().close()
+        _databases.discard(self)
+
+
+_databases: set[_Database] = set()
+_connect = sqlite3.connect
+
+
+def _connected(*args: Any, **settings: Any) -> sqlite3.Connection:
+    database = _connect(*args, **{"factory": _Database, **settings})
+    if isinstance(database, _Database):
+        _databases.add(database)
+    return database
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, None, None]:
+    """Every test closes its databases. Python says so itself since 3.13, and then of whichever test runs by then."""
+    yield
+    if left := [database.execute("PRAGMA database_list").fetchone()[2] for database in _databases]:
+        for database in list(_databases):
+            database.close()
+        pytest.fail(f"left open: {', '.join(left)}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -365,6 +365,26 @@ def test_e9_there_is_always_a_message(body: Any) -> None:
     assert error_info(body) == ErrorInfo("the server gave no message")
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"status": 503, "error": "Unavailable", "message": "too busy", "path": "/v1"}, "Unavailable: too busy"),
+        ({"statusCode": 400, "message": ["x is missing"], "error": "Bad Request"}, "Bad Request: x is missing"),
+        (
+            {"error": "invalid_client", "error_description": "the key has expired"},
+            "invalid_client: the key has expired",
+        ),
+        ({"error": "too busy", "message": "too busy"}, "too busy"),
+        ({"fault": {"faultstring": "too busy"}}, 'the server gave no message: {"fault": {"faultstring": "too busy"}}'),
+        ({"error": {"message": {"a": "日本"}}}, 'the server gave no message: {"message": {"a": "日本"}}'),
+        ({"error": {"code": "boom"}}, 'the server gave no message: {"code": "boom"}'),
+    ],
+)
+def test_e9_what_is_said_beside_the_usual_members_is_not_lost(body: Any, message: str) -> None:
+    """The name of an error and its message are both told, and an object of an unknown shape is shown as it is."""
+    assert error_info(body).message == message
+
+
 def test_e9_text_and_markup_are_their_own_message() -> None:
     """A body that is not JSON is its own message."""
     assert error_info("upstream connect error\n").message == "upstream connect error"

@@ -153,11 +153,11 @@ def test_names_that_can_not_be_used(where: str, message: str) -> None:
 
 async def test_one_file_for_several_things(tmp_path: Path) -> None:
     """A store forgets by its own limits, and leaves alone what another one has under the same keys."""
-    where = f"sqlite:///{tmp_path / 'all.db'}"
-    turns, answers = open_store(where), open_store(where, StoreLimits(age=0.01), name="answers")
+    where, clock = tmp_path / "all.db", Clock()
+    turns, answers = SQLiteStore(where), SQLiteStore(where, StoreLimits(age=10), clock=clock, name="answers")
     await turns.put({"a": b"turn"})
     await answers.put({"a": b"answer"})
-    await anyio.sleep(0.02)
+    clock.now += 11
     await answers.put({"b": b"answer"})
     assert (await turns.get("ab"), await answers.get("ab")) == ({"a": b"turn"}, {"b": b"answer"})
     await turns.aclose()

@@ -12,6 +12,7 @@ import pytest
 from answered import GOOD, client, provider
 from folding import DONE, call, entry, fin, text
 from streamfold import ConfigError, Fallback, Provider, RateLimitError, StreamfoldError, run_tools
+from streamfold.testing import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -54,6 +55,42 @@ async def test_warnings_of_the_answer_appear_as_they_are_found() -> None:
             pass
     assert [warning.code for warning in stream.warnings] == ["extra_choice", "missing_id"]
     assert stream.warnings == tuple(stream.reply.warnings)
+
+
+async def test_a_stream_is_read_once() -> None:
+    """A stream that has been read to its end says so when it is iterated again, and is no empty answer."""
+    async with ScriptedProvider("Hello", "Hello", "Hello") as model:
+        read, left, begun = (model.chat_stream("Hi") for _ in range(3))
+        assert [chunk.delta async for chunk in read] == ["Hello", ""]
+        async with left:
+            async for chunk in left:
+                if chunk.finished:
+                    break
+        for stream in (read, left):
+            with pytest.raises(StreamfoldError, match="read to its end, and is read once: its reply"):
+                async for _ in stream:
+                    pass
+            assert await anext(stream, None) is None  # as of every iterator
+            with pytest.raises(StreamfoldError, match="before the stream is read"):
+                stream.watch("", print)
+        async for chunk in begun:
+            assert chunk.delta == "Hello"
+            break
+        assert [chunk.finished async for chunk in begun] == [True]  # it goes on where the first loop was left
+
+
+async def test_a_run_is_read_once() -> None:
+    """A tool run says so too, and so do its events and what would watch it; it can still be awaited."""
+    async with ScriptedProvider("Hello") as model:
+        run = run_tools(model, "Hi", [get_time])
+        assert [chunk.delta async for chunk in run] == ["Hello", ""]
+        for again in (run, run.events()):
+            with pytest.raises(StreamfoldError, match="this run has been read to its end"):
+                async for _ in again:  # type: ignore[attr-defined]
+                    pass
+        with pytest.raises(StreamfoldError, match="this run has been read to its end"):
+            run.watch("", print)
+        assert (await run).text == "Hello"
 
 
 async def test_start_shows_whether_the_request_succeeds() -> None:

@@ -88,7 +88,8 @@ def test_streaming_and_whole_answers() -> None:
             stream = provider.chat_stream("Hi")
             assert "".join(chunk.delta for chunk in stream) == "Hello"
             assert stream.reply.text == stream.read().text == "Hello"
-            assert list(stream) == []
+            with pytest.raises(StreamfoldError, match="read to its end"):
+                list(stream)
             assert provider.chat("Hi").text == "Hello"
             assert server.connections == 1
         until(lambda: server.open == 0)

@@ -207,6 +207,26 @@ async def test_a_file_as_it_is_written() -> None:
     check(seen)
 
 
+@pytest.mark.parametrize(
+    "events",
+    [
+        [call(entry(1, "b", "g", "")), call(entry(0, "a", "f", '{"x":"f"}')), call(entry(1, arguments='{"x":"g"}'))],
+        [call(entry(1, "b", "g", '{"x":"g"}')), call(entry(0, "a", "f", '{"x":"f"}'))],
+        [call(entry(0, "a", "f", '{"x":"f"}')), call(entry(2, "b", "g", '{"x":"g"}'))],
+        [call(entry(1, "a", "f", '{"x":"f"}')), call(entry(2, "b", "g", '{"x":"g"}'))],
+    ],
+    ids=["mixed", "the second first", "a gap", "from one"],
+)
+async def test_the_number_of_a_call_is_its_place(events: list[bytes]) -> None:
+    """`growth.call` is the position in `reply.tool_calls`, in whatever order the calls began."""
+    async with client([text("I write. "), *events, fin("tool_calls"), DONE]) as http_client:
+        stream = provider(http_client).chat_stream("Hello")
+        seen = await watched(stream, "x")
+    assert {one.call: one.tool for one in seen} == {0: "f", 1: "g"}
+    assert [one.name for one in stream.reply.tool_calls] == ["f", "g"]
+    assert [one.value for one in sorted(seen, key=lambda one: one.call or 0) if one.done] == ["f", "g"]
+
+
 async def test_parallel_calls_and_one_tool() -> None:
     """Each call is read by itself, also where their fragments are mixed; `tool` chooses."""
     one, other = '{"x":"first"}', '{"x":"second"}'
@@ -310,8 +330,8 @@ async def test_fallbacks_and_tool_runs() -> None:
         check(await watched(model.chat_stream("Hello", [write_files])))
     scripted = ScriptedProvider(scripted_call("write_files", files=[], count=1), "Done.")
     async with scripted, run_tools(scripted, "Hello", [write_files], fragments=True) as run:
-        kinds = [type(chunk).__name__ async for chunk in run]
-    assert "WritingChunk" in kinds
+        written = [chunk.details.tool async for chunk in run if chunk.details is not None and chunk.silent]
+    assert set(written) == {"write_files"}
     scripted = ScriptedProvider(
         *[scripted_call("write_files", files=[{"content": "x"}], count=at) for at in (1, 2)], "Done."
     )
@@ -437,3 +457,36 @@ def test_without_async() -> None:
             assert [one.text for _ in stream for one in stream.writing][-1] == TEXT
             assert stream.writing == ()
     assert threads == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("size", [1, 7, 99, 100, 101, 1000])
+@pytest.mark.parametrize("lead", ["```json\n", "\n\n``` \n", "`" * 99 + "\n", "", " \n"])
+async def test_an_answer_in_a_fence_however_it_is_cut(size: int, lead: str) -> None:
+    """The first line decides whether there is a fence, not the size of the first chunk."""
+    said = {"title": "x", "files": [{"path": "a", "content": "long " * 60}]}
+    body = lead + json.dumps(said) + ("\n```" if "`" in lead else "")
+    events = [text(body[at : at + size]) for at in range(0, len(body), size)]
+    for reads in ([*events, fin("stop"), DONE], [b"".join([*events, fin("stop"), DONE])]):
+        seen: list[str] = []
+        async with client(reads) as http_client:
+            stream = provider(http_client).chat_stream("?", coalesce=True)
+            stream.watch("files[].content", lambda growth, seen=seen: seen.append(growth.delta))  # type: ignore[misc]
+            async for _ in stream:
+                pass
+        assert "".join(seen) == "long " * 60
+
+
+async def test_what_is_shown_of_a_call_only_grows() -> None:
+    """Half a character at the end waits for its other half, and a number inside a string is no number."""
+    pieces = ['{"a":"x', "<ud83d>", "<udc4b> -", "1", '2 y"}']
+    events = [call(entry(0, "a", "f", "")), *(call(entry(0, arguments=piece)) for piece in pieces), fin("stop"), DONE]
+    events = [one.replace(b"<ud83d>", b"\\ud83d").replace(b"<udc4b>", b"\\udc4b") for one in events]
+    shown: list[Writing] = []
+    async with client(events) as http_client, provider(http_client).chat_stream("?", fragments=True) as stream:
+        async for _ in stream:
+            shown += stream.writing
+    texts = [one.text for one in shown]
+    values = [(one.value or {}).get("a", "") for one in shown]
+    for said in (texts, values):
+        assert all(after.startswith(before) for before, after in pairwise(said))
+    assert values[-1] == "x👋 -12 y"

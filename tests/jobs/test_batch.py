@@ -24,6 +24,7 @@ from streamfold import (
     Provider,
     QuotaExceededError,
     Reply,
+    StreamfoldError,
     batch,
     tool,
 )
@@ -119,6 +120,8 @@ async def test_a_bad_row_is_an_error_of_its_own() -> None:
     given = [*rows(1), {"id": "bad", "promt": "x"}, {"id": "worse", "messages": [{"role": "usr", "content": "x"}]}]
     async with batch(server.provider(), given) as job:
         answers = [answer async for answer in job]
+        with pytest.raises(StreamfoldError, match="answers of this job have been read"):
+            aiter(job)
     assert [answer.error and answer.error["type"] for answer in answers] == [None, "ConfigError", "ConfigError"]
     assert answers[1].error is not None
     assert answers[1].error["message"] == (

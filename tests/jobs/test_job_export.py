@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +65,17 @@ async def test_shards_are_merged(tmp_path: Path) -> None:
     prompts = [str(number) for number in range(20)]
     for part in range(3):
         await job(tmp_path / str(part), prompts, shard=(part, 3))
-    ledgers = [Ledger(tmp_path / name, readonly=True) for name in "201"]
-    assert export(ledgers, tmp_path / "out.jsonl") == 20
-    assert [line["text"] for line in lines(tmp_path / "out.jsonl")] == prompts
-    with pytest.raises(ConfigError, match="two of the ledgers are of the same shard"):
-        export([ledgers[0], ledgers[0]], tmp_path / "again.jsonl")
     await job(tmp_path / "other", ["x"])
-    with pytest.raises(ConfigError, match="are of different jobs: they differ in rows"):
-        export([ledgers[0], Ledger(tmp_path / "other", readonly=True)], tmp_path / "again.jsonl")
+    with ExitStack() as stack:
+        *ledgers, other = [
+            stack.enter_context(Ledger(tmp_path / name, readonly=True)) for name in ("2", "0", "1", "other")
+        ]
+        assert export(ledgers, tmp_path / "out.jsonl") == 20
+        with pytest.raises(ConfigError, match="two of the ledgers are of the same shard"):
+            export([ledgers[0], ledgers[0]], tmp_path / "again.jsonl")
+        with pytest.raises(ConfigError, match="are of different jobs: they differ in rows"):
+            export([ledgers[0], other], tmp_path / "again.jsonl")
+    assert [line["text"] for line in lines(tmp_path / "out.jsonl")] == prompts
     assert not (tmp_path / "again.jsonl").exists()
 
 
@@ -80,10 +84,10 @@ async def test_models_side_by_side(tmp_path: Path) -> None:
     prompts = ["1", "a", "bad"]
     await job(tmp_path / "one", prompts)
     await job(tmp_path / "two", prompts, provider(shout=True))
-    ledgers = {name: Ledger(tmp_path / name, readonly=True) for name in ("one", "two")}
-    assert export_columns(ledgers, tmp_path / "out.jsonl") == {
-        "rows": 3, "answered": 2, "same text": 1, "same calls": 2,
-    }  # fmt: skip
+    with Ledger(tmp_path / "one", readonly=True) as one, Ledger(tmp_path / "two", readonly=True) as two:
+        assert export_columns({"one": one, "two": two}, tmp_path / "out.jsonl") == {
+            "rows": 3, "answered": 2, "same text": 1, "same calls": 2,
+        }  # fmt: skip
     second = lines(tmp_path / "out.jsonl")[1]
     assert (second["id"], second["one"]["text"], second["two"]["text"]) == ("r1", "a", "A")
 

@@ -144,7 +144,7 @@ def test_damaged_streams_are_explained_too(name: str):
             [entry(0, "a", "f", '{"x"'), entry(0, "other", arguments=":1}")],
             [
                 "no call is open: opens call 0 (f)",
-                "index 0 is in use, the id is another, the arguments are not complete: continues call 0 (f)",
+                "index 0 is in use, the id is another, and nothing begins a call: continues call 0 (f)",
             ],
         ),
         (
@@ -156,31 +156,20 @@ def test_damaged_streams_are_explained_too(name: str):
             ],
         ),
         (
-            [entry(0, "a", "f"), entry(3, arguments='{"x"'), entry(4, arguments=":1}"), entry(5, arguments="{}")],
+            [entry(0, "a", "f", "{}"), entry(0, "b", "g"), entry(1, arguments='{"x":1}')],
             [
                 "no call is open: opens call 0 (f)",
-                (
-                    "unknown index 3, no name: tail of call 0 (f), whose head came under index 0; "
-                    "its arguments are not complete"
-                ),
-                (
-                    "unknown index 4, no name: tail of call 0 (f), whose head came under index 0; "
-                    "its arguments are not complete"
-                ),
-                "unknown index 5, no name, and every call has its arguments: opens call 1",
+                "index 0 is that of call 0 (f), but id 'b' is not its: opens call 1 (g)",
+                "unknown index 1, no name: arguments of call 1 (g), whose turn it is, and which has none yet",
             ],
         ),
         (
-            [entry(None, "a", "f"), entry(None, "b", "g"), entry(0, arguments="{}"), entry(1, None, "g", "{}")],
+            [entry(None, "a", "f"), entry(None, "b", "g"), entry(0, arguments="{}"), entry(1, None, "h", "{}")],
             [
                 "no call is open: opens call 0 (f)",
                 "no index, and id 'b' is a new one: opens call 1 (g)",
-                (
-                    "unknown index 0, no name: tail of call 0 (f), whose head came without an index; "
-                    "it has no arguments yet and it is its turn"
-                ),
-                "nobody opened index 1 yet: opens call 2 (g)",
-                "the answer has ended: these arguments came apart from call 1 (g), which has none",
+                "nobody opened index 0 yet: opens call 2",
+                "nobody opened index 1 yet: opens call 3 (h)",
             ],
         ),
         ([entry(0, "a", "f"), entry(0)], ["no call is open: opens call 0 (f)", "an empty entry: says nothing"]),
@@ -414,6 +403,7 @@ def test_an_event_as_json():
         "item": None,
         "markup": False,
         "ended": None,
+        "begins": False,
     }
     assert first["placements"] == [
         {

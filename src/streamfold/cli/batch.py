@@ -50,7 +50,7 @@ class _RunByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_RunByDefault,
-    help="""Ask about many rows, each of them once: streamfold batch rows.jsonl -o answers.jsonl -p PROVIDER.
+    help="""Ask about many rows, one answer for each: streamfold batch rows.jsonl -o answers.jsonl -p PROVIDER.
 
     `streamfold batch run --help` shows the options.""",
     no_args_is_help=True,

@@ -47,8 +47,9 @@ def replay(
             sleep(delay)
             for chunk in decoder.feed(piece):
                 screen.chunk(chunk)
-        for chunk in decoder.close(interrupted=recording.interrupted):
+        for chunk in decoder.end(interrupted=recording.interrupted):
             screen.chunk(chunk)
+        decoder.close()  # raises what went wrong
         screen.end(decoder.reply)
 
 

@@ -34,7 +34,7 @@ class ChunkSource(Protocol):
         reply: the whole answer, once its last chunks have been yielded.
         warnings: the warnings so far.
         writing: the tool calls that the model is writing.
-        fragments: whether `WritingChunk`s are wanted; may be set until `batches` is called.
+        fragments: whether chunks of fragments are wanted; may be set until `batches` is called.
     """
 
     fragments: bool
@@ -63,7 +63,7 @@ class Plan:
 
     Attributes:
         adapter: the adapter that wrote it.
-        decoder: makes a new decoder, given whether it is to return `WritingChunk`s; each attempt needs one.
+        decoder: makes a new decoder, given whether it is to return chunks of fragments; each attempt needs one.
         resume: given the id of an answer and the number of its last event, returns the request for the rest of it; None
             if the provider does not keep it.
         warnings: what had to be changed in the request.
@@ -119,7 +119,12 @@ class NetworkAnswer:
         """Those of the request, and those that the answer has brought so far."""
         if self.reply is not None:
             return tuple(self.reply.warnings)
-        return (*self._plan.warnings, *(self._decoder.warnings if self._decoder else ()))
+        exchange = self._attempts.exchange
+        return (
+            *self._plan.warnings,
+            *(exchange.warnings if exchange else ()),
+            *(self._decoder.warnings if self._decoder else ()),
+        )
 
     @property
     def writing(self) -> tuple[Writing, ...]:
@@ -168,7 +173,7 @@ class NetworkAnswer:
             request_id=exchange.request_id,
             rate_limit=exchange.rate_limit,
             timing=Timing(self._attempts.headers_after, first_chunk, self._attempts.elapsed()),
-            warnings=[*self._plan.warnings, *reply.warnings],
+            warnings=[*self._plan.warnings, *exchange.warnings, *reply.warnings],
             attempts=tuple(self._attempts.failed),
             provider=self._notifier.info.provider,
             origin=self._plan.origin,

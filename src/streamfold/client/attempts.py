@@ -156,6 +156,7 @@ class Attempts:
         error.url = self._request.shown_url
         if self.exchange is not None:
             error.request_id = error.request_id or self.exchange.request_id
+            error.warnings = error.warnings or self.exchange.warnings
         redact_error(error, self.exchange.redactor if self.exchange else self._request.redactor)
         return error
 

@@ -73,7 +73,7 @@ class ContinuedAnswer(WrappedAnswer):
             raise
 
     def _without_echo(self, chunk: StreamChunk) -> list[StreamChunk]:
-        if not self._expected:
+        if not self._expected or not (chunk.delta or chunk.finished):  # reasoning is no echo of the text
             return [chunk]
         if self._expected.startswith(chunk.delta) and not chunk.finished:
             self._expected = self._expected[len(chunk.delta) :]

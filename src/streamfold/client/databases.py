@@ -4,10 +4,17 @@ Redis server."""
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from random import random
+from threading import RLock
+from time import monotonic, sleep
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
+
+import anyio
+import anyio.to_thread
 
 from ..values import ConfigError
 
@@ -16,8 +23,9 @@ if TYPE_CHECKING:
 
     import valkey
 
-__all__ = ["locked_file", "private_database", "shown_server", "valkey_client"]
+__all__ = ["PrivateDatabase", "close_in_thread", "locked_file", "private_database", "shown_server", "valkey_client"]
 
+_PATIENCE = 10  # seconds to wait for another process
 _UNVERIFIED = ("ssl_cert_reqs", "ssl_check_hostname")
 
 
@@ -44,25 +52,96 @@ def locked_file(path: Path, mode: str) -> IO[bytes]:
     return file
 
 
-def private_database(path: str | os.PathLike[str]) -> sqlite3.Connection:
-    """Opens a database that only this user may read, for use by several threads, one at a time.
+class PrivateDatabase:
+    """An SQLite file that only this user may read, for several threads and processes. It is opened when it is needed.
+
+    Args:
+        path: the file.
+        schema: the statements that make its tables, where they are not there yet.
+
+    Raises:
+        ConfigError: there is no folder for the file.
+
+    Attributes:
+        lock: held by the thread that uses the file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], schema: str) -> None:
+        self.path = Path(path).expanduser()
+        if not self.path.parent.is_dir():
+            raise ConfigError(f"there is no folder {str(self.path.parent)!r} for the database {self.path.name!r}")
+        self._schema = schema
+        self.lock = RLock()
+        self._open: sqlite3.Connection | None = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Begins a transaction, and commits it, or takes it back if the block raises.
+
+        Raises:
+            ConfigError: the file can't be opened, or is not a database.
+            sqlite3.Error: it can't be used now.
+        """
+        with self.lock:
+            database = self._open = self._open or private_database(self.path, self._schema)
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                yield database
+                database.execute("COMMIT")
+            except BaseException:
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Closes the file. It is opened again when it is needed again."""
+        with self.lock:
+            if self._open is not None:
+                self._open.close()
+                self._open = None
+
+
+def private_database(path: str | os.PathLike[str], schema: str = "") -> sqlite3.Connection:
+    """Opens an SQLite file that only this user may read, for use by several threads, one at a time.
 
     Raises:
         ConfigError: it can't be opened, or is not a database.
     """
     import sqlite3  # most programs need none
 
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        with ExitStack() as stack:
-            database = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+    with ExitStack() as stack:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            database = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
             stack.callback(database.close)
-            database.execute("PRAGMA journal_mode = WAL")
+            _write_ahead(database)
             database.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing, a power cut the last moment
-            stack.pop_all()  # from here on it is the caller's to close
-    except (OSError, sqlite3.Error) as exc:
-        raise ConfigError(f"the database {str(path)!r} can't be used: {exc}") from exc
+        except (OSError, sqlite3.Error) as exc:
+            raise ConfigError(f"the database {str(path)!r} can't be used: {exc}") from exc
+        database.executescript(schema)
+        stack.pop_all()  # from here on it is the caller's to close
     return database
+
+
+def _write_ahead(database: sqlite3.Connection) -> None:
+    """Switches the journal. Of processes that do so at once with a new file, SQLite refuses some without any wait."""
+    import sqlite3
+
+    given_up = monotonic() + _PATIENCE
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > given_up:
+                raise
+        sleep(random() * 0.02)  # noqa: S311 - not all at once again
+
+
+async def close_in_thread(close: Callable[[], None]) -> None:
+    """Closes something that may block, also when the task has been cancelled."""
+    with anyio.CancelScope(shield=True):
+        await anyio.to_thread.run_sync(close)
 
 
 def valkey_client(url: str, what: str, *, timeout: float) -> valkey.Valkey:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from ..config import Profile, read_prices
-from ..values import Cost, Reply, Usage, billed_output, hour_writes, shown_url
+from ..values import Cost, Reply, Usage, billed_output, has_other_models, hour_writes, shown_url
 
 __all__ = ["ProfilePricing"]
 
@@ -68,7 +68,8 @@ class ProfilePricing:
             except (LookupError, ValueError):  # it knows no such provider or model; the counts contradict each other
                 continue
             # The package has one price for what is written to a cache, however long it is kept.
-            return Cost(Decimal(found.total_price), source="genai-prices", estimated=hour_writes(usage.raw) > 0)
+            estimated = hour_writes(usage.raw) > 0 or has_other_models(usage.raw)
+            return Cost(Decimal(found.total_price), source="genai-prices", estimated=estimated)
         return None
 
 

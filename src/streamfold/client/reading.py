@@ -36,6 +36,8 @@ class AnswerReader:
         self._resumptions = 0  # since the last event
         self._exchange = exchange
         self._decoder = decoder
+        self._shown = False  # a batch has been handed out
+        self._broke: APIConnectionError | None = None
 
     @property
     def reply(self) -> Reply:
@@ -45,9 +47,17 @@ class AnswerReader:
     async def next_batch(self) -> list[StreamChunk]:
         """Reads until there are chunks. Returns none if the stream was closed on our side.
 
+        Text that is left when an answer breaks off is a batch of its own, before the error. If nothing has been handed
+        out before, it is dropped: the request may still be sent again.
+
         Raises:
             APIError: the connection broke, a timeout ran out, or the answer went wrong.
         """
+        batch = await self._next_batch()
+        self._shown = self._shown or bool(batch)
+        return batch
+
+    async def _next_batch(self) -> list[StreamChunk]:
         decoder = self._decoder
         while not decoder.done:
             exchange = self._exchange
@@ -57,20 +67,21 @@ class AnswerReader:
                 if exchange.closed:
                     return []
                 if not await self._resumed(error):
-                    return self._broken_off(error)
+                    self._broke = error
+                    return self._rest()
                 continue
             if data is None:
                 if exchange.closed:
                     return []
                 ended = APIConnectionError("the stream ended before the answer was finished", retryable=True)
                 if not await self._resumed(ended):
-                    return decoder.close()
+                    return self._rest()
                 continue
             if self._tap is not None:
                 self._tap(data)
             if chunks := decoder.feed(data):
                 return chunks
-        return decoder.close()
+        return self._rest()
 
     async def drain(self) -> None:
         """Reads the rest behind the end of the answer."""
@@ -92,11 +103,17 @@ class AnswerReader:
         self._decoder.resume()
         return True
 
-    def _broken_off(self, error: APIConnectionError) -> list[StreamChunk]:
-        """Returns the finished chunk if the answer was finished when its connection broke; else raises the error."""
+    def _rest(self) -> list[StreamChunk]:
+        """Returns what is left of an answer that has come to its end, or raises the error in which it ends."""
+        decoder, error = self._decoder, self._broke
+        interrupted = error.message if error else None
+        if self._shown and not decoder.done and (chunks := decoder.end(interrupted=interrupted)):
+            return chunks
         try:
-            return self._decoder.close(interrupted=error.message)
+            return decoder.close(interrupted=interrupted)
         except IncompleteStreamError as incomplete:
+            if error is None:
+                raise
             if isinstance(error, APITimeoutError):
                 error.partial, error.writing = incomplete.partial, incomplete.writing
                 raise error from error.__cause__

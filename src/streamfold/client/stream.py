@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from ..net import forget_locals
 from ..values import (
+    ChunkDetails,
     ProtocolWarning,
     Reply,
-    SilentChunk,
     StreamChunk,
     StreamfoldError,
     Writing,
-    WritingChunk,
-    join_surrogates,
+    whole_characters,
 )
 from .misuse import AsyncIteration
 from .partial import Partial, PartialReader
@@ -43,7 +42,7 @@ class ChatStream(AsyncIteration):
 
     A bare `async for` works too: the connection is closed at the end of the answer. A stream that is abandoned before
     is closed when it is garbage-collected; trio then warns about an unfinished async generator, so use `async with`
-    where you may leave early.
+    where you may leave early. A stream is read once: iterating it again after its end raises StreamfoldError.
 
     Attributes:
         source: where the chunks come from; for models that wrap other models.
@@ -100,7 +99,9 @@ class ChatStream(AsyncIteration):
         if self._ended:
             return ()
         if self._writing:
-            return tuple(Writing(name, join_surrogates("".join(text))) for name, text in self._writing.values() if name)
+            return tuple(
+                Writing(name, whole_characters("".join(text))) for name, text in self._writing.values() if name
+            )
         return self.source.writing
 
     def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
@@ -152,11 +153,13 @@ class ChatStream(AsyncIteration):
         return self
 
     def __aiter__(self) -> Self:
+        if self._ended:
+            raise StreamfoldError("this stream has been read to its end, and is read once: its reply has the answer")
         return self
 
     async def __anext__(self) -> StreamChunk:
         chunk = next(self._ready, None)
-        while chunk is None or (isinstance(chunk, SilentChunk) and not self._takes(chunk)):
+        while chunk is None or (chunk.details is not None and not self._takes(chunk.details)):
             if chunk is None:
                 if self._closed:
                     raise StopAsyncIteration
@@ -224,16 +227,17 @@ class ChatStream(AsyncIteration):
         state = "finished" if self._ended else "closed" if self._closed else "reading" if self._started else "not sent"
         return f"<ChatStream {state}>"
 
-    def _takes(self, chunk: SilentChunk) -> bool:
-        """Notes how a call has grown. Returns whether the reader of the stream wants to know."""
-        if isinstance(chunk, WritingChunk):
+    def _takes(self, details: ChunkDetails) -> bool:
+        """Notes how a call has grown. Returns whether the reader of the stream wants the chunk."""
+        call = details.call
+        if call is not None:
             if self._watchers is not None:
-                self._watchers.feed_call(chunk)
+                self._watchers.feed_call(call, details)
             if self.fragments:
-                _, text = self._writing.get(chunk.call) or ("", [])
-                text.append(chunk.text)
-                self._writing[chunk.call] = (chunk.tool or "", text)
-        return self.fragments
+                _, text = self._writing.get(call) or ("", [])
+                text.append(details.text)
+                self._writing[call] = (details.tool or "", text)
+        return self.fragments or not details.silent
 
     async def _read(self) -> None:
         """Reads the next chunks. Raises StopAsyncIteration after the last one."""

@@ -91,6 +91,7 @@ class ToolRun(AsyncIteration):
         self._journal = journal
         self._options = options
         self._ended = self._answered = False  # answered: by a turn without calls
+        self._read = False  # to its end
         self._turn = TurnCalls(())  # the calls of the last turn
         self._first = len(self.messages)  # where their results stand
         self._results: deque[ToolResult] = deque()
@@ -135,7 +136,12 @@ class ToolRun(AsyncIteration):
         return self._stream.writing if self._stream is not None else ()
 
     def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
-        """Calls a function as a value grows that the model is writing, in any turn. See `ChatStream.watch`."""
+        """Calls a function as a value grows that the model is writing, in any turn. See `ChatStream.watch`.
+
+        Raises:
+            StreamfoldError: the run has been read to its end, or the turn under way is being read.
+        """
+        self.check_unread()
         if self._stream is not None:
             self._stream.watch(path, function, tool=tool)
         self._watched.append((path, function, tool))
@@ -202,12 +208,20 @@ class ToolRun(AsyncIteration):
 
     async def _read_whole(self) -> Reply:
         async with self:
-            async for _ in self:
+            while await self.advance() is not None:
                 pass
         return self.reply
 
     def __aiter__(self) -> Self:
+        self.check_unread()
         return self
+
+    def check_unread(self) -> None:
+        """Raises StreamfoldError if the run was read to its end."""
+        if self._read:
+            raise StreamfoldError(
+                "this run has been read to its end, and is read once: its `replies` and `messages` have what came of it"
+            )
 
     async def __anext__(self) -> StreamChunk:
         while (event := await self.advance()) is not None:
@@ -229,6 +243,7 @@ class ToolRun(AsyncIteration):
             except BaseException:
                 self._ended = True
                 raise
+        self._read = self.finished
         return None
 
     async def aclose(self) -> None:
@@ -373,6 +388,7 @@ class RunEvents(AsyncIteration):
         self._run = run
 
     def __aiter__(self) -> Self:
+        self._run.check_unread()
         return self
 
     async def __anext__(self) -> StreamChunk | ToolResult:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
-from ..values import ConfigError, GrowingJSON, Growth, PathPattern, StreamChunk, WritingChunk, path_pattern
+from ..values import ChunkDetails, ConfigError, GrowingJSON, Growth, PathPattern, StreamChunk, path_pattern
 
 __all__ = ["Watcher", "Watchers", "checked_watcher"]
 
@@ -70,20 +70,22 @@ class Watchers:
         if chunk.finished:
             self._end(chunk)
 
-    def feed_call(self, chunk: WritingChunk) -> None:
-        """Calls the functions for the next piece of a call."""
-        watched = self._calls.get(chunk.call)
+    def feed_call(self, call: int, written: ChunkDetails) -> None:
+        """Calls the functions for the next piece of a call. One whose place is not known yet is read at the end."""
+        if not written.placed:
+            return
+        watched = self._calls.get(call)
         if watched is None:
-            text = chunk.text
-            if chunk.tool == "" or not text:
-                self._nameless.setdefault(chunk.call, []).append(text)
+            text = written.text
+            if written.tool == "" or not text:
+                self._nameless.setdefault(call, []).append(text)
                 return
-            text = "".join([*self._nameless.pop(chunk.call, ()), text])
-            self._is_call = self._is_call or chunk.tool is None
-            watched = self._calls[chunk.call] = self._begin(chunk.tool, chunk.call)
+            text = "".join([*self._nameless.pop(call, ()), text])
+            self._is_call = self._is_call or written.tool is None
+            watched = self._calls[call] = self._begin(written.tool, call)
             watched.feed(text)
-        elif chunk.text:
-            watched.feed(chunk.text)
+        elif written.text:
+            watched.feed(written.text)
 
     def _begin(self, tool: str | None, call: int | None) -> _Watched:
         watches = [watch for watch in self._watches if watch.tool in (None, tool)]
@@ -93,17 +95,18 @@ class Watchers:
 
     def _feed_answer(self, text: str) -> None:
         if self._answer is None:
-            self._lead = (self._lead + text).lstrip()
-            fenced = self._lead.startswith("`") and len(self._lead) < _LONGEST_FENCE
-            if not self._lead or (fenced and "\n" not in self._lead):
+            text = self._lead = (self._lead + text).lstrip()
+            line, end, rest = text.partition("\n")
+            fenced = line.startswith("`") and len(line) < _LONGEST_FENCE
+            if not text or (fenced and not end):
                 return
-            text = self._lead.partition("\n")[2] if fenced else self._lead
+            text = rest if fenced else text
             self._answer = self._begin(None, None)
         self._answer.feed(text)
 
     def _end(self, chunk: StreamChunk) -> None:
         """Reads the calls that came whole."""
-        numbers = [fragment.index or 0 for fragment in chunk.fragments if fragment.ended is None]
+        numbers = [fragment.index or 0 for fragment in chunk.fragments]
         for position, call in enumerate(chunk.tool_calls or ()):
             number = numbers[position] if numbers else position
             if number not in self._calls:

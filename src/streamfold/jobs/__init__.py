@@ -1,4 +1,4 @@
-"""Jobs over many rows: each is asked once, its answer is kept in a ledger, and a job that died goes on where it was."""
+"""Jobs over many rows: each has one answer, which is kept in a ledger, and a job that died goes on where it was."""
 
 from .answers import *
 from .asking import *

@@ -1,4 +1,4 @@
-"""A job: every row is asked once, and the answers come in the order of the rows."""
+"""A job: every row has one answer, and the answers come in the order of the rows."""
 
 from __future__ import annotations
 
@@ -46,12 +46,13 @@ class BatchJob:
         self._over = False  # nobody asks any more
         self._next = settings.shard[0]  # the row whose answer comes next
         self._ready: deque[Answer] = deque()
+        self._read = False  # all answers were handed out
 
     async def __aenter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory() if self._path is None else None
         path = Path(self._folder.name) / "ledger" if self._folder else Path(str(self._path))
         try:
-            ledger = await anyio.to_thread.run_sync(Ledger, path)
+            ledger = await _opened(path)
         except BaseException:
             self._clean_up()
             raise
@@ -117,12 +118,15 @@ class BatchJob:
         return self.summary
 
     def __aiter__(self) -> Self:
+        if self._read:
+            raise StreamfoldError("the answers of this job have been read: they are in its ledger and its output")
         return self
 
     async def __anext__(self) -> Answer:
         states = self._work.states
         while not self._ready:
             if self._next >= len(states):
+                self._read = True
                 raise StopAsyncIteration
             if states[self._next] in (DONE, ERROR):
                 # On this thread: another one would wait for Python's lock after each row.
@@ -159,6 +163,29 @@ class BatchJob:
         if self._folder is not None:
             with suppress(OSError):
                 self._folder.cleanup()
+
+
+async def _opened(path: Path) -> Ledger:
+    """Opens a ledger. A task that is cancelled by asyncio's own means does not wait: the thread closes it then."""
+    opened: list[Ledger] = []  # its `pop` is atomic: only one of the two threads closes
+    left = False
+
+    def close() -> None:
+        with suppress(IndexError):
+            opened.pop().close()
+
+    def run() -> None:
+        opened.append(Ledger(path))
+        if left:
+            close()
+
+    try:
+        await anyio.to_thread.run_sync(run)
+    except BaseException:
+        left = True
+        close()
+        raise
+    return opened[0]
 
 
 def _described(model: ChatModel) -> str:

@@ -40,14 +40,15 @@ def batch(
     wait: bool = True,
     **options: Any,
 ) -> BatchJob:
-    """Returns a job that asks a model about many rows, each of them once.
+    """Returns a job that asks a model about many rows, and has one answer for each.
 
         async with batch(provider, "rows.jsonl", ledger="rows.ledger") as job:
             async for answer in job:
                 print(answer.id, answer.text)
 
     A job that was stopped or killed goes on where it was when it is started again with the same ledger: answers that
-    came are never asked for again, and come out again in their order.
+    came are never asked for again, and come out again in their order. At most `concurrency` rows, which were under way
+    when it was killed, are asked again.
 
     Args:
         rows: a `.jsonl` or `.parquet` file, or mappings. A row has `prompt` or `messages`, and may have `id`, `system`,

@@ -52,7 +52,7 @@ class _Format:
 
 _CHAT = _Format(partial(ChatEmitter, include_usage=True), "chatcmpl-")
 _FORMATS = {
-    "anthropic": _Format(MessagesEmitter, "msg_", messages_error, {*STOP_REASONS, "pause_turn"}, False, "thinking"),
+    "anthropic": _Format(MessagesEmitter, "msg_", messages_error, {*STOP_REASONS}, False, "thinking"),
     "chat": _CHAT,
     "gemini": _Format(GeminiEmitter, "", google_error, {*FINISH_REASONS, *OTHER_REASONS}, False, "first call"),
     "kimi": _CHAT,

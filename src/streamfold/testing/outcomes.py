@@ -27,16 +27,15 @@ def facts(outcome: Outcome) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def broken_promises(chunks: Sequence[StreamChunk], outcome: Outcome, *, whole_events: bool) -> list[str]:
+def broken_promises(chunks: Sequence[StreamChunk], outcome: Outcome) -> list[str]:
     """Returns a line for each promise about chunks that is broken.
 
     Args:
         chunks: the chunks of one answer.
         outcome: its reply or error.
-        whole_events: the body ends with a whole event. If it does not, the last event is read together with the error,
-            so its text is in no chunk.
     """
     text = "".join(chunk.delta for chunk in chunks)
+    reasoning = "".join(chunk.reasoning for chunk in chunks)
     early = [chunk for chunk in chunks[:-1] if chunk.finished or chunk.tool_calls is not None]
     if isinstance(outcome, StreamError):
         partial = outcome.partial
@@ -45,8 +44,8 @@ def broken_promises(chunks: Sequence[StreamChunk], outcome: Outcome, *, whole_ev
         kept = {
             "no chunk is finished or has calls": not early and not any(c.finished or c.tool_calls for c in chunks),
             "the partial answer has no calls": not partial.tool_calls,
-            "the deltas are the text of the partial answer": partial.text == text
-            or (not whole_events and partial.text.startswith(text)),
+            "the deltas are the text of the partial answer": partial.text == text,
+            "the reasoning of the chunks is that of the partial answer": partial.reasoning == reasoning,
         }
         return [f"  {promise}" for promise, holds in kept.items() if not holds]
     last = chunks[-1] if chunks else StreamChunk()
@@ -54,7 +53,7 @@ def broken_promises(chunks: Sequence[StreamChunk], outcome: Outcome, *, whole_ev
         "one chunk is finished, the last one, and no other has calls": last.finished and not early,
         "the calls of the last chunk are those of the reply": last.tool_calls == (outcome.tool_calls or None),
         "the deltas are the text of the reply": text == outcome.text,
-        "the reasoning of the chunks is that of the reply": "".join(c.reasoning for c in chunks) == outcome.reasoning,
+        "the reasoning of the chunks is that of the reply": reasoning == outcome.reasoning,
         "the last chunk has the finish reason and the usage of the reply": (last.finish_reason, last.usage)
         == (outcome.finish_reason, outcome.usage),
     }

@@ -20,6 +20,7 @@ import anyio
 from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from ..values import PortableError
 from .faults import Fault
 from .recording import ReplayMismatch, Speed
 from .recording.requests import Request
@@ -70,7 +71,7 @@ async def serve_replay(
         yield f"http://{f'[{host}]' if ':' in host else host}:{taken}/v1"
 
 
-class _BadRequest(Exception):
+class _BadRequest(PortableError):
     """The request can't be read: the status to answer with, and why."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:

@@ -7,20 +7,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING
 
-import anyio.to_thread
-
-from ...values import ConfigError
-from ..databases import private_database
+from ..databases import PrivateDatabase, close_in_thread
 from .algorithm import Ask, Belief, Grant, Settlement, State, alive, believe, settle, take
 from .errors import LimitStoreError
 from .threads import ThreadedStore
-
-if TYPE_CHECKING:
-    import sqlite3
 
 __all__ = ["SQLiteLimitStore"]
 
@@ -39,12 +30,8 @@ class SQLiteLimitStore(ThreadedStore):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
-        self._path = Path(path).expanduser()
-        if not self._path.parent.is_dir():
-            raise ConfigError(f"there is no folder {str(self._path.parent)!r} for the database {self._path.name!r}")
+        self._database = PrivateDatabase(path, _SCHEMA)
         self._clock = clock
-        self._lock = Lock()
-        self._open: sqlite3.Connection | None = None
 
     def take_now(self, name: str, ask: Ask) -> Grant:
         """Reserves moments for requests."""
@@ -68,41 +55,22 @@ class SQLiteLimitStore(ThreadedStore):
 
     async def aclose(self) -> None:
         """Closes the file. It is opened again when it is needed again."""
-        await anyio.to_thread.run_sync(self._close)
+        await close_in_thread(self._database.close)
 
     def __repr__(self) -> str:
-        return f"<SQLiteLimitStore {str(self._path)!r}>"
+        return f"<SQLiteLimitStore {str(self._database.path)!r}>"
 
     @contextmanager
     def _state(self, name: str) -> Iterator[State]:
         import sqlite3
 
         try:
-            with self._transaction() as database:
+            with self._database.transaction() as database:
                 row = database.execute("SELECT state FROM limits WHERE name = ?", (name,)).fetchone()
                 state: State = json.loads(row[0]) if row else {}
                 yield state
                 database.execute("REPLACE INTO limits VALUES (?, ?)", (name, json.dumps(state)))
         except sqlite3.Error as exc:
-            raise LimitStoreError(f"the limits in {str(self._path)!r} can't be used: {exc}", retryable=True) from exc
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            if self._open is None:
-                self._open = private_database(self._path)
-                self._open.execute(_SCHEMA)
-            self._open.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._open
-                self._open.execute("COMMIT")
-            except BaseException:
-                if self._open.in_transaction:
-                    self._open.execute("ROLLBACK")
-                raise
-
-    def _close(self) -> None:
-        with self._lock:
-            if self._open is not None:
-                self._open.close()
-                self._open = None
+            raise LimitStoreError(
+                f"the limits in {str(self._database.path)!r} can't be used: {exc}", retryable=True
+            ) from exc

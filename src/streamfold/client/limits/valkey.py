@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-import anyio.to_thread
-
 from ...values import ConfigError
-from ..databases import shown_server, valkey_client
+from ..databases import close_in_thread, shown_server, valkey_client
 from .algorithm import POLL, Ask, Belief, Grant, Settlement
 from .errors import LimitStoreError
 from .lua import SCRIPT
@@ -77,7 +75,7 @@ class ValkeyLimitStore(ThreadedStore):
 
     async def aclose(self) -> None:
         """Closes the connections."""
-        await anyio.to_thread.run_sync(self._client.close)
+        await close_in_thread(self._client.close)
 
     def __repr__(self) -> str:
         return f"<ValkeyLimitStore {self._server}>"

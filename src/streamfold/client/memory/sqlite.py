@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from threading import Lock
+from collections.abc import Callable, Collection, Mapping
 from time import time
-from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from ...values import ConfigError
-from ..databases import private_database
+from ..databases import PrivateDatabase, close_in_thread
 from .store import StoreLimits
-
-if TYPE_CHECKING:
-    import sqlite3
 
 __all__ = ["SQLiteStore"]
 
@@ -58,14 +50,10 @@ class SQLiteStore:
         clock: Callable[[], float] = time,
         name: str = "turns",
     ) -> None:
-        self._path = Path(path).expanduser()
-        if not self._path.parent.is_dir():
-            raise ConfigError(f"there is no folder {str(self._path.parent)!r} for the database {self._path.name!r}")
+        self._database = PrivateDatabase(path, _SCHEMA.format(name=name))
         self._limits = limits or StoreLimits()
         self._clock = clock
         self._table = name
-        self._lock = Lock()
-        self._open: sqlite3.Connection | None = None
 
     async def get(self, keys: Collection[str]) -> Mapping[str, bytes]:
         """Returns the values of those keys that are known. Raises ConfigError, sqlite3.Error."""
@@ -77,12 +65,12 @@ class SQLiteStore:
 
     async def aclose(self) -> None:
         """Closes the file. It is opened again when it is needed again."""
-        await anyio.to_thread.run_sync(self._close)
+        await close_in_thread(self._database.close)
 
     def _get(self, keys: list[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
         now, age, table = self._clock(), self._limits.age, self._table
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             for start in range(0, len(keys), _MOST_VARIABLES):
                 some = keys[start : start + _MOST_VARIABLES]
                 among = f"key IN ({','.join('?' * len(some))})"
@@ -95,7 +83,7 @@ class SQLiteStore:
 
     def _put(self, entries: dict[str, bytes]) -> None:
         now, table = self._clock(), self._table
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             for key, value in entries.items():
                 database.execute(f"DELETE FROM {table} WHERE key = ?", (key,))  # noqa: S608
                 database.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", (key, value, now))  # noqa: S608
@@ -106,23 +94,3 @@ class SQLiteStore:
                     break
                 oldest = f"SELECT key FROM {table} ORDER BY used LIMIT 1"  # noqa: S608
                 database.execute(f"DELETE FROM {table} WHERE key IN ({oldest})")  # noqa: S608
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            if self._open is None:
-                self._open = private_database(self._path)
-                self._open.executescript(_SCHEMA.format(name=self._table))
-            self._open.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._open
-            except BaseException:
-                self._open.execute("ROLLBACK")
-                raise
-            self._open.execute("COMMIT")
-
-    def _close(self) -> None:
-        with self._lock:
-            if self._open is not None:
-                self._open.close()
-                self._open = None

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from ..databases import shown_server, valkey_client
+from ..databases import close_in_thread, shown_server, valkey_client
 from .store import StoreLimits
 
 __all__ = ["ValkeyStore"]
@@ -96,7 +96,7 @@ class ValkeyStore:
 
     async def aclose(self) -> None:
         """Closes the connections."""
-        await anyio.to_thread.run_sync(self._client.close)
+        await close_in_thread(self._client.close)
 
     def __repr__(self) -> str:
         return f"<ValkeyStore {self._server}>"

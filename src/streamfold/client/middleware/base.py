@@ -57,7 +57,8 @@ class Middleware(BaseChatModel):
     async def change_reply(self, reply: Reply, request: Request) -> Reply:
         """Returns the reply to hand out. It should say what the chunks said.
 
-        Also called for the partial reply of an error. `dataclasses.replace` makes a changed copy.
+        Also called for the partial reply of an error, whose text is then that of the chunks that were handed out.
+        `dataclasses.replace` makes a changed copy.
         """
         return reply
 
@@ -102,6 +103,7 @@ class _ChangedAnswer(WrappedAnswer):
             return
         if request is not given:
             self._source = open_answer(middleware.model, replace(self._arguments, request=request))
+        text, reasoning = list[str](), list[str]()  # what was handed out
         try:
             async with AsyncExitStack() as stack:
                 chunks = await stack.enter_async_context(aclosing(self._chunks()))
@@ -111,10 +113,13 @@ class _ChangedAnswer(WrappedAnswer):
                 async for chunk in changed:
                     if chunk.finished and self._source.reply is not None:
                         self.reply = await middleware.change_reply(self._source.reply, request)
+                    text.append(chunk.delta)
+                    reasoning.append(chunk.reasoning)
                     yield [chunk]
         except APIError as error:
             if error.partial is not None:
-                error.partial = await middleware.change_reply(error.partial, request)
+                partial = await middleware.change_reply(error.partial, request)
+                error.partial = replace(partial, text="".join(text), reasoning="".join(reasoning))
             other = await middleware.change_error(error, request)
             if other is error:
                 raise

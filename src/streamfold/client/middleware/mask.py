@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...requests import Request
-from ...values import APIError, ConfigError, LateChunk, Reply, StreamChunk, StreamError
+from ...values import APIError, ChunkDetails, ConfigError, Reply, StreamChunk, StreamError
 from ..model import ChatModel
 from .base import Middleware
 
@@ -141,13 +141,13 @@ class _Held:
 
 
 def _with_text(chunk: StreamChunk, delta: str, reasoning: str) -> StreamChunk:
-    said = (delta, chunk.tool_calls, chunk.finished, reasoning, chunk.finish_reason, chunk.usage)
-    if type(chunk) is StreamChunk:
-        return StreamChunk(*said)
-    if type(chunk) is not LateChunk:
-        return chunk  # a fragment of a call, or an item
-    signed = tuple(mark for mark in chunk.marks if mark.name == "signature")  # others may repeat the text
-    return LateChunk(chunk.calls_before, signed, lambda: chunk.fragments, *said)
+    if chunk.silent:
+        return chunk
+    place = None
+    if chunk.details is not None:
+        signed = tuple(mark for mark in chunk.marks if mark.name == "signature")  # others may repeat the text
+        place = ChunkDetails(chunk.calls_before, signed, lambda: chunk.fragments)
+    return replace(chunk, delta=delta, reasoning=reasoning, details=place)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -13,7 +13,6 @@ from ...values import (
     Message,
     ProtocolWarning,
     Reply,
-    SilentChunk,
     StreamChunk,
     StreamfoldError,
     Usage,
@@ -77,6 +76,7 @@ class Chunks(Generic[S]):
             self._thread.close(self._source)
 
     def __iter__(self) -> Self:
+        aiter(self._source)  # raises if it has been read to its end
         return self
 
     def __next__(self) -> StreamChunk:
@@ -165,7 +165,7 @@ class ChatStream(Chunks[AsyncChatStream]):
     def __next__(self) -> StreamChunk:
         try:
             chunk = super().__next__()
-            while self._hidden and isinstance(chunk, SilentChunk):
+            while self._hidden and chunk.silent:
                 self._call_watchers()
                 chunk = super().__next__()
         finally:
@@ -253,6 +253,6 @@ async def _next(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:
 async def _read(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:
     """Reads to the end. Returns the last chunk, or None if all had been read before."""
     last = None
-    async for chunk in source:
+    while (chunk := await anext(source, None)) is not None:
         last = chunk
     return last

@@ -16,6 +16,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+from ...values import finite
+
 __all__ = ["document", "json_block"]
 
 # Inside <script> only `<` matters; the others are escaped in case the JSON is pasted elsewhere.
@@ -64,7 +66,7 @@ def _hash(text: str) -> str:
 
 def json_block(value: Any) -> str:
     """Returns JSON for a data block of a page: no character in it can be read as markup."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(finite(value), ensure_ascii=False, separators=(",", ":"))
     return _encodable(text.translate(_ESCAPES))
 
 

@@ -146,10 +146,13 @@ class _Trace:
         return chunks
 
     def _close(self, interrupted: str | None) -> tuple[list[StreamChunk], StreamError | None]:
+        chunks: list[StreamChunk] = []
         try:
-            return self._decoder.close(interrupted=interrupted), None
+            chunks = self._decoder.end(interrupted=interrupted)
+            self._decoder.close()
         except StreamError as error:
-            return [], error
+            return chunks, error
+        return chunks, None
 
     def _add(
         self, kind: EventKind, start: int, raw: bytes, chunks: list[StreamChunk], failed: StreamError | None = None

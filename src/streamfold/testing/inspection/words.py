@@ -85,15 +85,13 @@ def placement_words(found: Placement) -> str:
         case "index":
             return f"index {part.index} is in use: continues {here}"
         case "changed_id":
-            return f"index {part.index} is in use, the id is another, the arguments are not complete: continues {here}"
+            return f"index {part.index} is in use, the id is another, and nothing begins a call: continues {here}"
         case "id":
             return f"id {_quoted(part.id)} is known: continues {here}"
         case "last":
             return f"{'no index' if part.index is None else unknown}: the last call goes on, {here}"
         case "turn":
-            return f"{unknown}, no name: tail of {here}{_head(call.index)}; it has no arguments yet and it is its turn"
-        case "unfinished":
-            return f"{unknown}, no name: tail of {here}{_head(call.index)}; its arguments are not complete"
+            return f"{unknown}, no name: arguments of {here}, whose turn it is, and which has none yet"
         case "first":
             return f"no call is open: opens {here}"
         case "index_taken":
@@ -106,8 +104,6 @@ def placement_words(found: Placement) -> str:
             return f"nobody opened index {part.index} yet: opens {here}"
         case "new_item":
             return f"nobody opened item {_quoted(part.item)} yet: opens {here}"
-        case "nothing_waits":
-            return f"{unknown}, no name, and every call has its arguments: opens {here}"
         case "listed_id":
             return f"the server's list of calls: id {_quoted(part.id)} is that of {here}"
         case "listed_item":
@@ -118,8 +114,6 @@ def placement_words(found: Placement) -> str:
             return f"the server's list of calls: an unknown id, the next one of this name is {here}"
         case "listed_new":
             return f"the server's list of calls: it was not streamed: opens {here}"
-        case "adopted":
-            return f"the answer has ended: these arguments came apart from {here}, which has none"
 
 
 def delta_words(delta: Delta) -> str:
@@ -203,10 +197,6 @@ def usage_words(usage: Usage) -> str:
         (usage.reasoning_tokens, "reasoning"),
     ]
     return ", ".join(f"{count} {what}" for count, what in counts if count is not None) + " tokens"
-
-
-def _head(index: int | None) -> str:
-    return ", whose head came without an index" if index is None else f", whose head came under index {index}"
 
 
 def _news(part: Call, other: OpenCall | None) -> str:

@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import httpx
 
 from ...adapters import find_adapter
@@ -187,6 +188,7 @@ class _Tap(httpx.AsyncByteStream):
             self._pieces = aiter(self._stream)
         try:
             piece = await anext(self._pieces)
+            await anyio.lowlevel.checkpoint_if_cancelled()  # a body in memory never waits
         except StopAsyncIteration:
             self._exchange.end()
             raise

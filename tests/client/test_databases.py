@@ -1,0 +1,125 @@
+"""Databases of our own are closed, whenever that is, and one that could not be opened is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from streamfold import ConfigError, batch
+from streamfold.client import SQLiteStore
+from streamfold.client.limits.algorithm import Ask
+from streamfold.client.limits.sqlite import SQLiteLimitStore
+from streamfold.gateway.kept import SQLiteResponses
+from streamfold.jobs import Ledger
+from streamfold.testing import ScriptedProvider
+
+
+async def used(store: Any) -> None:
+    if isinstance(store, SQLiteStore):
+        assert await store.get(["a"]) == {}
+    elif isinstance(store, SQLiteLimitStore):
+        assert (await store.take("a", Ask(rate=10.0))).requests == 1
+    else:
+        assert await store.get("a", "me") is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", [SQLiteStore, SQLiteLimitStore, SQLiteResponses])
+async def test_a_task_that_was_cancelled_closes_its_databases(kind: Any, tmp_path: Path) -> None:
+    """A program that is interrupted leaves no file open."""
+    store = kind(tmp_path / "a.db")
+    await used(store)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await store.aclose()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db"]  # SQLite removes what it needs while open
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", [SQLiteStore, SQLiteLimitStore, SQLiteResponses])
+async def test_a_database_that_could_not_be_opened_is_tried_again(
+    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first failure is reported, nothing stays open, and the next use finds the tables."""
+    opened: list[sqlite3.Connection] = []
+
+    class Broken(sqlite3.Connection):
+        def executescript(self, script: str) -> Any:
+            raise sqlite3.OperationalError("disk I/O error")
+
+    def broken(*args: Any, **settings: Any) -> sqlite3.Connection:
+        opened.append(connect(*args, factory=Broken, **settings))
+        return opened[-1]
+
+    connect, store = sqlite3.connect, kind(tmp_path / "a.db")
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite3, "connect", broken)
+        with pytest.raises(Exception, match="disk I/O error"):
+            await used(store)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")
+    await used(store)
+    await store.aclose()
+
+
+@pytest.mark.anyio
+async def test_processes_that_begin_with_a_new_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite refuses some of them without the wait that they asked for: they try again."""
+    refused = 0
+
+    class Busy(sqlite3.Connection):
+        def execute(self, statement: str, *values: Any) -> Any:
+            nonlocal refused
+            if "journal_mode" in statement and refused < 3:
+                refused += 1
+                error = sqlite3.OperationalError("database is locked")
+                error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                raise error
+            return super().execute(statement, *values)
+
+    connect, store = sqlite3.connect, SQLiteStore(tmp_path / "a.db")
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **settings: connect(*args, factory=Busy, **settings))
+    await used(store)
+    await store.aclose()
+    assert refused == 3
+
+
+def is_free(path: Path) -> bool:
+    """Whether the next job may use a ledger."""
+    try:
+        Ledger(path).close()
+    except ConfigError:
+        return False
+    return True
+
+
+def test_a_ledger_that_nobody_waits_for_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio's own cancellation does not wait for a file that is being opened; the next job may use it."""
+    opening, go_on, connect = threading.Event(), threading.Event(), sqlite3.connect
+
+    def slow(*args: Any, **settings: Any) -> sqlite3.Connection:
+        opening.set()
+        go_on.wait(10)
+        return connect(*args, **settings)
+
+    monkeypatch.setattr(sqlite3, "connect", slow)
+
+    async def main() -> None:
+        job = batch(ScriptedProvider(), [{"prompt": "one"}], ledger=tmp_path / "ledger")
+        task = asyncio.create_task(job.__aenter__())
+        await asyncio.to_thread(opening.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go_on.set()
+        async with asyncio.timeout(10):
+            while not is_free(tmp_path / "ledger"):
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
