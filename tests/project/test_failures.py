@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import h11
 import httpx
 import pytest
 
@@ -85,7 +86,9 @@ HAPPENS: dict[str, tuple[Handler, dict[str, Any]]] = {
     "cut off before": (body(b": hello\n\n", then=BROKEN), {}),
     "cut off after": (body(text("Hel"), call(entry(0, "a", "f", '{"x":1}')), then=BROKEN), {}),
     "HTTP/2": (body(text("Hel"), then=httpx.RemoteProtocolError("<StreamReset stream_id:1>")), {}),
+    "a response that is not HTTP": (raising(httpx.RemoteProtocolError("bad"), h11.RemoteProtocolError("bad")), {}),
     "a web page": (body(b"<!doctype html><title>Log in</title>"), {}),
+    "compressed": (lambda _: httpx.Response(200, headers={"content-encoding": "compress"}, content=text("Hi")), {}),
     "larger": (body(text("x" * 5000)), {}),
     "an answer with nothing": (body(DONE), {}),
 }
@@ -96,7 +99,6 @@ def scenario(row: str) -> tuple[Handler, dict[str, Any]]:
 
 
 @pytest.mark.anyio
-@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 @pytest.mark.parametrize("row", FAILURES)
 async def test_the_table_is_true(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Class, phase, whether it is retryable, was sent again, went to the next provider, and has the partial answer."""
