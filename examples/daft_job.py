@@ -14,7 +14,7 @@ import argparse
 import daft
 from daft import DataType
 
-from streamfold.integrations.ray import Ask  # it needs no Ray
+from streamfold.jobs.ray import Ask  # it needs no Ray
 
 ANSWER = DataType.struct({"text": DataType.string(), "tool_calls": DataType.string(), "error": DataType.string()})
 

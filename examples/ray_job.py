@@ -12,7 +12,7 @@ import argparse
 
 import ray
 
-from streamfold.integrations.ray import ask
+from streamfold.jobs.ray import ask
 
 
 def main() -> None:

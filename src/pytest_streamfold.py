@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Registers the marker."""
     config.addinivalue_line(
         "markers",
-        "streamfold_faults(*faults): faults of streamfold.testing.faults, for all answers that `replay` plays",
+        "streamfold_faults(*faults): faults of streamfold.faults, for all answers that `replay` plays",
     )
 
 

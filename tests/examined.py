@@ -12,10 +12,10 @@ from trio.testing import MockClock
 from patients import Patient
 from streamfold import Provider, Timeouts
 from streamfold.config import Profile, read_profile
+from streamfold.faults import Fault
 from streamfold.gateway import gateway
+from streamfold.recording import FaultTransport
 from streamfold.testing.doctor import Card, Diagnosis
-from streamfold.testing.faults import Fault
-from streamfold.testing.recording import FaultTransport
 
 TIMEOUTS = Timeouts(10, 30, 20, 30, 90)
 KEY = "sk-planted-0123456789abcdef"

@@ -24,8 +24,8 @@ from streamfold.adapters.emitting.emitter import Emitter
 from streamfold.adapters.gemini import GeminiEmitter
 from streamfold.adapters.responses.emit import ResponsesEmitter
 from streamfold.engine.calls import Calls
+from streamfold.text.jsontext import join_surrogates
 from streamfold.values.deltas import Call, Delta, Done, Failure, Finish, Summary
-from streamfold.values.jsontext import join_surrogates
 
 WIRES = ("chat", "responses")
 

@@ -31,9 +31,9 @@ import anyio.to_thread
 import pytest
 
 from streamfold import Provider, testing
-from streamfold.client import read_memory
 from streamfold.config import config_problems, read_config
 from streamfold.testing import ScriptedProvider
+from streamfold.turns import read_memory
 
 ROOT = Path(__file__).resolve().parents[1]
 KEYS = ("OPENAI_API_KEY", "MOONSHOT_API_KEY", "MY_KEY", "TEAM_KEY", "TEAM", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")

@@ -18,8 +18,8 @@ from typing import Any, Self
 import httpx
 
 from streamfold.adapters.chat import ChatEmitter, ChatQuirks
-from streamfold.testing.faults import Fault
-from streamfold.testing.recording import FaultTransport
+from streamfold.faults import Fault
+from streamfold.recording import FaultTransport
 from streamfold.values import Call, Delta, Finish, Reasoning, Text, Usage
 
 MODELS = {"object": "list", "data": [{"id": "patient-1", "object": "model", "max_model_len": 4096}]}

@@ -72,43 +72,25 @@ from .values import (
 )
 
 if TYPE_CHECKING:
-    from .client import (
-        BudgetExceededError,
+    from .answers import ChatModel, ChatStream, Partial
+    from .client import Fallback, Hooks, Preview, Provider, RequestInfo, extract
+    from .config import ProviderConfig
+    from .jobs import Answer, BatchJob, JobPausedError, JobSummary, batch
+    from .limits import BudgetExceededError, LimitReachedError, LimitStoreError, RateLimiter, Reservation
+    from .middleware import Hedge, Mask, Middleware
+    from .tools import (
         CallInDoubtError,
         CallJournal,
-        ChatModel,
-        ChatStream,
-        Fallback,
         FileJournal,
-        Hedge,
-        Hooks,
-        InMemoryStore,
-        LimitReachedError,
-        LimitStoreError,
-        Mask,
-        Memory,
-        MemoryStore,
-        Middleware,
-        Partial,
         PendingCall,
-        Preview,
-        Provider,
-        RateLimiter,
-        RequestInfo,
-        Reservation,
         RunEvents,
-        SQLiteStore,
-        StoreLimits,
         ToolResult,
         ToolRun,
-        ValkeyStore,
-        extract,
         in_thread,
         resume_tools,
         run_tools,
     )
-    from .config import ProviderConfig
-    from .jobs import Answer, BatchJob, JobPausedError, JobSummary, batch
+    from .turns import InMemoryStore, Memory, MemoryStore, SQLiteStore, StoreLimits, ValkeyStore
 
 __all__ = [
     "APIConnectionError",
@@ -215,57 +197,40 @@ __all__ = [
 ]
 
 
-_LAZY = (
-    "BudgetExceededError",
-    "LimitReachedError",
-    "LimitStoreError",
-    "RateLimiter",
-    "Reservation",
-    "CallInDoubtError",
-    "CallJournal",
-    "ChatModel",
-    "ChatStream",
-    "Fallback",
-    "FileJournal",
-    "Hooks",
-    "InMemoryStore",
-    "Memory",
-    "MemoryStore",
-    "Partial",
-    "PendingCall",
-    "Preview",
-    "Provider",
-    "ProviderConfig",
-    "RequestInfo",
-    "RunEvents",
-    "SQLiteStore",
-    "StoreLimits",
-    "ToolResult",
-    "ToolRun",
-    "ValkeyStore",
-    "in_thread",
-    "resume_tools",
-    "run_tools",
-    "Hedge",
-    "Mask",
-    "Middleware",
-    "extract",
-)
-
-_JOBS = ("Answer", "BatchJob", "JobPausedError", "JobSummary", "batch")
+_HOMES = {  # what is imported with its first use: the pure core needs no network
+    **dict.fromkeys(("ChatModel", "ChatStream", "Partial"), "answers"),
+    **dict.fromkeys(("Fallback", "Hooks", "Preview", "Provider", "RequestInfo", "extract"), "client"),
+    "ProviderConfig": "config",
+    **dict.fromkeys(("Answer", "BatchJob", "JobPausedError", "JobSummary", "batch"), "jobs"),
+    **dict.fromkeys(
+        ("BudgetExceededError", "LimitReachedError", "LimitStoreError", "RateLimiter", "Reservation"), "limits"
+    ),
+    **dict.fromkeys(("Hedge", "Mask", "Middleware"), "middleware"),
+    **dict.fromkeys(
+        (
+            "CallInDoubtError",
+            "CallJournal",
+            "FileJournal",
+            "PendingCall",
+            "RunEvents",
+            "ToolResult",
+            "ToolRun",
+            "in_thread",
+            "resume_tools",
+            "run_tools",
+        ),
+        "tools",
+    ),
+    **dict.fromkeys(("InMemoryStore", "Memory", "MemoryStore", "SQLiteStore", "StoreLimits", "ValkeyStore"), "turns"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    # The pure core is imported at once; what needs the network is imported with the first use of it.
-    if name in _JOBS:
-        from . import jobs
-
-        return getattr(jobs, name)
-    if name not in _LAZY:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import client, config
+    from importlib import import_module
 
-    return getattr(config if name == "ProviderConfig" else client, name)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -79,7 +79,7 @@ def test_000_3_arguments_are_parsed_once_after_the_end(monkeypatch: pytest.Monke
         parsed.append(argument)
         return json.loads(argument)
 
-    monkeypatch.setattr("streamfold.values.arguments.parse_object", parse_object)
+    monkeypatch.setattr("streamfold.text.arguments.parse_object", parse_object)
     monkeypatch.setattr("streamfold.engine.opencall.parse_object", parse_object)
     body = ONE_CALL + call(entry(1, "call_b", "g", "{}")) + fin("tool_calls")
     decoder = StreamDecoder("chat")

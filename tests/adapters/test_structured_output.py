@@ -25,7 +25,7 @@ from streamfold import (
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.kimi import KimiAdapter
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
-from streamfold.client.partial import Partial, PartialReader
+from streamfold.answers.partial import Partial, PartialReader
 from streamfold.engine import WireNames
 from streamfold.requests.request import Request
 

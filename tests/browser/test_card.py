@@ -11,8 +11,8 @@ from selenium.webdriver.support.wait import WebDriverWait
 from browsing import Browser
 from examined import examine
 from patients import Patient
+from streamfold import faults
 from streamfold.adapters.chat import ChatQuirks
-from streamfold.testing import faults
 from streamfold.testing.doctor import render_card
 
 HOSTILE = "</script><script>window.owned = 1</script><!--<img src=x onerror='window.owned = 1'>\u2028&lt;"

@@ -18,8 +18,8 @@ from commands import environment, run_beside, start
 from commands import run as run_in
 from folding import DONE, fin, text
 from streamfold import ConfigError
+from streamfold.faults import Fault, drop, read_fault, reset, stall, status
 from streamfold.recording import Recording
-from streamfold.testing.faults import Fault, drop, read_fault, reset, stall, status
 from streamfold.testing.replay_server import serve_replay
 
 ROOT = Path(__file__).resolve().parents[2]

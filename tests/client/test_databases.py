@@ -12,12 +12,12 @@ import anyio
 import pytest
 
 from streamfold import ConfigError, batch
-from streamfold.client import SQLiteStore
-from streamfold.client.limits.algorithm import Ask
-from streamfold.client.limits.sqlite import SQLiteLimitStore
 from streamfold.gateway.kept import SQLiteResponses
 from streamfold.jobs import Ledger
+from streamfold.limits.algorithm import Ask
+from streamfold.limits.sqlite import SQLiteLimitStore
 from streamfold.testing import ScriptedProvider
+from streamfold.turns import SQLiteStore
 
 
 async def used(store: Any) -> None:

@@ -24,9 +24,9 @@ from streamfold import (
     RateLimiter,
     RateLimitError,
 )
-from streamfold.client.limits import MemoryLimitStore
-from streamfold.client.limits.algorithm import Ask
 from streamfold.config import effective_values, read_config, read_profile
+from streamfold.limits import MemoryLimitStore
+from streamfold.limits.algorithm import Ask
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +63,7 @@ class Upstream:
 def alone(monkeypatch: pytest.MonkeyPatch) -> MemoryLimitStore:
     """What "memory" means is a store of the test's own."""
     store = MemoryLimitStore()
-    monkeypatch.setattr("streamfold.client.limits.opening.process_store", lambda: store)
+    monkeypatch.setattr("streamfold.limits.opening.process_store", lambda: store)
     return store
 
 

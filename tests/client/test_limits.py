@@ -22,9 +22,9 @@ from streamfold import (
     RateLimiter,
     Usage,
 )
-from streamfold.client.limits import LimitStore, MemoryLimitStore, SQLiteLimitStore, ValkeyLimitStore, open_limit_store
-from streamfold.client.limits.algorithm import DAY, Ask, Grant, Settlement
-from streamfold.client.limits.lua import SCRIPT
+from streamfold.limits import LimitStore, MemoryLimitStore, SQLiteLimitStore, ValkeyLimitStore, open_limit_store
+from streamfold.limits.algorithm import DAY, Ask, Grant, Settlement
+from streamfold.limits.lua import SCRIPT
 from valkeys import valkey_server
 
 pytestmark = pytest.mark.anyio

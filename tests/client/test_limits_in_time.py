@@ -13,8 +13,8 @@ import trio.testing
 
 from scale import pick
 from streamfold import RateLimiter, Usage
-from streamfold.client.limits import MemoryLimitStore
-from streamfold.client.limits.search import told_rate
+from streamfold.limits import MemoryLimitStore
+from streamfold.limits.search import told_rate
 from streamfold.values import RateLimit, RateLimitWindow
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from demanding import KINDS, TURNS, Demanding
 from streamfold import BadRequestError, InMemoryStore, Memory, Message, Provider, assistant, user
-from streamfold.client.memory.turns import turn_keys
+from streamfold.turns.turns import turn_keys
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from streamfold import ConfigError, InMemoryStore, Memory, MemoryStore, Provider, SQLiteStore, StoreLimits, ValkeyStore
-from streamfold.client.memory import open_store
+from streamfold.turns import open_store
 from valkeys import valkey_server
 
 pytestmark = pytest.mark.anyio

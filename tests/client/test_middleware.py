@@ -36,7 +36,7 @@ from streamfold import (
     run_tools,
     system,
 )
-from streamfold.client.middleware.mask import _Held
+from streamfold.middleware.mask import _Held
 from streamfold.requests import Request
 from streamfold.testing import ScriptedProvider, call, fail, pause, refuse, say, think
 

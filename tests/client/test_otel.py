@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from answered import GOOD, USAGE, client, provider
 from folding import DONE, call, entry, fin, text
 from streamfold import ConfigError, ServerError, Tool, ToolCall, assistant, image, tool_result, user
-from streamfold.client.otel import otel_hooks
+from streamfold.integrations.otel import otel_hooks
 
 pytestmark = pytest.mark.anyio
 

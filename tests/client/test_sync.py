@@ -33,8 +33,8 @@ from streamfold import (
     TurnLimitError,
     tool,
 )
-from streamfold.client.sync import thread as sync_thread
 from streamfold.sync import Provider, run_tools
+from streamfold.sync import thread as sync_thread
 from streamfold.testing import ScriptedProvider, call
 
 

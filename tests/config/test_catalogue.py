@@ -27,7 +27,7 @@ from streamfold.config.file import read_profile
 from streamfold.config.profile import Profile
 from streamfold.engine.dialects import DialectContext, find_dialect
 from streamfold.requests.capabilities import Capabilities
-from streamfold.values import referenced
+from streamfold.text import referenced
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(provider_files())

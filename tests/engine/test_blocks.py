@@ -6,7 +6,8 @@ from typing import Any
 
 from streamfold import ToolCall
 from streamfold.engine.blocks import Blocks
-from streamfold.values import Answered, Block, BlockEnd, BlockPiece, Call, Delta, PathValue, Reasoning, Text
+from streamfold.text import PathValue
+from streamfold.values import Answered, Block, BlockEnd, BlockPiece, Call, Delta, Reasoning, Text
 
 
 def text(index: int | None, start: str = "") -> Block:

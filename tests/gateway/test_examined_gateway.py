@@ -10,9 +10,9 @@ import pytest
 from examined import examine_gateway
 from patients import Patient
 from scale import pick, some
-from streamfold.testing import faults
+from streamfold import faults
+from streamfold.faults import Fault
 from streamfold.testing.conformance import RULES, judge
-from streamfold.testing.faults import Fault
 
 # httpx on trio, when a stream is left before its end.
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")

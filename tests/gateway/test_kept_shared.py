@@ -15,10 +15,10 @@ import pytest
 from folding import DONE, fin, text
 from gateways import RESPONSES, asking, client_of
 from servers import END, STREAM, Connection, framed, serving
-from streamfold.client import SQLiteStore
 from streamfold.gateway import gateway
 from streamfold.gateway.kept import KeptResponse, SQLiteResponses
 from streamfold.gateway.kept.events import KeptEvent
+from streamfold.turns import SQLiteStore
 
 pytestmark = pytest.mark.anyio
 BACKGROUND = asking(RESPONSES, background=True, store=True, stream=False)
@@ -127,7 +127,7 @@ async def test_a_process_that_is_gone(tmp_path: Path) -> None:
 
 HAMMER = """
 import sys, anyio
-from streamfold.client import SQLiteStore
+from streamfold.turns import SQLiteStore
 from streamfold.gateway.kept import KeptResponse, SQLiteResponses
 from streamfold.gateway.kept.events import KeptEvent
 

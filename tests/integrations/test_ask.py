@@ -16,8 +16,8 @@ import pytest
 from folding import DONE, call, entry, fin, text
 from servers import END, STREAM, Connection, Server, answer, framed, serving
 from streamfold import ConfigError, Tool
-from streamfold.integrations.ray import Ask, AskStoppedError
 from streamfold.jobs import ANSWER_COLUMNS
+from streamfold.jobs.ray import Ask, AskStoppedError
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.anyio

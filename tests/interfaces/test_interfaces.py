@@ -12,7 +12,7 @@ from streamfold import APIError, Reply, user
 from streamfold.integrations import agui, aisdk
 from streamfold.recording import Recording
 from streamfold.testing import ReplayProvider
-from streamfold.values import parse_object
+from streamfold.text import parse_object
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FIXTURES.glob("*/*.sse"))

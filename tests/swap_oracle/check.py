@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streamfold.config import Profile
-from streamfold.values import ConfigError, ProtocolWarning, shown_url
+from streamfold.text import shown_url
+from streamfold.values import ConfigError, ProtocolWarning
 
 from .announced import speaks_of
 from .conversation import Conversation

@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 from streamfold.requests import Options, Request, ResponseFormat, read_response_format
-from streamfold.values import MediaPart, Message, TextPart, Tool, ToolCall, join_surrogates
+from streamfold.text import join_surrogates
+from streamfold.values import MediaPart, Message, TextPart, Tool, ToolCall
 
 __all__ = ["Fact", "FactKind", "facts_of"]
 

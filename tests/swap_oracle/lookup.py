@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 from streamfold.adapters import Prepared
 from streamfold.requests import Request
-from streamfold.values import AllowedTools, NamedTool, Tool, audio_format, join_surrogates, read_tool_choice
+from streamfold.text import join_surrogates
+from streamfold.values import AllowedTools, NamedTool, Tool, audio_format, read_tool_choice
 
 from .announced import announced, overruled
 from .facts import Fact

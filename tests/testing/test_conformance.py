@@ -10,12 +10,12 @@ import pytest
 
 from examined import examine
 from patients import Patient
+from streamfold.recording import Recording
 from streamfold.testing import call, finish, say, think, usage
 from streamfold.testing.answers import AnswerWriter
 from streamfold.testing.conformance import RULES, judge, rulings_to_dict
 from streamfold.testing.doctor import Card, Seen
 from streamfold.testing.inspection import inspect_stream
-from streamfold.testing.recording import Recording
 from streamfold.testing.script import read_answer
 
 # httpx on trio, when a stream is left before its end.

@@ -15,9 +15,10 @@ from trio.testing import MockClock
 from examined import KEY, PROFILE, examine
 from patients import Patient
 from scale import pick, some
+from streamfold import faults
 from streamfold.adapters.chat import ChatQuirks
 from streamfold.config import config_problems, read_config, read_profile
-from streamfold.testing import faults
+from streamfold.faults import Fault
 from streamfold.testing.doctor import (
     Card,
     cards_from,
@@ -27,7 +28,6 @@ from streamfold.testing.doctor import (
     plan,
     write_profile,
 )
-from streamfold.testing.faults import Fault
 
 # httpx on trio, when a stream is left before its end.
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")

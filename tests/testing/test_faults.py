@@ -28,12 +28,7 @@ from streamfold import (
 )
 from streamfold.engine import event_ranges
 from streamfold.engine.sse import SSEDecoder
-from streamfold.net import retries
-from streamfold.recording import FaultTransport, Recording, ReplayTransport
-from streamfold.testing import assert_any_cut, say, think, usage
-from streamfold.testing import call as call_step
-from streamfold.testing.answers import AnswerWriter
-from streamfold.testing.faults import (
+from streamfold.faults import (
     Fault,
     Injector,
     Step,
@@ -50,6 +45,11 @@ from streamfold.testing.faults import (
     status,
     truncate_json,
 )
+from streamfold.net import retries
+from streamfold.recording import FaultTransport, Recording, ReplayTransport
+from streamfold.testing import assert_any_cut, say, think, usage
+from streamfold.testing import call as call_step
+from streamfold.testing.answers import AnswerWriter
 from streamfold.testing.replay_server import serve_replay
 
 # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
@@ -215,7 +215,7 @@ def test_shown_as_written() -> None:
         (lambda: hang_up(times=0), "hang_up: times is a whole number from 1, not 0"),
         (
             lambda: Injector(["reset"]),
-            r"faults are a list of values of streamfold.testing.faults \(corrupt, .*, not \['reset'\]",
+            r"faults are a list of values of streamfold.faults \(corrupt, .*, not \['reset'\]",
         ),
         (lambda: Injector(reset()), r"faults are a list of values .*, not reset\(\)"),
     ],

@@ -270,7 +270,7 @@ def test_faults(run: Runner) -> None:
         import anyio
         import pytest
         from streamfold import IncompleteStreamError, RateLimitError
-        from streamfold.testing.faults import cut_after, status
+        from streamfold.faults import cut_after, status
 
         @pytest.mark.streamfold_faults(status(429, times=1))
         class TestLimited:
@@ -450,7 +450,7 @@ def test_what_can_not_be_recorded(run: Runner, model: Model) -> None:
 
 MARKED = """
 import pytest
-from streamfold.testing.faults import status
+from streamfold.faults import status
 
 
 @pytest.mark.streamfold_faults(status(429))

@@ -165,9 +165,7 @@ def test_bundled_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     write(tmp_path / "streamfold/fixtures/demo", 'origin = "wheel"')
     tmp_path.joinpath("fixtures/other").mkdir(parents=True)
     write(tmp_path / "fixtures/other", "")
-    monkeypatch.setattr(
-        "streamfold.testing.recording.files.__file__", str(tmp_path / "streamfold/testing/recording/files.py")
-    )
+    monkeypatch.setattr("streamfold.recording.files.__file__", str(tmp_path / "streamfold/recording/files.py"))
     assert find_recording("demo/case").origin == "wheel"
     with pytest.raises(ConfigError, match=r"Available: demo/case$"):
         find_recording("other/case")
@@ -302,7 +300,7 @@ async def test_waits_as_long_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None
     async def sleep(delay: float) -> None:
         slept.append(delay)
 
-    monkeypatch.setattr("streamfold.testing.recording.replay.anyio.sleep", sleep)
+    monkeypatch.setattr("streamfold.recording.replay.anyio.sleep", sleep)
     async with answering(ReplayTransport(TIMED, speed="recorded")) as (_, response):
         await response.aread()
     assert slept == [0.5, 0.25, 0.0, 0.0]

@@ -18,6 +18,7 @@ from openai import AsyncOpenAI
 
 from folding import DONE, call, entry, event, fin, text
 from streamfold import BadRequestError, ConfigError, Provider, run_tools, tool
+from streamfold.faults import cut_after, reset, status
 from streamfold.recording import (
     Recording,
     RecordTransport,
@@ -27,8 +28,7 @@ from streamfold.recording import (
     find_recording,
     load_source,
 )
-from streamfold.testing.faults import cut_after, reset, status
-from streamfold.testing.recording.requests import Request, difference
+from streamfold.recording.requests import Request, difference
 from streamfold.testing.replay_server import serve_replay
 
 URL = "http://test/v1/chat/completions"

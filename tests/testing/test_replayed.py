@@ -10,9 +10,9 @@ import pytest
 
 from folding import DONE, call, entry, fin, text
 from streamfold import ConfigError, IncompleteStreamError, RateLimitError, StreamfoldError
+from streamfold.faults import cut_after, status
 from streamfold.recording import Recording, Sent
 from streamfold.testing import ReplayProvider, ScriptError
-from streamfold.testing.faults import cut_after, status
 
 pytestmark = pytest.mark.anyio
 

@@ -53,6 +53,7 @@ from streamfold import (
     tool_result,
     user,
 )
+from streamfold.faults import status
 from streamfold.testing import (
     ReplayFixture,
     ReplayProvider,
@@ -71,7 +72,6 @@ from streamfold.testing import (
     think,
     usage,
 )
-from streamfold.testing.faults import status
 
 
 class Weather(BaseModel):

@@ -395,7 +395,7 @@ def test_b15_each_call_is_parsed_once(monkeypatch: pytest.MonkeyPatch):
 
         return parse_object
 
-    for module in ("streamfold.values.arguments", "streamfold.engine.opencall"):
+    for module in ("streamfold.text.arguments", "streamfold.engine.opencall"):
         monkeypatch.setattr(f"{module}.parse_object", spy(json.loads))
     first, second = json.dumps({"x": "a" * 2000}), json.dumps({"y": [{"z": 1}] * 200})
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scale
-from streamfold.values import GrowingJSON, partial_value, path_pattern
+from streamfold.text import partial_value
+from streamfold.values import GrowingJSON, path_pattern
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 names = st.sampled_from(["a", "b", "files", "content", "a.b", ""]) | st.text(max_size=3)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamfold.values.paths import PathValue, PathValues, steps
+from streamfold.text.paths import PathValue, PathValues, steps
 
 
 def made(*pieces: PathValue) -> Any:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..values import ConfigError, ProtocolWarning, join_surrogates
+from ..text import join_surrogates
+from ..values import ConfigError, ProtocolWarning
 
 if TYPE_CHECKING:
     from ..requests import Request

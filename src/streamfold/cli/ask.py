@@ -17,8 +17,8 @@ from rich.text import Text
 
 from ..client import Provider
 from ..net import make_client
+from ..recording import Draft, Recording, failure_in, find_recording, recording_client
 from ..testing import serve_replay
-from ..testing.recording import Draft, Recording, failure_in, find_recording, recording_client
 from ..values import ConfigError, Message, Reply, StreamfoldError, image, system, user
 from . import config as config_commands
 from .errors import print_error, reported_errors

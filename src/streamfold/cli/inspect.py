@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..recording import Recording, open_recording
 from ..testing.inspection import (
     Inspection,
     compare,
@@ -17,7 +18,6 @@ from ..testing.inspection import (
     render_page,
     to_dict,
 )
-from ..testing.recording import Recording, open_recording
 from ..values import ConfigError
 from .errors import reported_errors
 from .explain import print_comparison, print_inspection

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ..config import Config, capability_values, key_state, provider_files, read_config
 from ..requests import CAPABILITIES
-from ..values import shown_url
+from ..text import shown_url
 from . import config as config_commands
 from .errors import reported_errors
 from .output import console, harmless, print_json, print_rows

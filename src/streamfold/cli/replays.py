@@ -10,9 +10,9 @@ import anyio
 import typer
 
 from ..engine import StreamDecoder
+from ..faults import read_fault
+from ..recording import Speed, load_source, open_recording, paced
 from ..testing import serve_replay as serve_recordings
-from ..testing.faults import read_fault
-from ..testing.recording import Speed, load_source, open_recording, paced
 from ..values import ConfigError
 from .ask import AsJson
 from .errors import reported_errors

@@ -14,7 +14,8 @@ from rich.text import Text
 from ..client import Preview, Provider
 from ..config import Profile, read_config
 from ..requests import Request
-from ..values import ConfigError, Message, MessageLike, WarningCode, nearest, shown_url
+from ..text import shown_url
+from ..values import ConfigError, Message, MessageLike, WarningCode, nearest
 from . import config as config_commands
 from .errors import reported_errors
 from .output import console, harmless, print_json

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from ..adapters import Adapter
 from ..engine import StreamDecoder
+from ..limits import RateLimiter
 from ..net import Exchange, HTTPRequest
 from ..values import (
     APIError,
@@ -20,41 +20,10 @@ from ..values import (
 from .attempts import Attempts
 from .connections import Connections
 from .hooks import Notifier
-from .limits import RateLimiter
 from .pricing import ProfilePricing
 from .reading import AnswerReader
 
-__all__ = ["ChunkSource", "NetworkAnswer", "Plan"]
-
-
-class ChunkSource(Protocol):
-    """Where the chunks of a `ChatStream` come from.
-
-    Attributes:
-        reply: the whole answer, once its last chunks have been yielded.
-        warnings: the warnings so far.
-        writing: the tool calls that the model is writing.
-        fragments: whether chunks of fragments are wanted; may be set until `batches` is called.
-    """
-
-    fragments: bool
-
-    @property
-    def reply(self) -> Reply | None: ...
-
-    @property
-    def warnings(self) -> tuple[ProtocolWarning, ...]: ...
-
-    @property
-    def writing(self) -> tuple[Writing, ...]: ...
-
-    def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
-        """Yields the chunks, grouped by network read. Called once."""
-        ...
-
-    async def aclose(self) -> None:
-        """Closes the connection and wakes the task that waits for it."""
-        ...
+__all__ = ["NetworkAnswer", "Plan"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import anyio
 
+from ..limits import RateLimiter
 from ..net import Clocks, Exchange, HTTPRequest, redact_error, retry_delay
 from ..values import APIError, Attempt, Reply
 from .connections import Connections
 from .hooks import Notifier
-from .limits import RateLimiter
 from .turns import Turn
 
 __all__ = ["Attempts"]

@@ -15,14 +15,14 @@ from ..adapters import Adapter, Prepared
 from ..adapters.batches import BatchAPI, BatchCall, BatchResult
 from ..config import Profile
 from ..engine import StreamDecoder
+from ..limits import account_digest
 from ..net import Exchange, Redactor, redact_error
 from ..values import APIError, ProtocolWarning, Reply, StreamError, UpstreamError, status_error
-from .limits import account_digest
 from .pricing import ProfilePricing
 from .whole import json_reader
 
 if TYPE_CHECKING:
-    from .arguments import Arguments
+    from ..answers import Arguments
     from .requester import Requester
 
 __all__ = ["BatchClient", "BatchRequest"]

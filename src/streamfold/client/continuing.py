@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
+from ..answers import Arguments, ChunkSource, WrappedAnswer
 from ..values import APIError, Message, Reply, StreamChunk, StreamfoldError
-from .answer import ChunkSource
-from .arguments import Arguments
-from .wrapped import WrappedAnswer
 
 __all__ = ["ContinuedAnswer", "continued_arguments"]
 

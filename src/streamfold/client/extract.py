@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
+from ..answers import ChatModel
 from ..requests import ChatOptions, read_messages
 from ..values import ConfigError, InvalidReplyError, Message, Messages, ToolLike, user
-from .model import ChatModel
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import monotonic
 
+from ..answers import ChunkSource, WrappedAnswer
 from ..values import (
     APIError,
     Attempt,
@@ -16,8 +17,6 @@ from ..values import (
     NotConfiguredError,
     StreamChunk,
 )
-from .answer import ChunkSource
-from .wrapped import WrappedAnswer
 
 __all__ = ["Candidate", "Failover"]
 

@@ -6,13 +6,10 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
 
+from ..answers import Arguments, BaseChatModel, ChatModel, ChatStream, ChunkSource, open_answer
 from ..values import APIError, ConfigError
-from .answer import ChunkSource, NetworkAnswer
-from .arguments import Arguments
-from .base_model import BaseChatModel, open_answer
+from .answer import NetworkAnswer
 from .failover import Candidate, Failover
-from .model import ChatModel
-from .stream import ChatStream
 
 __all__ = ["Fallback"]
 

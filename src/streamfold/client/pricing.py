@@ -9,7 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 from ..config import Profile, read_prices
-from ..values import Cost, Reply, Usage, billed_output, has_other_models, hour_writes, shown_url
+from ..text import shown_url
+from ..values import Cost, Reply, Usage, billed_output, has_other_models, hour_writes
 
 __all__ = ["ProfilePricing"]
 

@@ -11,31 +11,29 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import httpx
 
+from ..answers import Arguments, BaseChatModel, ChatStream, ChunkSource
 from ..config import Profile, load_profiles
+from ..limits import RateLimiter
 from ..net import hides_arguments
 from ..requests import Capabilities, ChatOptions, Request
-from ..values import Messages, Timeouts, ToolChoice, ToolLike, shown_url
-from .answer import ChunkSource
-from .arguments import Arguments
-from .base_model import BaseChatModel
+from ..text import shown_url
+from ..turns import Memory, MemoryStore, read_memory
+from ..values import Messages, Timeouts, ToolChoice, ToolLike
 from .batches import BatchClient
 from .connections import Connections
 from .extract import extract
 from .failover import Candidate, Failover
 from .fallback import candidates, hurried
 from .hooks import Hooks, read_hooks
-from .limits import RateLimiter
-from .memory import Memory, MemoryStore, read_memory
 from .preview import Preview
 from .requester import Requester
-from .stream import ChatStream
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from ..answers import ChatModel
     from ..config import ProviderConfig
     from ..requests import TimeoutOptions
-    from .model import ChatModel
 
     M = TypeVar("M", bound=BaseModel)
 

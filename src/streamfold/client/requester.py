@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..adapters import Adapter, Prepared
 from ..adapters.batches import BatchAPI, BatchCall
+from ..answers import Arguments, ChatStream
 from ..config import Profile, timeouts_over
 from ..engine import StreamDecoder, WireNames
+from ..limits import RateLimiter, is_limited, provider_limiter
 from ..net import Exchange, HTTPRequest, Redactor, Signer
 from ..requests import CachedPrefixes, Request, read_headers
-from ..values import APIError, ConfigError, Limits, ProtocolWarning, StreamfoldError, Timeouts, shown_url
+from ..text import shown_url
+from ..values import APIError, ConfigError, Limits, ProtocolWarning, StreamfoldError, Timeouts
 from .answer import NetworkAnswer, Plan
-from .arguments import Arguments
 from .batches import BatchRequest
 from .connections import Connections
 from .continuing import ContinuedAnswer, continued_arguments
 from .hooks import Hooks, Notifier, RequestInfo
-from .limits import RateLimiter, is_limited, provider_limiter
 from .preview import HIDDEN, Preview
 from .pricing import ProfilePricing
-from .stream import ChatStream
 from .whole import WholeRequest, json_reader
 
 if TYPE_CHECKING:

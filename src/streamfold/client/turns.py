@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..limits import LimitReachedError, RateLimiter, Reservation
 from ..values import APIConnectionError, APIError, APIStatusError, APITimeoutError, QuotaExceededError, RateLimit, Reply
-from .limits import LimitReachedError, RateLimiter, Reservation
 
 __all__ = ["Turn"]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
-from ..values import shown_url
+from ..text import shown_url
 from .memory import check_store
 from .tables import PositiveCount, Table
 

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator
 
-from ..values import NotConfiguredError, check_references, filled, nearest, referenced
+from ..text import check_references, filled, referenced
+from ..values import NotConfiguredError, nearest
 from .checks import variable_is_set
 
 __all__ = ["STORE_SCHEMES", "StoreName", "check_store", "store_url"]

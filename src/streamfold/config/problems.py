@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from ..values import referenced
+from ..text import referenced
 from .checks import variable_is_set
 from .file import Config, validate_layers
 from .layers import Layer, find_layer

@@ -16,17 +16,8 @@ from ..adapters.batches import BatchSettings
 from ..engine.dialects import DialectContext, find_dialect
 from ..net import Redactor, Signer, make_signer, secrets_in_headers, secrets_in_url
 from ..requests import Capabilities, ModelCapabilities, ModelFacts, Options, find_capabilities, find_facts
-from ..values import (
-    ConfigError,
-    Limits,
-    NotConfiguredError,
-    Timeouts,
-    check_references,
-    filled,
-    nearest,
-    referenced,
-    shown_url,
-)
+from ..text import check_references, filled, referenced, shown_url
+from ..values import ConfigError, Limits, NotConfiguredError, Timeouts, nearest
 from .catalogue import provider_files
 from .checks import (
     POSITIVE,

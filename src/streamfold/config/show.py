@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 from ..requests import CAPABILITIES, ModelCapabilities, Support
-from ..values import referenced, shown_url
+from ..text import referenced, shown_url
 from .checks import variable_is_set
 from .file import Config, validated_layers
 from .layers import Layer, find_layer

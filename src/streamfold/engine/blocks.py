@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..text import PathValue, PathValues, join_surrogates, parse_object, read_arguments, without_surrogates
 from ..values import (
     Answered,
     Block,
@@ -27,17 +28,11 @@ from ..values import (
     Call,
     Delta,
     Extra,
-    PathValue,
-    PathValues,
     ProtocolError,
     Reasoning,
     Text,
     ToolCall,
     Warn,
-    join_surrogates,
-    parse_object,
-    read_arguments,
-    without_surrogates,
 )
 
 __all__ = ["Blocks"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..values import IncompleteStreamError, Limits, ProtocolError, parse_event, parse_partial
+from ..text import parse_event, parse_partial
+from ..values import IncompleteStreamError, Limits, ProtocolError
 from .sse import SSEDecoder
 
 __all__ = ["HEAD", "PlainBody", "error_body", "not_a_stream", "shown"]

@@ -42,7 +42,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
-from ..values import Call, Limits, ProtocolError, is_empty
+from ..text import is_empty
+from ..values import Call, Limits, ProtocolError
 from .identity import continues, differ, goes_on, is_another_item, is_second_head
 from .names import ToolNames
 from .opencall import OpenCall

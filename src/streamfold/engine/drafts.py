@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..values import ChunkDetails, StreamChunk, Writing, whole_characters
+from ..text import whole_characters
+from ..values import ChunkDetails, StreamChunk, Writing
 
 __all__ = ["Drafts"]
 

@@ -20,20 +20,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..values import (
-    AllowedTools,
-    Arguments,
-    Finish,
-    FinishReason,
-    Meta,
-    NamedTool,
-    ReadToolChoice,
-    ToolCall,
-    WarningCode,
-    join_surrogates,
-    read_arguments,
-    unparsed,
-)
+from ..text import Arguments, join_surrogates, read_arguments, unparsed
+from ..values import AllowedTools, Finish, FinishReason, Meta, NamedTool, ReadToolChoice, ToolCall, WarningCode
 from .opencall import OpenCall
 
 __all__ = ["Ending", "Outcome", "WireNames", "breaks_inside"]

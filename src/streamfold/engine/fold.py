@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeAlias
 
+from ..text import join_surrogates
 from ..values import (
     Call,
     ChunkDetails,
@@ -47,7 +48,6 @@ from ..values import (
     Warn,
     WarningCode,
     Writing,
-    join_surrogates,
     word,
 )
 from .blocks import Blocks

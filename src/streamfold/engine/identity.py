@@ -6,7 +6,8 @@ better than one that runs with another's arguments.
 
 from __future__ import annotations
 
-from ..values import Call, is_empty
+from ..text import is_empty
+from ..values import Call
 from .names import ToolNames
 from .opencall import OpenCall
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..values import ProtocolError, join_surrogates
+from ..text import join_surrogates
+from ..values import ProtocolError
 
 __all__ = ["Lane"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from ..values import is_empty, is_of_empty, parse_object, whole_characters
+from ..text import is_empty, is_of_empty, parse_object, whole_characters
 from .brackets import Brackets
 
 __all__ = ["OpenCall"]
@@ -149,7 +149,7 @@ class OpenCall:
     def is_followed_by(self, arguments: str) -> bool:
         """Whether these arguments begin another object behind a complete one, as the next call of the same tool does.
 
-        An object after an empty one, or the same object once more, is a repetition (`values/arguments.py`).
+        An object after an empty one, or the same object once more, is a repetition (`text/arguments.py`).
         """
         if not arguments.lstrip().startswith("{") or not self.is_complete():
             return False

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 
-from ..values import Delta, Part, ProtocolError, Reasoning, Refusal, Sequence, Text, Warn, join_surrogates
+from ..text import join_surrogates
+from ..values import Delta, Part, ProtocolError, Reasoning, Refusal, Sequence, Text, Warn
 from .lanes import Lane
 
 __all__ = ["Parts", "Resumption"]

@@ -20,9 +20,12 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ..client import Hooks, LimitStore, Memory, MemoryStore, Provider, StoreLimits, read_memory
+from ..client import Hooks, Provider
 from ..config import GatewayOptions, LimitSettings, read_settings, store_url
-from ..values import ConfigError, parse_object
+from ..limits import LimitStore
+from ..text import parse_object
+from ..turns import Memory, MemoryStore, StoreLimits, read_memory
+from ..values import ConfigError
 from .access import Access
 from .bodies import Bodies, ClientGone, Receive
 from .exchange import Exchange

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import anyio
 
 from ..adapters.emitting import Order, ReplyWriter, jsonable
-from ..client import ChatStream, Memory
+from ..answers import ChatStream
 from ..config import GatewayOptions
+from ..turns import Memory
 from ..values import APIError, ConfigError, Delta, NotConfiguredError, Reply, StreamChunk
 from .bodies import ClientGone, Receive
 from .failures import Refused, of_error, refused, warning_header

@@ -10,7 +10,8 @@ from hashlib import sha256
 from math import ceil
 from typing import Any
 
-from ..client import (
+from ..config import KeyOptions, LimitSettings, read_settings, store_url
+from ..limits import (
     BudgetExceededError,
     LimitReachedError,
     LimitStore,
@@ -19,7 +20,6 @@ from ..client import (
     RateLimiter,
     Reservation,
 )
-from ..config import KeyOptions, LimitSettings, read_settings, store_url
 from ..values import APIError, ConfigError, ErrorInfo, Reply
 from .failures import Refused, refused
 from .outcomes import Outcome

@@ -11,9 +11,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ..adapters import find_adapter
-from ..client import Arguments, ChatModel, ChatStream, Fallback, Hooks, Memory, Provider, read_hooks
+from ..answers import Arguments, ChatModel, ChatStream
+from ..client import Fallback, Hooks, Provider, read_hooks
 from ..config import GatewayOptions, Profile, read_config
 from ..requests import Request, TimeoutOptions
+from ..turns import Memory
 from ..values import ConfigError, nearest
 from .failures import refused
 from .keys import ANYBODY, Client

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 import anyio
 
-from ..client import count_memory_in
 from ..config import GatewaySettings, read_config, set_variable
+from ..limits import count_memory_in
 from .metrics import METRICS_FOLDER
 from .serve import configured_app, settings
 from .server import Server, say_what_is_served

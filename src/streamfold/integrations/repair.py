@@ -19,6 +19,7 @@ from ..adapters.gemini import GeminiOverlay
 from ..adapters.responses import ResponsesOverlay
 from ..engine import EventScanner, Rewriter, StreamDecoder
 from ..net import Redactor
+from ..text import parse_event
 from ..values import (
     APIError,
     ConfigError,
@@ -31,7 +32,6 @@ from ..values import (
     StreamError,
     Tool,
     as_tools,
-    parse_event,
     read_tool_choice,
 )
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 import anyio
 
-from ..client import BudgetExceededError, LimitReachedError, LimitStoreError, Reservation, run_tools
+from ..limits import BudgetExceededError, LimitReachedError, LimitStoreError, Reservation
+from ..tools import run_tools
 from ..values import (
     APIError,
     AuthenticationError,

@@ -17,8 +17,10 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from ..client import ChatModel, Provider
-from ..values import StreamfoldError, Tool, shown_url
+from ..answers import ChatModel
+from ..client import Provider
+from ..text import shown_url
+from ..values import StreamfoldError, Tool
 from .answers import Answer, JobSummary
 from .errors import JobPausedError
 from .ledger import Ledger

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from ..client import locked_file
+from ..stores import locked_file
 from ..values import ConfigError, Cost, Usage
 from . import tables
 from .answers import Answer, JobSummary

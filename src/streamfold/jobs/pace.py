@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..client import ChatModel, MemoryLimitStore, Provider, RateLimiter, check_number, provider_limiter
+from ..answers import ChatModel
+from ..client import Provider
+from ..limits import MemoryLimitStore, RateLimiter, check_number, provider_limiter
 
 __all__ = ["Pace"]
 

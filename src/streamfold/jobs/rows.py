@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from ..adapters.chat import parse_request as parse_chat
 from ..adapters.responses import parse_request as parse_responses
-from ..client import Arguments
+from ..answers import Arguments
 from ..values import ConfigError, nearest
 from .columns import row_members
 

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, cast
 
-from ..client import Arguments, ChatModel, Provider
+from ..answers import Arguments, ChatModel
+from ..client import Provider
 from ..requests import ChatOptions
 from ..values import ConfigError, Reply, ToolLike, as_tools
 from .job import BatchJob

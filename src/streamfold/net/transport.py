@@ -16,6 +16,7 @@ import anyio
 import httpx
 
 from ..engine import error_body
+from ..text import shown_url
 from ..values import (
     APIConnectionError,
     APIError,
@@ -29,7 +30,6 @@ from ..values import (
     Reply,
     Timeouts,
     error_info,
-    shown_url,
     status_error,
 )
 from .bodies import RequestBody, unwind

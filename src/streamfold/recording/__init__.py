@@ -1,3 +1,50 @@
-"""Record live answers and replay them as an httpx transport; the code is in `streamfold.testing.recording`."""
+"""Answers that were received once and can be received again.
 
-from ..testing.recording import *
+`files.py` defines recordings, reads and writes them; `record.py` makes them from live answers that pass through httpx;
+`replay.py` plays them as an httpx transport, `replay_server.py` over a socket.
+"""
+
+from __future__ import annotations
+
+from .cache import CacheTransport
+from .cleaning import cleaned_body
+from .fault_transport import FaultTransport
+from .files import Cut, Recording, Sent, Speed, find_recording, open_recording, paced, pieces
+from .outcome import expected, in_words
+from .record import RecordTransport, recording_client
+from .replay import ReplayTransport
+from .requests import ReplayMismatch, Request
+from .sockets import Connection, serving
+from .staging import Draft, failure_in
+from .store import Answer, Match, RecordingStore, Source, answer_headers, load_source
+
+__all__ = [
+    "Answer",
+    "CacheTransport",
+    "Connection",
+    "Cut",
+    "Draft",
+    "FaultTransport",
+    "Match",
+    "RecordTransport",
+    "Recording",
+    "RecordingStore",
+    "ReplayMismatch",
+    "ReplayTransport",
+    "Request",
+    "Sent",
+    "Source",
+    "Speed",
+    "answer_headers",
+    "cleaned_body",
+    "expected",
+    "failure_in",
+    "find_recording",
+    "in_words",
+    "load_source",
+    "open_recording",
+    "paced",
+    "pieces",
+    "recording_client",
+    "serving",
+]

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..values import ConfigError, Message, TextPart, ToolCall, nearest, read_arguments
+from ..text import read_arguments
+from ..values import ConfigError, Message, TextPart, ToolCall, nearest
 from .fields import Fields, kind_of
 from .parts import ReadPart, read_content
 

@@ -13,7 +13,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, get_args
 
-from ..values import ConfigError, Message, Messages, Role, ToolCall, nearest, read_arguments, user
+from ..text import read_arguments
+from ..values import ConfigError, Message, Messages, Role, ToolCall, nearest, user
 from .fields import Fields, kind_of
 from .items import is_item, read_items
 from .parts import read_content, read_part

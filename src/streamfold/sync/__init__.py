@@ -1,4 +1,16 @@
-"""Providers, streams and tool runs for synchronous code; the code is in `streamfold.client.sync`."""
+"""Providers for synchronous code: plain `with`, `for` and calls, without an event loop of your own.
 
-from ..client.sync import *
-from ..client.sync import __all__ as __all__
+from streamfold.sync import Provider
+
+with Provider.from_config("openai:gpt-5-mini") as provider:
+    for chunk in provider.chat_stream("Hello!"):
+        print(chunk.delta, end="")
+"""
+
+from __future__ import annotations
+
+from .provider import Provider
+from .streams import ChatStream, ToolRun
+from .tools import resume_tools, run_tools
+
+__all__ = ["ChatStream", "Provider", "ToolRun", "resume_tools", "run_tools"]

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 from ..adapters import Adapter
 from ..engine import StreamDecoder
 from ..engine.dialects import Dialect
+from ..recording import Recording, open_recording
 from ..values import ConfigError, Reply, StreamChunk, StreamError
 from .answers import AnswerWriter
 from .outcomes import Outcome, broken_promises, differences, expected_differences, facts
-from .recording import Recording, open_recording
 from .script import Said
 
 __all__ = ["assert_any_cut", "assert_any_text_cut", "assert_recording", "read_source"]

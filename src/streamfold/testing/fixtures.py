@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from ..faults import Fault
+from ..recording import Match, Recording, Speed, find_recording, load_source
 from ..values import ConfigError
-from .faults import Fault
-from .recording import Match, Recording, Speed, find_recording, load_source
 from .replayed import RecordingProvider, ReplayProvider
 from .scripted import ScriptedProvider, Turn
 from .spy import ScriptError, SpyProvider

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeAlias
 
+from ..recording import in_words
 from ..values import Reply, StreamChunk, StreamError, ToolCall, UpstreamError, Usage
-from .recording.outcome import in_words
 
 __all__ = ["Outcome", "broken_promises", "differences", "expected_differences", "facts"]
 

@@ -20,12 +20,9 @@ import anyio
 from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from ..faults import Fault
+from ..recording import Answer, Connection, Match, RecordingStore, ReplayMismatch, Request, Source, Speed, serving
 from ..values import PortableError
-from .faults import Fault
-from .recording import ReplayMismatch, Speed
-from .recording.requests import Request
-from .recording.sockets import Connection, serving
-from .recording.store import Answer, Match, RecordingStore, Source
 
 __all__ = ["serve_replay"]
 

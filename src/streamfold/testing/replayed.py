@@ -12,11 +12,11 @@ import httpx
 
 from ..client import Hooks
 from ..config import load_profile
+from ..faults import Fault
 from ..net import make_client
+from ..recording import Draft, Match, Recording, ReplayTransport, Speed, load_source, recording_client
 from ..requests import Request
 from ..values import ConfigError
-from .faults import Fault
-from .recording import Draft, Match, Recording, ReplayTransport, Speed, load_source, recording_client
 from .spy import ScriptError, SentRequest, SpyProvider, replaced_profile
 
 __all__ = ["RecordingProvider", "ReplayProvider"]

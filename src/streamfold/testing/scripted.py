@@ -10,11 +10,11 @@ import anyio
 import httpx
 
 from ..client import Hooks
+from ..recording import Cut, Recording, ReplayTransport
 from ..requests import Request
 from ..values import ConfigError
 from .answers import AnswerWriter, failed_body
 from .failures import Fail
-from .recording import Cut, Recording, ReplayTransport
 from .script import Answer, Pause, Said, Step, ToolCallStep, read_answer
 from .spy import ScriptError, SentRequest, SpyProvider, replaced_profile
 

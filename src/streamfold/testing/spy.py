@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import httpx
 
-from ..client import Arguments, BaseChatModel, ChatStream, Hooks, Preview, Provider, pass_on
+from ..answers import Arguments, BaseChatModel, ChatStream, pass_on
+from ..client import Hooks, Preview, Provider
 from ..config import Profile, load_profile
 from ..requests import Capabilities, ChatOptions, Options, Request
 from ..values import Message, Messages, ReadToolChoice, Tool, ToolChoice, ToolLike

@@ -1,6 +1,6 @@
 """The nouns of the library: messages, tools, requests, replies, errors, and the deltas that the engine works on."""
 
-from .arguments import *
+from ..text import partial_value as partial_value
 from .caching import *
 from .chunks import *
 from .configerrors import *
@@ -11,14 +11,11 @@ from .errorinfo import *
 from .errors import *
 from .functions import *
 from .growing import *
-from .jsontext import *
 from .limits import *
 from .media import *
 from .messages import *
-from .paths import *
 from .portable import *
 from .ratelimit import *
-from .references import *
 from .replies import *
 from .suggestions import *
 from .toolcalls import *

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .jsontext import join_surrogates
+from ..text import join_surrogates
 
 __all__ = ["ErrorInfo", "error_info"]
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import from_json
 
-from .jsontext import join_surrogates, parse_object
+from ..text import join_surrogates, parse_object
 from .writing import Growth
 
 __all__ = ["GrowingJSON", "PathPattern", "path_pattern"]

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ..text import finite, parse_object
 from .configerrors import StreamfoldError
 from .cost import FixedPricing, PricingField
 from .fields import FieldValue
-from .jsontext import finite, parse_object
 from .portable import Slotted
 from .ratelimit import RateLimit
 from .toolcalls import ToolCall

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from .jsontext import join_surrogates, without_surrogates
+from ..text import join_surrogates, without_surrogates
 from .replies import FinishReason
 
 __all__ = ["ERROR_KEYS", "count", "index", "is_done", "keep", "unlisted_reason", "whole_number", "word"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .jsontext import partial_value
+from ..text import partial_value
 
 __all__ = ["Growth", "Writing"]
 

@@ -12,7 +12,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from ...values import parse_object
+from ...text import parse_object
 
 __all__ = ["carried_id", "opaque_block", "own_id", "own_opaque"]
 

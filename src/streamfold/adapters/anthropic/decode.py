@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ...text import parse_event
 from ...values import (
     Block,
     BlockEnd,
@@ -35,7 +36,6 @@ from ...values import (
     index,
     is_done,
     keep,
-    parse_event,
     unknown_finish,
     unlisted_reason,
     unlisted_steps,

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...requests import Fields, Options, Request, ResponseFormat, kind_of
+from ...text import read_arguments
 from ...values import (
     CacheMark,
     ConfigError,
@@ -24,7 +25,6 @@ from ...values import (
     Tool,
     ToolCall,
     from_base64,
-    read_arguments,
     read_cache_control,
     system,
 )

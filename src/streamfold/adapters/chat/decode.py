@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...text import join_surrogates, parse_event
 from ...values import (
     ERROR_KEYS,
     Call,
@@ -25,9 +26,7 @@ from ...values import (
     error_info,
     index,
     is_done,
-    join_surrogates,
     keep,
-    parse_event,
     unknown_finish,
     unlisted_reason,
     whole_number,

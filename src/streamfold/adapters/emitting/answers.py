@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from ...text import finite
 from ...values import (
     APIError,
     APIStatusError,
@@ -26,7 +27,6 @@ from ...values import (
     ToolCall,
     UpstreamError,
     Warn,
-    finite,
 )
 
 __all__ = ["chunk_deltas", "end_deltas", "error_delta", "jsonable", "reply_deltas"]

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
+from ...text import parse_object
 from ...values import (
     Call,
     Delta,
@@ -32,7 +33,6 @@ from ...values import (
     Usage,
     Warn,
     WarningCode,
-    parse_object,
 )
 
 __all__ = ["DONE", "SEEN", "Emitter", "WrittenCall", "comment", "error_body", "event", "json_text", "looks_whole"]

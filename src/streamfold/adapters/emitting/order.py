@@ -15,19 +15,8 @@ from dataclasses import replace
 from itertools import count
 from math import inf
 
-from ...values import (
-    Call,
-    Delta,
-    Extra,
-    Finish,
-    IncompleteStreamError,
-    ProtocolError,
-    Reply,
-    StreamChunk,
-    Usage,
-    Warn,
-    finite,
-)
+from ...text import finite
+from ...values import Call, Delta, Extra, Finish, IncompleteStreamError, ProtocolError, Reply, StreamChunk, Usage, Warn
 from .answers import chunk_deltas, end_deltas
 from .emitter import Emitter, looks_whole
 

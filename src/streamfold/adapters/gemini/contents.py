@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...text import parse_object
 from ...values import (
     AudioPart,
     ConfigError,
@@ -17,7 +18,6 @@ from ...values import (
     MediaPart,
     Message,
     TextPart,
-    parse_object,
     result_content,
     to_base64,
 )

@@ -8,18 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...requests import Fields, kind_of
-from ...values import (
-    AudioPart,
-    ConfigError,
-    FilePart,
-    ImagePart,
-    MediaPart,
-    Message,
-    TextPart,
-    ToolCall,
-    from_base64,
-    read_arguments,
-)
+from ...text import read_arguments
+from ...values import AudioPart, ConfigError, FilePart, ImagePart, MediaPart, Message, TextPart, ToolCall, from_base64
 from .signatures import SIGNATURE
 from .spelling import camel_case
 

@@ -11,6 +11,7 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ...text import PathValue, parse_event
 from ...values import (
     Answered,
     Block,
@@ -26,7 +27,6 @@ from ...values import (
     Finish,
     FinishReason,
     Meta,
-    PathValue,
     Refusal,
     ToolCall,
     Usage,
@@ -37,7 +37,6 @@ from ...values import (
     index,
     is_done,
     keep,
-    parse_event,
     unknown_finish,
     unlisted_reason,
     word,

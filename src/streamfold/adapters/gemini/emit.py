@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from ...values import Failure, Finish, FinishReason, Reasoning, Refusal, Text, Usage, read_arguments
+from ...text import read_arguments
+from ...values import Failure, Finish, FinishReason, Reasoning, Refusal, Text, Usage
 from ..emitting.emitter import DONE, Emitter, WrittenCall, event, json_text
 from .decode import ABOUT_CANDIDATE, FINISH_REASONS, OTHER_REASONS
 from .errors import google_error

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...values import ErrorInfo, error_info, parse_event
+from ...text import parse_event
+from ...values import ErrorInfo, error_info
 
 __all__ = ["google_error", "read_google_error"]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from ...values import parse_object
+from ...text import parse_object
 
 __all__ = [
     "BUILT_IN",

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...text import is_empty, parse_event, parse_object
 from ...values import (
     ERROR_KEYS,
     Call,
@@ -27,10 +28,7 @@ from ...values import (
     error_info,
     index,
     is_done,
-    is_empty,
     keep,
-    parse_event,
-    parse_object,
     word,
 )
 from ..passing import passes_on

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...values import Call, Delta, Extra, Failure, Part, Reasoning, Refusal, Text, ToolCall, parse_partial
+from ...text import parse_partial
+from ...values import Call, Delta, Extra, Failure, Part, Reasoning, Refusal, Text, ToolCall
 from ..emitting.emitter import DONE, Emitter, WrittenCall, event
 from .client_tools import ClientTools, is_run_by_client
 from .skeleton import response_skeleton

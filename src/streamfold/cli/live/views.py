@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from ...adapters import find_adapter
 from ...engine import StreamDecoder
+from ...recording import Cut, Recording, cleaned_body, expected
 from ...testing.inspection import inspect_stream, render_page
-from ...testing.recording import Cut, Recording, cleaned_body, expected
 from ...values import NamedTool, StreamError
 from .watched import Watched
 

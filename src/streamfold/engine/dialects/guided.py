@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...values import NamedTool, parse_object
+from ...text import parse_object
+from ...values import NamedTool
 from ..brackets import Brackets
 from .entries import read_entries, read_entry
 from .reader import Family, Reader, Verdict

@@ -26,7 +26,8 @@ from enum import Enum, auto
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
-from ...values import Call, Delta, Reasoning, Text, Warn, join_surrogates
+from ...text import join_surrogates
+from ...values import Call, Delta, Reasoning, Text, Warn
 from .scanner import NOT_SPACE, Markers, Reading, Scanner, markers
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import TypeAlias, TypeVar
 
 from pydantic_core import from_json
 
-from ...values import parse_object
+from ...text import parse_object
 from ..brackets import Brackets
 
 __all__ = ["NOT_SPACE", "Markers", "Reading", "Scanner", "drop", "is_json", "markers"]

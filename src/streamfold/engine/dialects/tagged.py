@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...values import parse_object
+from ...text import parse_object
 from .reader import Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
 

@@ -13,7 +13,7 @@ import re
 from functools import partial
 from typing import ClassVar
 
-from ...values import parse_object
+from ...text import parse_object
 from .reader import Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, is_json, markers
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import anyio
 import anyio.to_thread
 
-from ...values import parse_object
+from ...text import parse_object
 from ..bodies import ClientGone, Receive
 from ..keys import Client
 from ..logs import RequestLog

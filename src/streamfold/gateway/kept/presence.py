@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-from ...client import locked_file
+from ...stores import locked_file
 
 __all__ = ["Presence"]
 

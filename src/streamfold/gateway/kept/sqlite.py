@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
-from ...client import PrivateDatabase, close_in_thread
+from ...stores import PrivateDatabase, close_in_thread
 from .events import FINAL, KeptEvent, broken_off
 from .presence import Presence
 from .store import KeptResponse, ResponseLimits

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...values import ConfigError, ContentPart, Message, TextPart, Tool, ToolCall, nearest, parse_object
+from ...text import parse_object
+from ...values import ConfigError, ContentPart, Message, TextPart, Tool, ToolCall, nearest
 from ..ui import Decision, ExternalResult, UIRequest, check_signatures, media_part, member, settled
 
 __all__ = ["AgentRequest", "read_messages", "read_request"]

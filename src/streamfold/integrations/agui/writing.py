@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from ...adapters.emitting import json_text
-from ...client import ChatStream, PendingCall, ToolResult, ToolRun
+from ...answers import ChatStream
+from ...tools import PendingCall, ToolResult, ToolRun
 from ...values import (
     AudioPart,
     FilePart,

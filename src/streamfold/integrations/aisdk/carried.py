@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ...values import ToolCall, parse_object
+from ...text import parse_object
+from ...values import ToolCall
 from ..ui import written
 
 __all__ = ["carried_arguments", "read_call"]

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ...client import ChatStream, PendingCall, ToolResult, ToolRun
+from ...answers import ChatStream
+from ...tools import PendingCall, ToolResult, ToolRun
 from ...values import AudioPart, FilePart, ImagePart, MediaPart, Reply, TextPart, ToolCall, to_base64
 from ..ui import OnError, UIEvent, UIWriter, error_text, played, server_sent, signer
 from .carried import carried_arguments

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
-from ...client import CallJournal, ChatModel, OnToolError, ToolRun, resume_tools, run_tools
+from ...answers import ChatModel
 from ...requests import ChatOptions
+from ...tools import CallJournal, OnToolError, ToolRun, resume_tools, run_tools
 from ...values import (
     AudioPart,
     ConfigError,

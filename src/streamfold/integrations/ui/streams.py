@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 
 from ...adapters.emitting import Order
 from ...adapters.emitting import event as sse_event
-from ...client import ChatStream, PendingCall, ToolResult, ToolRun
+from ...answers import ChatStream
+from ...text import finite
+from ...tools import PendingCall, ToolResult, ToolRun
 from ...values import (
     APIError,
     AuthenticationError,
@@ -24,7 +26,6 @@ from ...values import (
     Text,
     ToolCall,
     TurnLimitError,
-    finite,
 )
 
 __all__ = ["OnError", "UIEvent", "UIWriter", "error_text", "played", "server_sent"]

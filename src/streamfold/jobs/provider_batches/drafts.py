@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from ...adapters import Prepared
-from ...client import Arguments, BatchClient, BatchRequest
+from ...answers import Arguments
+from ...client import BatchClient, BatchRequest
 from ...values import ConfigError
 from ..rows import Row
 from ..settings import JobSettings

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from ...engine import StreamDecoder, event_ranges
+from ...recording import Recording
 from ...values import Reply, StreamError
-from ..recording import Recording
 from .questions import COUNT, LINE_WORDS, UNICODE_TEXT, words
 from .values import Seen
 

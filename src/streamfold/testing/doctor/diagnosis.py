@@ -16,7 +16,8 @@ import anyio
 import httpx
 
 from ...config import Profile, read_config, read_profile
-from ...values import APIError, APIStatusError, ConfigError, Timeouts, __version__, shown_url
+from ...text import shown_url
+from ...values import APIError, APIStatusError, ConfigError, Timeouts, __version__
 from .examine import Examination
 from .listing import read_models
 from .probes import PROBES

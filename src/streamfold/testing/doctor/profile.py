@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ...config import Profile, config_problems, key_lines, read_config, spelled
-from ...values import ConfigError, shown_url
+from ...text import shown_url
+from ...values import ConfigError
 from .values import Card, Setting
 
 __all__ = ["profile_text", "write_profile"]

@@ -17,6 +17,7 @@ from ...adapters import Adapter, Prepared
 from ...config import Profile
 from ...engine import StreamDecoder, WireNames
 from ...net import Clocks, Exchange, HTTPRequest, Redactor, Signer, make_client, redact_error
+from ...recording import Recording, expected, recording_client
 from ...requests import Request
 from ...values import (
     APIConnectionError,
@@ -29,7 +30,6 @@ from ...values import (
     UpstreamError,
 )
 from ..inspection import Inspection, inspect_stream
-from ..recording import Recording, expected, recording_client
 from .values import Ask, Seen, Way
 
 __all__ = ["Endpoint", "prepare"]

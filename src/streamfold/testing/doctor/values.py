@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from ...recording import Recording
 from ...values import APIError, Messages, Reply, ToolLike, WarningCode
 from ..inspection import Inspection
-from ..recording import Recording
 
 __all__ = [
     "VERDICTS",

@@ -16,7 +16,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from ...values import finite
+from ...text import finite
 
 __all__ = ["document", "json_block"]
 

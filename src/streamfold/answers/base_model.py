@@ -1,0 +1,115 @@
+"""The common part of the models: what they read, and that an answer can be streamed or read whole."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self, Unpack
+
+from ..net import hides_arguments
+from ..requests import ChatOptions, Request
+from ..values import Messages, Reply, ToolChoice, ToolLike
+from .arguments import Arguments
+from .misuse import AsyncContext
+from .model import ChatModel
+from .source import ChunkSource
+from .stream import ChatStream, read_whole
+
+__all__ = ["BaseChatModel", "open_answer", "pass_on"]
+
+
+class BaseChatModel(AsyncContext, ABC):
+    """A `ChatModel` that only has to say where its answers come from: see `_stream`."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the provider in errors and logs."""
+
+    @abstractmethod
+    def _stream(self, arguments: Arguments) -> ChatStream:
+        """Returns the answer to a request, without sending it. Raises ConfigError if the request can't be sent."""
+
+    @hides_arguments
+    def chat_stream(
+        self,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        tool_choice: ToolChoice = "auto",
+        **options: Unpack[ChatOptions],
+    ) -> ChatStream:
+        """Returns a streamed answer. Nothing is sent until the first chunk is asked for.
+
+            async with provider.chat_stream("Hello", temperature=0.2) as stream:
+                async for chunk in stream:
+                    print(chunk.delta, end="")
+
+        Args:
+            messages: the conversation. A string is one user message.
+            tools: the tools that the model may call: `Tool`s, typed functions, pydantic models, or dicts in the shape
+                of either OpenAI wire format.
+            tool_choice: "auto", "none", "required", or `NamedTool(name)`.
+            options: see `ChatOptions`.
+
+        Returns:
+            An async iterator of `StreamChunk`, which is also an async context manager.
+
+        Raises:
+            ConfigError: the request can't be sent as it is, or needs something that the model does not support; with
+                several models, that none of them supports. Network errors are raised while iterating.
+        """
+        return self._stream(Arguments.read(messages, tools, tool_choice, options))
+
+    def stream_request(self, request: Request, *, repair: bool = False, fragments: bool = False) -> ChatStream:
+        """Returns a streamed answer to a request that was read already, as the gateway's are.
+
+        Args:
+            request: its model "" stands for the configured one.
+            repair, fragments: see `ChatOptions`.
+
+        Raises:
+            ConfigError: the request can't be sent as it is.
+        """
+        return self._stream(Arguments(request, repair, fragments, many=True))
+
+    @hides_arguments
+    async def chat(
+        self,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        tool_choice: ToolChoice = "auto",
+        **options: Unpack[ChatOptions],
+    ) -> Reply:
+        """Returns the whole answer, collected from the same stream. Takes the arguments of `chat_stream`.
+
+        Raises:
+            ConfigError: the request can't be sent as it is.
+            APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
+        """
+        return await read_whole(self.chat_stream(messages, tools, tool_choice=tool_choice, **options))
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Closes the connections."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def pass_on(model: ChatModel, arguments: Arguments) -> ChatStream:
+    """Returns the answer of another model, without sending the request. Raises ConfigError if it can't be sent."""
+    request = arguments.request
+    return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **arguments.given())
+
+
+def open_answer(model: ChatModel, arguments: Arguments) -> ChunkSource:
+    """Returns where the chunks of another model's answer come from, for a model that changes them. See `pass_on`."""
+    return pass_on(model, arguments).source

@@ -1,0 +1,163 @@
+"""Reads the beginning of a JSON answer leniently into a pydantic model.
+
+No parser continues where it stopped, so the whole text is parsed again, but not for each piece. A long text is parsed
+only when it has grown by a fraction since the last time. So the cost of all parsing together is proportional to the
+length of the text, however often the value is asked for (`benchmarks/bench_partial.py`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterable, MutableSequence, Sequence
+from collections.abc import Set as AbstractSet
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Optional, TypeVar, Union, get_args, get_origin
+
+from ..text import partial_value
+from ..values import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+M = TypeVar("M", bound="BaseModel")
+
+__all__ = ["Partial", "PartialReader"]
+
+_ALWAYS = 4096  # characters up to which every piece is parsed
+_GROWTH = 32  # after that, the text must have grown by one part in so many
+_LISTS = (list, set, frozenset, Sequence, MutableSequence, Collection, Iterable, AbstractSet)
+
+
+class Partial(Generic[M]):
+    """The part of an `M` that has arrived. It has every field of `M`; a field is None until a part of it has arrived.
+
+    Strings grow. Numbers, dates and choices appear when they are complete. A list has the items that have begun. A
+    field that is a model is partial too. Validators, constraints and methods of `M` are absent: at the end, use
+    `reply.parse_as(M)`. `model_dump()` returns a dict.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: BaseModel) -> None:
+        self._value = value
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._value, name)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Partial):
+            return NotImplemented
+        return repr(self) == repr(other)  # each reader makes its own classes, so types differ
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._value)
+
+
+class PartialReader(Generic[M]):
+    """Reads a growing text as a partial `M`. Raises ConfigError for a model that is not a JSON object."""
+
+    def __init__(self, model: type[M]) -> None:
+        self._model = _Lenient().model(model)
+        self._size = 0
+        self._whole = False
+        self._value: Partial[M] | None = None
+
+    def read(self, size: int, text: Callable[[], str], *, whole: bool = False) -> Partial[M] | None:
+        """Returns the value so far; None before any part has arrived.
+
+        Args:
+            size: the length of the text; it only grows.
+            text: returns the text. Called only when parsing is worthwhile.
+            whole: the text is complete.
+        """
+        grown = size - self._size
+        if (whole and not self._whole) or (grown and (size <= _ALWAYS or grown * _GROWTH >= size)):
+            self._size, self._whole = size, whole
+            self._value = self._parse(text(), whole) or self._value
+        return self._value
+
+    def _parse(self, text: str, whole: bool) -> Partial[M] | None:
+        text = text.strip()
+        if text.startswith("```"):  # a code fence, which models add where the server enforces no format
+            text = text.partition("\n")[2].rstrip("`").rstrip()
+        value = partial_value(text, ended=whole)
+        return Partial(self._model.model_validate(value)) if isinstance(value, dict) else None
+
+
+class _Lenient:
+    """Makes models whose fields may all be missing or cut off."""
+
+    def __init__(self) -> None:
+        self._made: dict[type[BaseModel], type[BaseModel] | None] = {}
+
+    def model(self, model: type[BaseModel]) -> type[BaseModel]:
+        from pydantic import AliasChoices, ConfigDict, Field, RootModel, create_model
+
+        if issubclass(model, RootModel):
+            raise ConfigError(f"{model.__name__} is a RootModel: only objects have a partial value")
+        if made := self._made.get(model):
+            return made
+        self._made[model] = None
+        fields: dict[str, Any] = {}
+        for name, info in model.model_fields.items():
+            alias = info.validation_alias or info.alias
+            choices = alias.choices if isinstance(alias, AliasChoices) else [alias] if alias else []
+            known = AliasChoices(name, *choices) if choices else None
+            fields[name] = (self._optional(info.annotation), Field(None, validation_alias=known))
+        extra = model.model_config.get("extra")
+        config = ConfigDict(extra=extra, arbitrary_types_allowed=True, protected_namespaces=())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # shadowed members of BaseModel: making `model` warned already
+            made = create_model(f"Partial{model.__name__}", __config__=config, **fields)
+        self._made[model] = made
+        return made
+
+    def _optional(self, annotation: Any) -> Any:
+        from pydantic import WrapValidator
+
+        return Annotated[Optional[self._type(annotation)], WrapValidator(_or_none)]  # noqa: UP045 - of a value
+
+    def _type(self, annotation: Any) -> Any:
+        from pydantic import BaseModel, PlainValidator, RootModel, WrapValidator
+
+        origin, args = get_origin(annotation), get_args(annotation)
+        if origin is Annotated:
+            return self._type(args[0])
+        if isinstance(annotation, type) and origin is None and issubclass(annotation, BaseModel):
+            if issubclass(annotation, RootModel):
+                return annotation
+            if self._made.get(annotation, annotation) is None:  # being made: a recursive model
+                return Annotated[Any, PlainValidator(lambda value: self.model(annotation).model_validate(value))]
+            return self.model(annotation)
+        if origin in (Union, UnionType):
+            return Union[tuple(arg if arg is NoneType else self._type(arg) for arg in args)]  # noqa: UP007
+        if origin in _LISTS or (origin is tuple and args[1:] == (...,)):
+            return Annotated[list[self._type(args[0])], WrapValidator(_without_last)]  # type: ignore[misc]
+        if origin is dict:
+            return dict[args[0], self._optional(args[1])]  # type: ignore[misc,valid-type]
+        return Any if isinstance(annotation, TypeVar) else annotation
+
+
+def _or_none(value: Any, handler: Callable[[Any], Any]) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return handler(value)
+    except ValidationError:
+        return None
+
+
+def _without_last(value: Any, handler: Callable[[Any], Any]) -> Any:
+    """Drops the last item of a list if too little of it has arrived."""
+    from pydantic import ValidationError
+
+    try:
+        return handler(value)
+    except ValidationError:
+        if not isinstance(value, list) or not value:
+            raise
+        return handler(value[:-1])

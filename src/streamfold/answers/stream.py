@@ -1,0 +1,262 @@
+"""The stream of one answer, as its caller sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from operator import length_hint
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+
+from ..net import forget_locals
+from ..text import whole_characters
+from ..values import ChunkDetails, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Writing
+from .misuse import AsyncIteration
+from .partial import Partial, PartialReader
+from .watching import Watcher, Watchers
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from .source import ChunkSource
+
+    M = TypeVar("M", bound=BaseModel)
+
+__all__ = ["ChatStream", "read_whole"]
+
+
+class ChatStream(AsyncIteration):
+    """The chunks of one answer: an async iterator, and an async context manager that closes the connection.
+
+        async with provider.chat_stream("Hello") as stream:
+            async for chunk in stream:
+                print(chunk.delta, end="")
+        print(stream.reply.usage)
+
+    A bare `async for` works too: the connection is closed at the end of the answer. A stream that is abandoned before
+    is closed when it is garbage-collected; trio then warns about an unfinished async generator, so use `async with`
+    where you may leave early. A stream is read once: iterating it again after its end raises StreamfoldError.
+
+    Attributes:
+        source: where the chunks come from; for models that wrap other models.
+        fragments: whether the chunks of `ChatOptions.fragments` are among them.
+    """
+
+    def __init__(self, source: ChunkSource, *, fragments: bool = False) -> None:
+        self.source = source
+        self.fragments = fragments
+        if fragments:
+            source.fragments = True
+        self._watchers: Watchers | None = None
+        self._writing: dict[int, tuple[str, list[str]]] = {}  # name and text of the calls, if there are fragments
+        # The generator must not refer to this object: when the caller drops it, the generator goes too, and the event
+        # loop's hook for abandoned generators runs its `finally`.
+        self._batches = source.batches()
+        self._next_batch = self._batches.__anext__
+        self._ready: Iterator[StreamChunk] = iter(())
+        self._started = False
+        self._closed = self._ended = False  # ended: the finished chunk was handed out
+        self._reading = False
+        self._deltas: list[str] = []  # of the text that was handed out, for `partial`
+        self._counted = self._size = 0  # of these, how many were counted, and the characters in them
+        self._readers: dict[type, PartialReader[Any]] = {}
+
+    @property
+    def reply(self) -> Reply:
+        """The whole answer. Raises StreamfoldError before the finished chunk was handed out."""
+        if self.source.reply is None or not self._ended:
+            raise StreamfoldError("there is no reply yet: read the stream to its finished chunk first")
+        return self.source.reply
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next chunk has arrived already, so that a writer may wait for it and write once for both."""
+        return length_hint(self._ready) > 0 and (self.fragments or not self.source.fragments)
+
+    @property
+    def warnings(self) -> tuple[ProtocolWarning, ...]:
+        """The warnings so far.
+
+        What had to be changed in the request is there before the first chunk; at the end it is all of `reply.warnings`.
+        """
+        return self.source.warnings
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The tool calls that the model is writing, for showing them; empty when the answer has ended.
+
+        May be read at any time, also from another task. A loop over the chunks wakes up for each piece of a call with
+        the option `fragments`. It costs nothing as long as nobody asks, and then as much as there is text so far: for
+        long arguments use `watch`.
+        """
+        if self._ended:
+            return ()
+        if self._writing:
+            return tuple(
+                Writing(name, whole_characters("".join(text))) for name, text in self._writing.values() if name
+            )
+        return self.source.writing
+
+    def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
+        """Calls a function as a value grows that the model is writing: in its calls, or in a structured answer.
+
+            def show(growth: Growth) -> None:
+                print(growth.delta, end="")
+
+            async with provider.chat_stream("Write hello.py", [write_files]) as stream:
+                stream.watch("files[].content", show)
+                async for chunk in stream: ...
+
+        The function is called while the stream is read, in the order of the answer. All of it takes time in proportion
+        to the length of the text. What was shown is no promise: the call that counts is the `ToolCall` at the end, and
+        in an answer that breaks off there is none.
+
+        Args:
+            path: names, with `[]` for every item of a list, `[0]` for its first one, `*` for every member of an object;
+                the empty path is the whole value.
+            function: takes a `Growth`. What it raises is raised by the iteration.
+            tool: only the calls of this tool; None: all calls, and the answer's text if it is JSON.
+
+        Raises:
+            ConfigError: the path is not one, or the function is async.
+            StreamfoldError: the stream has been read already.
+        """
+        if self._started:
+            raise StreamfoldError("watch() must be called before the stream is read")
+        watchers = self._watchers or Watchers()
+        watchers.add(path, function, tool)
+        self._watchers, self.source.fragments = watchers, True
+
+    async def start(self) -> Self:
+        """Sends the request and waits for the first chunk, which is then the first one of the iteration.
+
+        Not needed for reading. It shows whether the request succeeds before anything of the answer is used, as in a
+        web application that must choose the status of its own response:
+
+            stream = await provider.chat_stream("Hello").start()  # raises RateLimitError, ...
+
+        Returns:
+            The stream itself.
+
+        Raises:
+            APIError: the request failed.
+        """
+        if not self._started:
+            await self._read()
+        return self
+
+    def __aiter__(self) -> Self:
+        if self._ended:
+            raise StreamfoldError("this stream has been read to its end, and is read once: its reply has the answer")
+        return self
+
+    async def __anext__(self) -> StreamChunk:
+        chunk = next(self._ready, None)
+        while chunk is None or (chunk.details is not None and not self._takes(chunk.details)):
+            if chunk is None:
+                if self._closed:
+                    raise StopAsyncIteration
+                await self._read()
+            chunk = next(self._ready, None)
+        if chunk.finished:
+            self._ended = True
+        self._deltas.append(chunk.delta)
+        if self._watchers is not None:
+            self._watchers.feed(chunk)
+        return chunk
+
+    def partial(self, model: type[M]) -> Partial[M] | None:
+        """Returns the part of a structured answer that has arrived, or None if there is none yet.
+
+        Fields that have not arrived are None, strings grow, and no validator runs: see `Partial`. It may be called
+        after each chunk. Above 4096 characters the text is parsed again only when it has grown by a thirty-second part,
+        and at the end, so that the value may lag behind a little. An answer that had to be requested as a tool call
+        (`ChatQuirks.response_format`) arrives in one piece, at the end.
+
+        Args:
+            model: the pydantic model that was given as `response_format`.
+
+        Raises:
+            ConfigError: the model is a RootModel, which has no partial form.
+        """
+        reader = self._readers.get(model)
+        if reader is None:
+            reader = self._readers[model] = PartialReader(model)
+        reply = self.source.reply if self._ended else None
+        self._size += sum(map(len, islice(self._deltas, self._counted, None)))
+        self._counted = len(self._deltas)
+        if reply is not None and reply.answer is not None:
+            return reader.read(self._size, lambda: str(reply.answer), whole=True)
+        return reader.read(self._size, self._text, whole=reply is not None)
+
+    def _text(self) -> str:
+        self._deltas, self._counted = ["".join(self._deltas)], 1
+        return self._deltas[0]
+
+    async def aclose(self) -> None:
+        """Closes the connection; it is closed when this returns. May be called from any task, and repeatedly.
+
+        In a task that waits for a chunk the iteration ends.
+        """
+        self._closed = True
+        self._ready = iter(())
+        await self.source.aclose()
+        if not self._reading:
+            self._reading = True  # a generator is closed by one task, as it is read by one
+            try:
+                await self._batches.aclose()
+            finally:
+                self._reading = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        state = "finished" if self._ended else "closed" if self._closed else "reading" if self._started else "not sent"
+        return f"<ChatStream {state}>"
+
+    def _takes(self, details: ChunkDetails) -> bool:
+        """Notes how a call has grown. Returns whether the reader of the stream wants the chunk."""
+        call = details.call
+        if call is not None:
+            if self._watchers is not None:
+                self._watchers.feed_call(call, details)
+            if self.fragments:
+                _, text = self._writing.get(call) or ("", [])
+                text.append(details.text)
+                self._writing[call] = (details.tool or "", text)
+        return self.fragments or not details.silent
+
+    async def _read(self) -> None:
+        """Reads the next chunks. Raises StopAsyncIteration after the last one."""
+        if self._reading:
+            raise StreamfoldError("another task is reading this stream: one stream has one reader")
+        self._reading = self._started = True
+        try:
+            self._ready = iter(await self._next_batch())
+        except BaseException as error:
+            forget_locals(error)
+            raise
+        finally:
+            self._reading = False
+
+    if not TYPE_CHECKING:  # so that type checkers report it as well
+
+        def __await__(self) -> NoReturn:
+            raise TypeError(
+                "chat_stream() returns the stream without await: use `async with provider.chat_stream(...) as stream`,"
+                " or `await provider.chat(...)` for the whole answer"
+            )
+
+
+async def read_whole(stream: ChatStream) -> Reply:
+    """Reads a stream to its end and returns the reply."""
+    async with stream:
+        async for _ in stream:
+            pass
+        return stream.reply

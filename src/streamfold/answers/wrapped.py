@@ -1,0 +1,46 @@
+"""The common part of the answers that change another answer on its way to the caller."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from ..values import ProtocolWarning, Reply, StreamChunk, Writing
+from .source import ChunkSource
+
+__all__ = ["WrappedAnswer"]
+
+
+class WrappedAnswer(ABC):
+    """A `ChunkSource` that reads another one, and may exchange it until it has brought its first chunk."""
+
+    def __init__(self, source: ChunkSource) -> None:
+        self._source = source
+        self._closed = False
+        self.reply: Reply | None = None
+        self.fragments = False
+
+    @property
+    def warnings(self) -> tuple[ProtocolWarning, ...]:
+        """The warnings so far."""
+        return self._source.warnings
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The tool calls that the model is writing."""
+        return self._source.writing
+
+    @abstractmethod
+    def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+        """Yields the chunks, grouped by network read. Called once."""
+
+    async def aclose(self) -> None:
+        """Closes the connection and wakes the task that waits for it."""
+        self._closed = True
+        await self._source.aclose()
+
+    def _opened(self) -> aclosing[AsyncGenerator[list[StreamChunk], None]]:
+        """Returns the chunks of the source, for an `async with`."""
+        self._source.fragments = self._source.fragments or self.fragments
+        return aclosing(self._source.batches())

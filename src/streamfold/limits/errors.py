@@ -1,0 +1,29 @@
+"""What a limit raises. Nothing has been sent then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..values import APIConnectionError, QuotaExceededError, RateLimitError
+
+__all__ = ["BudgetExceededError", "LimitReachedError", "LimitStoreError"]
+
+
+class LimitReachedError(RateLimitError):
+    """A limit of one's own is reached, and the caller does not wait for it. `retry_after` has the seconds to go."""
+
+    def __init__(self, message: str, *, retry_after: float, **rest: Any) -> None:
+        super().__init__(
+            message, status_code=429, code="rate_limit_exceeded", retryable=True, retry_after=retry_after, **rest
+        )
+
+
+class BudgetExceededError(QuotaExceededError):
+    """The money for today is spent. `retry_after` has the seconds to the next day (UTC)."""
+
+    def __init__(self, message: str, *, retry_after: float, **rest: Any) -> None:
+        super().__init__(message, status_code=429, code="budget_exceeded", retry_after=retry_after, **rest)
+
+
+class LimitStoreError(APIConnectionError):
+    """The store that counts for all processes can't be used, and `on_store_error` is "refuse"."""

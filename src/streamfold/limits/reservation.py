@@ -1,0 +1,130 @@
+"""A reservation: the right to send one request, and how it ended."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import anyio
+
+from ..values import Cost, RateLimit, Usage
+from .algorithm import Grant, Settlement
+from .search import told_rate
+
+if TYPE_CHECKING:
+    from .limiter import RateLimiter
+
+__all__ = ["BILLION", "Reservation", "current_reservation"]
+
+BILLION = 1_000_000_000
+_SENDING = 3.0  # seconds that settling may take
+_NOTHING = Settlement()
+
+_current: ContextVar[Reservation | None] = ContextVar("streamfold_reservation", default=None)
+
+
+def current_reservation() -> Reservation | None:
+    """Returns the reservation of the innermost `async with` block."""
+    return _current.get()
+
+
+class Reservation:
+    """The right to send one request. What was reserved for it stays reserved unless one of the methods says otherwise.
+
+    Make one with `RateLimiter.reserve`.
+    """
+
+    def __init__(self, limiter: RateLimiter, grant: Grant, number: int) -> None:
+        self._limiter = limiter
+        self._grant = grant
+        self._number = number
+        self._tokens: float | None = None
+        self._cost: int | None = None
+        self._unused = self._answered = self._refused = self._closed = self._claimed = False
+        self._retry_after: float | None = None
+
+    def settle(self, usage: Usage | None = None, cost: Cost | None = None) -> None:
+        """Notes what the answer used and cost. What is None stays as it was reserved."""
+        self._tokens = _total(usage)
+        if cost is not None:
+            self._cost = round(cost.amount * BILLION)
+        if usage is not None or cost is not None:
+            self._limiter.counts(cost.currency if cost is not None else None)
+
+    def cancel(self) -> None:
+        """Notes that no request was sent: all of it is given back."""
+        self._unused = True
+
+    def failed(self) -> None:
+        """Notes that the server has answered nothing: tokens and money are given back."""
+        self._tokens, self._cost = 0.0, 0
+
+    def answered(self, rate_limit: RateLimit | None = None) -> None:
+        """Notes that the server has accepted the request, and what it says of its limits."""
+        if not self._answered:
+            self._limiter.clean(self._grant.belief.epoch, self._number)
+        self._answered = True
+        self._limiter.told(*told_rate(rate_limit))
+
+    def refused(self, retry_after: float | None = None, rate_limit: RateLimit | None = None) -> None:
+        """Notes that the server has had too many requests. Nobody who shares the limit sends for a while.
+
+        Args:
+            retry_after: seconds that the server asks for.
+        """
+        self.failed()
+        self._refused, self._retry_after = True, retry_after
+        self._limiter.told(*told_rate(rate_limit))
+
+    def claim(self, limiter: RateLimiter) -> bool:
+        """Returns whether it is a reservation of a limiter that nobody has used yet; it counts as used then."""
+        if self._limiter is not limiter or self._claimed or self._closed:
+            return False
+        self._claimed = True
+        return True
+
+    async def __aenter__(self) -> Self:
+        self._before = _current.get()
+        _current.set(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _current.set(self._before)
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Settles the reservation. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        limiter, grant = self._limiter, self._grant
+        with anyio.move_on_after(_SENDING, shield=True):  # perhaps because the task is being cancelled
+            if (settlement := self._settlement()) != _NOTHING:
+                await limiter.settle(settlement)
+            if self._refused:
+                await limiter.refused(grant, self._number, self._retry_after)
+
+    def _settlement(self) -> Settlement:
+        grant, used, cost = self._grant, self._tokens, self._cost
+        if self._unused:
+            return grant.given_back()
+        money = cost if self._limiter.limits_cost else None
+        return Settlement(
+            token_seconds=(used - grant.tokens) / grant.token_rate if grant.token_rate and used is not None else 0.0,
+            tokens=used if used and grant.token_rate else None,
+            cost=money or None,
+            money=0 if money is None else money - grant.cost,
+            day=0 if money is None else grant.day,
+            slots=1 if grant.holder else 0,
+            holder=grant.holder,
+            local=grant.local,
+        )
+
+
+def _total(usage: Usage | None) -> float | None:
+    if usage is None or usage.total_tokens is not None:
+        return None if usage is None else usage.total_tokens
+    return None if usage.input_tokens is None else usage.input_tokens + (usage.output_tokens or 0)

@@ -1,0 +1,128 @@
+"""The base of middleware: a model that asks another one, with three places to step in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+
+from ..answers import Arguments, BaseChatModel, ChatModel, ChatStream, WrappedAnswer, open_answer
+from ..requests import Request
+from ..values import APIError, Reply, StreamChunk
+
+__all__ = ["Middleware"]
+
+
+class Middleware(BaseChatModel):
+    """A model that asks another model. Override what you want to change; the rest passes through.
+
+        class Polite(Middleware):
+            async def change_request(self, request: Request) -> Request:
+                return replace(request, messages=(system("Be polite."), *request.messages))
+
+        model = Polite(Provider.from_config("kimi:kimi-k2.6"))
+
+    It is a `ChatModel`, so middleware can be stacked, and goes wherever a provider goes: into `Fallback`, `run_tools`,
+    `streamfold.sync.Provider`, the gateway.
+
+    Args:
+        model: the model to ask. `aclose` closes it.
+
+    Attributes:
+        model: the same.
+    """
+
+    def __init__(self, model: ChatModel) -> None:
+        self.model = model
+
+    async def change_request(self, request: Request) -> Request:
+        """Returns the request to send. `dataclasses.replace` makes a changed copy. Called once for each answer.
+
+        Raises:
+            StreamfoldError: the request is not to be sent; any error goes to the caller.
+        """
+        return request
+
+    def change_chunks(self, chunks: AsyncIterator[StreamChunk], request: Request) -> AsyncIterator[StreamChunk]:
+        """Returns the chunks to hand out. Usually an async generator over `chunks`, with a state of its own.
+
+        The finished chunk comes last, and has the calls.
+        """
+        return chunks
+
+    async def change_reply(self, reply: Reply, request: Request) -> Reply:
+        """Returns the reply to hand out. It should say what the chunks said.
+
+        Also called for the partial reply of an error, whose text is then that of the chunks that were handed out.
+        `dataclasses.replace` makes a changed copy.
+        """
+        return reply
+
+    async def change_error(self, error: APIError, request: Request) -> APIError:
+        """Returns the error to raise. `change_reply` was applied to its partial reply."""
+        return error
+
+    # --- a model ------------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The name of the model that is asked."""
+        return self.model.name
+
+    async def aclose(self) -> None:
+        """Closes the model."""
+        await self.model.aclose()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.model!r}>"
+
+    def _stream(self, arguments: Arguments) -> ChatStream:
+        return ChatStream(_ChangedAnswer(self, arguments), fragments=arguments.fragments)
+
+
+class _ChangedAnswer(WrappedAnswer):
+    """An answer that goes through a middleware.
+
+    The request is prepared at once, so that its mistakes are raised where it is made; and once more if it is changed.
+    """
+
+    def __init__(self, middleware: Middleware, arguments: Arguments) -> None:
+        super().__init__(open_answer(middleware.model, arguments))
+        self._middleware = middleware
+        self._arguments = arguments
+
+    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+        """Yields the chunks of the answer, as the middleware hands them out."""
+        middleware, given = self._middleware, self._arguments.request
+        request = await middleware.change_request(given)
+        if self._closed:
+            return
+        if request is not given:
+            self._source = open_answer(middleware.model, replace(self._arguments, request=request))
+        text, reasoning = list[str](), list[str]()  # what was handed out
+        try:
+            async with AsyncExitStack() as stack:
+                chunks = await stack.enter_async_context(aclosing(self._chunks()))
+                changed = middleware.change_chunks(chunks, request)
+                if isinstance(changed, AsyncGenerator):
+                    await stack.enter_async_context(aclosing(changed))
+                async for chunk in changed:
+                    if chunk.finished and self._source.reply is not None:
+                        self.reply = await middleware.change_reply(self._source.reply, request)
+                    text.append(chunk.delta)
+                    reasoning.append(chunk.reasoning)
+                    yield [chunk]
+        except APIError as error:
+            if error.partial is not None:
+                partial = await middleware.change_reply(error.partial, request)
+                error.partial = replace(partial, text="".join(text), reasoning="".join(reasoning))
+            other = await middleware.change_error(error, request)
+            if other is error:
+                raise
+            raise other from None
+
+    async def _chunks(self) -> AsyncGenerator[StreamChunk, None]:
+        async with self._opened() as batches:
+            async for batch in batches:
+                for chunk in batch:
+                    yield chunk

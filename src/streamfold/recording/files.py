@@ -1,0 +1,301 @@
+"""A recorded answer as a value, and as two files: its bytes, and a description of them.
+
+`<case>.sse` is the body, byte for byte. `<case>.toml` beside it has its origin, the pieces in which the network
+delivered it, and the reply that it must fold to.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from ..engine import event_ranges
+from ..values import ConfigError, NamedTool, Tool
+from .description import Description, allowed, as_toml, read_description
+from .leftovers import clear_leftovers, locked, temporary_path
+
+__all__ = ["Cut", "Recording", "Sent", "Speed", "find_recording", "open_recording", "paced", "pieces"]
+
+Speed: TypeAlias = Literal["instant", "recorded"] | float
+
+
+class Cut(NamedTuple):
+    """One piece as the network delivered it: its length, and the seconds since the piece before (or the headers)."""
+
+    size: int
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The request that was answered, without its headers and without secrets.
+
+    Attributes:
+        path: with its query.
+        body: JSON on several lines, if it was JSON.
+    """
+
+    method: str
+    path: str
+    body: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded answer.
+
+    Attributes:
+        name: the folder and the file name, as in `kimi/parallel_calls`.
+        body: the bytes as they came.
+        adapter: the wire format that reads them.
+        status, headers: of the HTTP response; unneeded headers are left out.
+        cuts: the pieces in which the network delivered the body; empty if they were not recorded.
+        broken: the connection broke off after the body, and playing it breaks off too.
+        complete: the answer was recorded to its end.
+        ended: how the recording ended, if not in order.
+        encoding: the compression in which the server sent the body. It is kept without.
+        source: `recorded` from a running server, `documented` if it was written from a vendor's documentation,
+            `synthesised` if it was made up; None if unknown.
+        shows: what is worth seeing in it, in one sentence.
+        origin, date, link, request, notes: where it came from, in words.
+        conversation: what recordings have in common that were made one after the other.
+        sent: the request, if it was recorded too.
+        dialect, tools, tool_choice: how the model writes calls inside its text, the names of the tools that the request
+            declared, and its tool choice: a word, or the name of a tool.
+        expect: what it must fold to. What is not named there must not be in the answer.
+    """
+
+    name: str
+    body: bytes = field(repr=False)
+    adapter: str = "chat"
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
+    cuts: tuple[Cut, ...] = field(default=(), repr=False)
+    broken: bool = False
+    source: Literal["recorded", "documented", "synthesised"] | None = None
+    shows: str = ""
+    origin: str = ""
+    date: str = ""
+    link: str = ""
+    request: str = ""
+    notes: str = ""
+    complete: bool = True
+    ended: str = ""
+    encoding: str = ""
+    conversation: str = ""
+    sent: Sent | None = None
+    dialect: str = ""
+    tools: tuple[str, ...] = ()
+    tool_choice: str = "auto"
+    expect: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
+
+    def __post_init__(self) -> None:
+        total = sum(cut.size for cut in self.cuts)
+        if self.cuts and total != len(self.body):
+            raise ConfigError(f"{self.name}: cuts: the pieces are {total} bytes together, the body is {len(self.body)}")
+
+    @property
+    def interrupted(self) -> str | None:
+        """The argument for `StreamDecoder.close`: how the connection broke off, if it did."""
+        return "the connection broke off" if self.broken else None
+
+    def options(self) -> dict[str, Any]:
+        """Returns the options for reading it: `StreamDecoder(recording.adapter, **recording.options())`."""
+        tools = [Tool(name, "", {"type": "object", "properties": {}}) for name in self.tools]
+        choice = NamedTool(self.tool_choice) if self.tool_choice in self.tools else self.tool_choice
+        return {"dialect": self.dialect or None, "tools": tools, "tool_choice": choice}
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Recording:
+        """Loads `<path>.sse`, described by `<path>.toml` if there is one; the path may have either suffix.
+
+        A body with another suffix is read too.
+
+        Raises:
+            ConfigError: there is no such recording, or a key of its description can't be used.
+        """
+        base = Path(path).absolute()
+        if base.suffix in (".sse", ".toml"):
+            base = base.with_suffix("")
+        # Not with_suffix(): a name may have dots of its own.
+        body, described = base.with_name(f"{base.name}.sse"), base.with_name(f"{base.name}.toml")
+        if not body.is_file() and base.is_file():  # a body with another suffix
+            body = base
+        if not body.is_file():
+            inside = base.is_dir()
+            near = [file.stem for file in sorted((base if inside else base.parent).glob("*.sse"))]
+            what = f"{base} is a folder, not a recording" if inside else f"there is no recording {body}"
+            raise ConfigError(f"{what}{allowed(base.name, near, 'Available') if near else ''}")
+        description, content = _read_pair(body, described)
+        same = ("name", "body", "cuts", "sent", "expect")
+        return cls(
+            name=f"{base.parent.name}/{base.name}",
+            body=content,
+            cuts=tuple(Cut(*cut) for cut in description.cuts),
+            sent=Sent(description.sent.method, description.sent.path, description.sent.body)
+            if description.sent
+            else None,
+            expect=description.expect.model_dump(exclude_unset=True) if description.expect else {},
+            **{part.name: getattr(description, part.name) for part in fields(cls) if part.name not in same},
+        )
+
+    def save(self, path: str | os.PathLike[str], *, replace_older: bool = True) -> None:
+        """Writes `<path>.sse` and `<path>.toml`. Loading them gives an equal recording.
+
+        A reader at any moment, also after the process was killed in the middle, finds the old recording, the new one,
+        or one of the two that says that it is not complete. Processes that save at the same time wait for each other.
+
+        Args:
+            replace_older: replace a recording of the same name. Else the name is taken atomically.
+
+        Raises:
+            FileExistsError: there is a recording of this name, and it is not to be replaced.
+            OSError: the files can't be written; then nothing was changed, or the recording says that it is not
+                complete.
+            ConfigError: the package that writes TOML is not installed.
+        """
+        base = Path(path).absolute()
+        body, described = base.with_name(f"{base.name}.sse"), base.with_name(f"{base.name}.toml")
+        # It fits either body, so that each of the three steps leaves a pair that can be read.
+        between = replace(
+            self, cuts=(), expect={}, complete=False, ended="the process ended while this recording was being written"
+        )
+        steps = ((described, _encoded(between)), (body, self.body), (described, _encoded(self)))
+        clear_leftovers(base.parent)
+        written: list[tuple[Path, Path]] = []
+        with locked(base.parent):
+            if not replace_older and (body.exists() or described.exists()):
+                raise FileExistsError(f"there is a recording {base}")
+            try:
+                for target, content in steps:
+                    written.append((temporary_path(target), target))
+                    written[-1][0].write_bytes(content)
+                for source, target in written:
+                    source.replace(target)
+            finally:
+                for source, _ in written:
+                    source.unlink(missing_ok=True)
+
+    def description(self) -> str:
+        """Returns the text of `<path>.toml`, without default values."""
+        values: dict[str, Any] = {"adapter": self.adapter}
+        tables: dict[str, Any] = {}
+        for part in sorted(fields(self), key=lambda part: part.name == "cuts"):  # the longest one last
+            value = getattr(self, part.name)
+            if part.name in ("name", "body", "adapter") or value in (part.default, {}, ()):
+                continue
+            if isinstance(value, Sent):
+                value = {key: text for key in ("method", "path", "body") if (text := getattr(value, key))}
+            (tables if isinstance(value, Mapping) else values)[part.name] = value
+        return as_toml({**values, **tables})
+
+
+def _read_pair(body: Path, described: Path) -> tuple[Description, bytes]:
+    """Reads description and body that belong together: again while another process is replacing them."""
+    while True:
+        before = described.read_bytes() if described.is_file() else None
+        content = body.read_bytes()
+        after = described.read_bytes() if described.is_file() else None
+        if before == after:
+            return read_description(described, before) if before is not None else Description(), content
+
+
+def _encoded(recording: Recording) -> bytes:
+    return recording.description().encode("utf-8", "replace")
+
+
+def find_recording(name: str) -> Recording:
+    """Returns a bundled recording by its name: `find_recording("demo/parallel_calls")`.
+
+    Raises:
+        ConfigError: unknown name; the message lists the names.
+    """
+    package = Path(__file__).parents[1]
+    folders = [package / "fixtures"]  # in a wheel
+    if package.parent.name == "src":  # in a checkout, which has more of them
+        folders.append(package.parents[1] / "fixtures")
+    known: dict[str, Path] = {}
+    for folder in folders:
+        for file in sorted(folder.glob("*/*.sse")):
+            known.setdefault(f"{file.parent.name}/{file.stem}", file)
+    if name not in known:
+        raise ConfigError(f"there is no recording {name!r}{allowed(name, list(known), 'Available')}")
+    return Recording.load(known[name])
+
+
+def open_recording(source: str | os.PathLike[str]) -> Recording:
+    """Returns the recording at a path, else the bundled one of this name.
+
+    Raises:
+        ConfigError: there is neither, or its description is wrong.
+    """
+    try:
+        return Recording.load(source)
+    except ConfigError as problem:
+        try:
+            return find_recording(Path(source).as_posix())
+        except ConfigError:
+            raise problem from None
+
+
+# --- Playing ---------------------------------------------------------------------------------------------------------
+
+
+def pieces(recording: Recording, cuts: str = "recorded") -> list[bytes]:
+    """Returns the body in pieces, none of them empty.
+
+    Args:
+        cuts: "recorded" (as the network cut it; else by events), "whole", "events", "bytes:N", or
+            "random:SEED", which gives the same pieces for the same seed.
+
+    Raises:
+        ConfigError: `cuts` is something else.
+    """
+    body = recording.body
+    kind, _, value = cuts.partition(":")
+    if cuts == "recorded" and recording.cuts:
+        ends = list(accumulate(cut.size for cut in recording.cuts))
+    elif cuts in ("recorded", "events"):
+        ends = [event.end for event in event_ranges(body)]
+    elif cuts == "whole":
+        ends = []
+    elif kind == "bytes" and value.isdecimal() and int(value) > 0:
+        ends = list(range(int(value), len(body), int(value)))
+    elif kind == "random" and value:
+        rng = random.Random(value)  # noqa: S311 - where to cut is no secret
+        ends = sorted(rng.sample(range(1, len(body)), rng.randint(0, min(40, len(body) - 1)))) if body else []
+    else:
+        raise ConfigError(f'cuts are "recorded", "whole", "events", "bytes:N" or "random:SEED", not {cuts!r}')
+    return [body[start:end] for start, end in pairwise([0, *ends, len(body)]) if start < end]
+
+
+def paced(recording: Recording, cuts: str = "recorded", speed: Speed = "instant") -> list[tuple[float, bytes]]:
+    """Returns the pieces, each with the seconds to wait before it.
+
+    Args:
+        speed: "instant", "recorded" (each byte comes when it came then, however it is cut now), or pieces per second.
+
+    Raises:
+        ConfigError: `cuts` or `speed` is something else, or the times were not recorded.
+    """
+    made = pieces(recording, cuts)
+    if speed == "instant":
+        return [(0.0, piece) for piece in made]
+    if speed == "recorded":
+        if recording.body and not recording.cuts:
+            raise ConfigError(f"{recording.name} was not timed: give the speed as a number of pieces per second")
+        ends = list(accumulate(cut.size for cut in recording.cuts))
+        times = list(accumulate(cut.delay for cut in recording.cuts))
+        arrivals = [times[bisect_left(ends, end)] for end in accumulate(map(len, made))]
+        waits = [after - before for before, after in pairwise([0.0, *arrivals])]
+        return list(zip(waits, made, strict=True))
+    if isinstance(speed, bool | str) or not (math.isfinite(speed) and speed > 0):
+        raise ConfigError(f'speed is "instant", "recorded" or a number of pieces per second, not {speed!r}')
+    return [(1 / speed, piece) for piece in made]

@@ -1,0 +1,3 @@
+"""Where things are kept: databases of one's own."""
+
+from .databases import *

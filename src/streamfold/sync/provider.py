@@ -1,0 +1,236 @@
+"""Providers for synchronous code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
+from weakref import finalize
+
+from ..answers import ChatModel
+from ..client import Hooks, Preview, extract
+from ..client import Provider as AsyncProvider
+from ..net import hides_arguments
+from ..requests import Capabilities, ChatOptions
+from ..turns import Memory, MemoryStore
+from ..values import ConfigError, Messages, Reply, ToolChoice, ToolLike
+from .streams import ChatStream
+from .thread import LoopThread
+
+if TYPE_CHECKING:
+    import httpx
+    from pydantic import BaseModel
+
+    from ..config import ProviderConfig
+
+    M = TypeVar("M", bound=BaseModel)
+
+__all__ = ["Provider"]
+
+T = TypeVar("T")
+
+
+class Provider:
+    """A language model for synchronous code. Safe to share between threads.
+
+        with Provider.from_config("kimi:kimi-k2.6") as provider:
+            print(provider.chat("Hello").text)
+
+    It has the types, errors and guarantees of `streamfold.Provider`, which does the work on a thread in the background.
+    So it also works where an event loop is running, as in a notebook. The thread is started by the first request.
+
+    Make one with `from_config`. Use it as a context manager, or call `close` at the end. What is still open when the
+    provider is garbage-collected or the interpreter exits is closed then. After a fork, make a new one.
+
+    Args:
+        model: the asynchronous provider to use, or any other `ChatModel`; `close` closes it. It must not be used
+            elsewhere.
+
+    Attributes:
+        model: the same.
+        thread: where it runs.
+    """
+
+    def __init__(self, model: ChatModel) -> None:
+        self.model = model
+        self.thread = LoopThread(model)
+        finalize(self, self.thread.stop).atexit = False  # the thread looks after the exit itself
+
+    @classmethod
+    @hides_arguments
+    def from_config(
+        cls,
+        spec: str | Mapping[str, Any] | None = None,
+        *,
+        config: str | os.PathLike[str] | None = None,
+        http_client: httpx.AsyncClient | None = None,
+        hooks: Hooks | Iterable[Hooks] = (),
+        memory: Memory | MemoryStore | str | bool | None = None,
+        **overrides: Unpack[ProviderConfig],
+    ) -> Self:
+        """Returns a provider by its name, from a mapping, or the default one. See `streamfold.Provider.from_config`.
+
+        Args:
+            spec, config, overrides: as there.
+            http_client: the client to send with, an asynchronous one that is used nowhere else. It is not closed.
+            hooks: functions that are called while answers are requested and read, on the thread of the provider.
+            memory: see `streamfold.Provider`.
+
+        Raises:
+            ConfigError: a key or value is unknown or not allowed; the message says what is allowed.
+        """
+        made = AsyncProvider.from_config(
+            spec, config=config, http_client=http_client, hooks=hooks, memory=memory, **overrides
+        )
+        return cls(made)
+
+    @property
+    def name(self) -> str:
+        """The name of the provider in errors and logs."""
+        return self.model.name
+
+    def capabilities(self, model: str | None = None) -> Capabilities:
+        """Returns what is known about a model at this endpoint. See `streamfold.Provider.capabilities`.
+
+        Raises:
+            ConfigError: this provider wraps a model that has no capabilities, such as a `Fallback`.
+        """
+        return self._member("capabilities")(model)  # type: ignore[no-any-return]
+
+    @hides_arguments
+    def chat_stream(
+        self,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        tool_choice: ToolChoice = "auto",
+        **options: Unpack[ChatOptions],
+    ) -> ChatStream:
+        """Returns a streamed answer. Nothing is sent until the first chunk is asked for.
+
+        Args:
+            messages, tools, tool_choice, options: as in `streamfold.Provider.chat_stream`.
+
+        Returns:
+            An iterator of `StreamChunk`, which is also a context manager.
+
+        Raises:
+            ConfigError: the request can't be sent as it is. Network errors are raised while iterating.
+        """
+        stream = self.model.chat_stream(messages, tools, tool_choice=tool_choice, **options)
+        return ChatStream(self, self.thread, stream)
+
+    @hides_arguments
+    def chat(
+        self,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        tool_choice: ToolChoice = "auto",
+        **options: Unpack[ChatOptions],
+    ) -> Reply:
+        """Returns the whole answer, collected from the same stream. Takes the arguments of `chat_stream`.
+
+        Raises:
+            ConfigError: the request can't be sent as it is.
+            APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
+        """
+        return self.chat_stream(messages, tools, tool_choice=tool_choice, **options).read()
+
+    @hides_arguments
+    def extract(
+        self,
+        form: type[M],
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        attempts: int = 3,
+        **options: Unpack[ChatOptions],
+    ) -> M:
+        """Returns an instance of a pydantic model; an answer that does not fit is asked for again.
+
+        Args:
+            form, messages, tools, attempts, options: as in `streamfold.extract`.
+
+        Raises:
+            InvalidReplyError: no answer fitted, or the model refused, or its answer was cut off.
+            ConfigError: the request can't be sent as it is.
+            APIError: a request failed.
+        """
+        asked = partial(extract, self.model, form, messages, tools, attempts=attempts, **options)
+        return self._waited(asked)
+
+    @hides_arguments
+    def preview(
+        self,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        tool_choice: ToolChoice = "auto",
+        **options: Unpack[ChatOptions],
+    ) -> Preview:
+        """Returns the request that `chat_stream` would send for the same arguments. Sends nothing, and needs no key.
+
+        Raises:
+            ConfigError: the request can't be sent as it is, or this provider wraps a model that has no preview.
+        """
+        return self._member("preview")(messages, tools, tool_choice=tool_choice, **options)  # type: ignore[no-any-return]
+
+    @hides_arguments
+    def count_tokens(
+        self,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        tool_choice: ToolChoice = "auto",
+        **options: Unpack[ChatOptions],
+    ) -> int:
+        """Returns how many input tokens a request would have. See `streamfold.Provider.count_tokens`.
+
+        Raises:
+            ConfigError: the request can't be sent as it is, or this provider can't count tokens.
+            APIError: the request failed.
+        """
+        count = partial(self._member("count_tokens"), messages, tools, tool_choice=tool_choice, **options)
+        tokens: int = self._waited(count)
+        return tokens
+
+    def _waited(self, step: Callable[[], Awaitable[T]]) -> T:
+        return self.thread.run(lambda pending: pending.result(), _Pending(step))
+
+    def close(self) -> None:
+        """Closes the connections and ends the thread. Threads that wait for an answer get a StreamfoldError."""
+        self.thread.stop()
+        self.thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<sync {self.model!r}>"
+
+    def _member(self, name: str) -> Any:
+        try:
+            return getattr(self.model, name)
+        except AttributeError:
+            raise ConfigError(f"a {type(self.model).__name__} has no {name}") from None
+
+
+class _Pending(Generic[T]):
+    """Something that ends by itself, and that nobody else can close: its caller or the thread cancels it."""
+
+    def __init__(self, step: Callable[[], Awaitable[T]]) -> None:
+        self._step = step
+
+    async def result(self) -> T:
+        return await self._step()
+
+    async def aclose(self) -> None:
+        """Does nothing."""

@@ -1,0 +1,247 @@
+"""Answers and tool runs that are read with plain `for`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from ..answers import ChatStream as AsyncChatStream
+from ..answers import Partial, Watcher, checked_watcher
+from ..tools import PendingCall
+from ..tools import ToolRun as AsyncToolRun
+from ..values import APIError, Growth, Message, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Usage, Writing
+from .thread import LoopThread
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    M = TypeVar("M", bound=BaseModel)
+
+__all__ = ["ChatStream", "ToolRun"]
+
+T = TypeVar("T")
+S = TypeVar("S", AsyncChatStream, AsyncToolRun)
+
+
+class Chunks(Generic[S]):
+    """The chunks of an asynchronous stream or run: an iterator, and a context manager that closes the connection."""
+
+    def __init__(self, owner: object, thread: LoopThread, source: S) -> None:
+        self._owner = owner  # the provider: it is closed when nobody refers to it
+        self._thread = thread
+        self._source: S = source
+        self._started = self._ended = False
+        self._last: StreamChunk | None = None
+
+    @property
+    def reply(self) -> Reply:
+        """The whole answer, of a tool run that of its last turn. Raises StreamfoldError before it has arrived."""
+        return self._source.reply
+
+    def read(self) -> Reply:
+        """Reads to the end and returns the reply.
+
+        Raises:
+            APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
+            StreamfoldError: the answer was closed before its end.
+        """
+        with self:
+            if not self._ended:
+                self._last = self._run(_read) or self._last
+            if not self._whole:
+                raise StreamfoldError("the answer was closed before its end")
+            self._ended = True
+            return self.reply
+
+    def close(self) -> None:
+        """Closes the connection; it is closed when this returns. May be called from any thread, and repeatedly.
+
+        In a thread that waits for a chunk the iteration ends.
+        """
+        ended, self._ended = self._ended, True
+        if self._started and not ended:
+            self._thread.close(self._source)
+
+    def __iter__(self) -> Self:
+        aiter(self._source)  # raises if it has been read to its end
+        return self
+
+    def __next__(self) -> StreamChunk:
+        chunk = None if self._ended else self._run(_next)
+        if chunk is not None:
+            self._last = chunk
+            return chunk
+        if not self._ended and not self._whole and self._thread.closed:
+            raise StreamfoldError("the provider was closed before the answer ended")
+        self._ended = True
+        raise StopIteration
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<sync {self._source!r}>"
+
+    @property
+    def _whole(self) -> bool:
+        """Whether the last chunk was read."""
+        return self._last is not None and self._last.finished
+
+    def _run(self, function: Callable[[S], Awaitable[T]]) -> T:
+        self._started = True
+        return self._thread.run(function, self._source)
+
+
+class ChatStream(Chunks[AsyncChatStream]):
+    """The chunks of one answer: an iterator, and a context manager that closes the connection.
+
+        with provider.chat_stream("Hello") as stream:
+            for chunk in stream:
+                print(chunk.delta, end="")
+        print(stream.reply.usage)
+
+    A bare `for` works too: the connection is closed at the end of the answer, and a stream that is abandoned before is
+    closed when it is garbage-collected. An exception that interrupts the waiting thread, as Ctrl-C does, closes the
+    connection. One stream is read by one thread.
+    """
+
+    def __init__(self, owner: object, thread: LoopThread, source: AsyncChatStream) -> None:
+        super().__init__(owner, thread, source)
+        self._grown: deque[tuple[Watcher, Growth]] = deque()
+        self._watching = self._hidden = False  # hidden: the caller did not ask for the chunks of fragments
+
+    @property
+    def warnings(self) -> tuple[ProtocolWarning, ...]:
+        """The warnings so far. See `streamfold.ChatStream.warnings`."""
+        return self._source.warnings
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The tool calls that the model is writing. See `streamfold.ChatStream.writing`."""
+        return self._source.writing
+
+    def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
+        """Calls a function as a value grows that the model is writing. See `streamfold.ChatStream.watch`.
+
+        It is called in the thread that reads the stream.
+
+        Raises:
+            ConfigError: the path is not one, or the function is async.
+            StreamfoldError: the stream has been read already.
+        """
+        watcher = checked_watcher(function)
+        self._source.watch(path, lambda growth: self._grown.append((watcher, growth)), tool=tool)
+        if not self._watching:
+            self._watching, self._hidden = True, not self._source.fragments
+            self._source.fragments = True  # this thread has to wake up for them
+
+    def _run(self, function: Callable[[AsyncChatStream], Awaitable[T]]) -> T:
+        try:
+            return super()._run(function)
+        except APIError as error:
+            resume = error.continuation
+            if resume is not None:  # what it returns is to be read here
+                error.continuation = lambda failed: ChatStream(self._owner, self._thread, resume(failed))
+            raise
+
+    def __next__(self) -> StreamChunk:
+        try:
+            chunk = super().__next__()
+            while self._hidden and chunk.silent:
+                self._call_watchers()
+                chunk = super().__next__()
+        finally:
+            self._call_watchers()
+        return chunk
+
+    def read(self) -> Reply:
+        if self._watching:
+            with self:
+                for _ in self:
+                    pass
+        return super().read()
+
+    def _call_watchers(self) -> None:
+        while self._grown:
+            function, growth = self._grown.popleft()
+            function(growth)
+
+    def start(self) -> Self:
+        """Sends the request and waits for the first chunk, which is then the first one of the iteration.
+
+        Raises:
+            APIError: the request failed.
+        """
+        self._run(AsyncChatStream.start)
+        return self
+
+    def partial(self, model: type[M]) -> Partial[M] | None:
+        """Returns the part of a structured answer that has arrived. See `streamfold.ChatStream.partial`."""
+        return self._source.partial(model)
+
+
+class ToolRun(Chunks[AsyncToolRun]):
+    """The chunks of all turns of a tool run: an iterator, and a context manager that closes the connection."""
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation so far. See `streamfold.ToolRun.messages`."""
+        return self._source.messages
+
+    @property
+    def replies(self) -> list[Reply]:
+        """The replies of the turns so far."""
+        return self._source.replies
+
+    @property
+    def usage(self) -> Usage | None:
+        """The token counts of all turns so far, added up; None if the server sent none."""
+        return self._source.usage
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that the run waits for; empty unless it is paused."""
+        return self._source.pending
+
+    def approve(self, call_id: str) -> None:
+        """Approves a pending call. See `streamfold.ToolRun.approve`."""
+        self._source.approve(call_id)
+        self._ended = False
+
+    def deny(self, call_id: str, reason: str | None = None) -> None:
+        """Denies a pending call. See `streamfold.ToolRun.deny`."""
+        self._source.deny(call_id, reason)
+        self._ended = False
+
+    def answer(self, call_id: str, content: Any, *, error: bool = False) -> None:
+        """Gives the result of a pending call of an external tool. See `streamfold.ToolRun.answer`."""
+        self._source.answer(call_id, content, error=error)
+        self._ended = False
+
+    def dump(self) -> str:
+        """Returns the state of the run as JSON text. See `streamfold.ToolRun.dump`."""
+        return self._source.dump()
+
+    @property
+    def _whole(self) -> bool:
+        last = self._last
+        return super()._whole and last is not None and (not last.tool_calls or bool(self.pending))
+
+
+async def _next(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:
+    return await anext(source, None)
+
+
+async def _read(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:
+    """Reads to the end. Returns the last chunk, or None if all had been read before."""
+    last = None
+    while (chunk := await anext(source, None)) is not None:
+        last = chunk
+    return last

@@ -1,0 +1,170 @@
+"""The thread of a synchronous provider: an event loop on which everything asynchronous runs.
+
+Not anyio's blocking portal: it can't be asked to stop without waiting for it, which a finalizer must not do; its loop
+ends by starting a thread, which Python 3.12 and later refuse at the exit of the interpreter; and each call waits twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError, Future, wait
+from contextlib import AsyncExitStack
+from typing import Protocol, TypeVar
+from weakref import WeakSet
+
+from ..answers import ChatModel
+from ..values import StreamfoldError
+
+__all__ = ["LoopThread"]
+
+T = TypeVar("T")
+
+
+class Closeable(Protocol):
+    """What a call reads: a `ChatStream` or a `ToolRun`."""
+
+    async def aclose(self) -> None: ...
+
+
+S = TypeVar("S", bound=Closeable)
+
+# On Windows, Ctrl-C does not interrupt a wait for another thread, so it is a series of short ones:
+# https://github.com/python/cpython/issues/79953
+_POLL_SECONDS = 0.2 if sys.platform == "win32" else None
+_EXIT_SECONDS = 5.0  # for closing connections at the exit of the interpreter
+
+
+class LoopThread:
+    """Runs the coroutines of a model for callers in other threads. The thread is started by the first call.
+
+    It must not refer to the synchronous provider, whose garbage collection stops it.
+
+    Args:
+        model: is closed at the end.
+
+    Attributes:
+        closed: whether `stop` was called.
+    """
+
+    def __init__(self, model: ChatModel) -> None:
+        self.closed = False
+        self._model = model
+        self._open: WeakSet[Closeable] = WeakSet()  # used on the loop alone
+        self._lock = threading.RLock()  # a signal handler or a finalizer may call `stop` in the middle of a call
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._serve, name="streamfold", daemon=True)
+        self._process = 0
+
+    def run(self, function: Callable[[S], Awaitable[T]], source: S) -> T:
+        """Calls an async function with a stream or run on the event loop, and waits for its result.
+
+        If the waiting thread is interrupted, as by Ctrl-C, the source is closed before the interruption goes on.
+
+        Raises:
+            StreamfoldError: the thread was stopped, or can't be used from here.
+            Exception: what the function raises.
+        """
+        future = self._submit(function, source)
+        try:
+            while _POLL_SECONDS is not None and not wait([future], _POLL_SECONDS).done:
+                pass
+            return future.result()
+        except BaseException as exc:
+            if future.done() and not future.cancelled() and future.exception() is exc:
+                raise
+            if isinstance(exc, CancelledError):
+                raise self._closed_error() from None
+            if future.cancel():
+                self.close(source)
+            raise
+
+    def close(self, source: Closeable) -> None:
+        """Closes a stream or run, unless that was done with the whole provider."""
+        if not self.closed:
+            self.run(_close, source)
+
+    def stop(self) -> None:
+        """Asks the thread to close everything and end. Does not wait, and may be called from any thread."""
+        with self._lock:
+            before, self.closed = self.closed, True  # first: whoever wakes up without an answer looks at it
+            if not before and self._loop is not None:
+                self._loop.call_soon_threadsafe(self._stop.set)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Waits for the thread to end, unless this is the thread."""
+        if self._loop is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def _submit(self, function: Callable[[S], Awaitable[T]], source: S) -> Future[T]:
+        with self._lock:
+            if self.closed:
+                raise self._closed_error()
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._process = os.getpid()
+                _running.add(self)
+                self._thread.start()
+            elif self._process != os.getpid():
+                raise StreamfoldError(
+                    f'the provider "{self._model.name}" was used before this process was forked, and its thread did not'
+                    " come along: make one provider in each process"
+                )
+            elif self._thread is threading.current_thread():
+                raise StreamfoldError(
+                    f'the provider "{self._model.name}" was called from a hook or an async tool of its own, where it'
+                    " would wait for itself forever"
+                )
+            return asyncio.run_coroutine_threadsafe(self._call(function, source), self._loop)
+
+    def _closed_error(self) -> StreamfoldError:
+        return StreamfoldError(f'the provider "{self._model.name}" is closed')
+
+    async def _call(self, function: Callable[[S], Awaitable[T]], source: S) -> T:
+        self._open.add(source)
+        return await function(source)
+
+    def _serve(self) -> None:
+        assert self._loop is not None  # noqa: S101 # for the type checker
+        try:
+            self._loop.run_until_complete(self._until_stopped())
+        finally:
+            # Unlike asyncio.run(), does not start a thread that waits for the threads of name look-ups.
+            self._loop.close()
+            _running.discard(self)
+
+    async def _until_stopped(self) -> None:
+        async with AsyncExitStack() as stack:  # from the last one to the first
+            stack.push_async_callback(asyncio.get_running_loop().shutdown_asyncgens)
+            stack.push_async_callback(_end_tasks)
+            stack.push_async_callback(self._model.aclose)
+            await self._stop.wait()
+            for source in self._open:
+                stack.push_async_callback(source.aclose)
+
+
+async def _close(source: Closeable) -> None:
+    await source.aclose()
+
+
+async def _end_tasks() -> None:
+    """Cancels the other tasks of this event loop and waits for them."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+_running: set[LoopThread] = set()
+
+
+@atexit.register
+def _at_exit() -> None:
+    for thread in list(_running):
+        thread.stop()
+        thread.join(_EXIT_SECONDS)

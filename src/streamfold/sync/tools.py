@@ -1,0 +1,140 @@
+"""The tool loop for synchronous code."""
+
+from __future__ import annotations
+
+import threading
+from asyncio import wrap_future
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
+from dataclasses import replace
+from functools import partial, wraps
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any, Unpack
+
+from ..net import hides_arguments
+from ..requests import ChatOptions
+from ..tools import CallJournal, OnToolError
+from ..tools import resume_tools as resume_async
+from ..tools import run_tools as run_async
+from ..values import Message, Messages, Tool, ToolChoice, ToolLike, as_tools
+from .provider import Provider
+from .streams import ToolRun
+
+__all__ = ["resume_tools", "run_tools"]
+
+
+@hides_arguments
+def run_tools(
+    provider: Provider,
+    messages: Messages,
+    tools: Iterable[ToolLike],
+    *,
+    external: Iterable[ToolLike] = (),
+    max_turns: int = 10,
+    tool_choice: ToolChoice = "auto",
+    on_tool_error: OnToolError | None = None,
+    journal: CallJournal | None = None,
+    run_id: str | None = None,
+    **options: Unpack[ChatOptions],
+) -> ToolRun:
+    """Streams the answer of a model that may call tools, and runs the calls between its turns.
+
+        with run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather]) as run:
+            for chunk in run:
+                print(chunk.delta, end="")
+
+        reply = run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather]).read()
+
+    All calls of a turn run at the same time, each plain function in a thread of its own, so that they may block and may
+    use the provider. Async tools, `on_tool_error` and hooks are called on the thread of the provider, which they must
+    not block. Everything else is as in `streamfold.run_tools`.
+
+    Args:
+        provider: a synchronous provider.
+        messages, tools, options: as in `streamfold.run_tools`, and so are all others.
+
+    Raises:
+        ConfigError: a tool has no function, two tools have the same name, or the request can't be sent.
+    """
+    run = run_async(
+        provider.model,
+        messages,
+        [_threaded(tool) for tool in as_tools(tools)],
+        external=external,
+        max_turns=max_turns,
+        tool_choice=tool_choice,
+        on_tool_error=on_tool_error,
+        journal=journal,
+        run_id=run_id,
+        **options,
+    )
+    return ToolRun(provider, provider.thread, run)
+
+
+@hides_arguments
+def resume_tools(
+    provider: Provider,
+    state: str | Sequence[Message],
+    tools: Iterable[ToolLike],
+    *,
+    external: Iterable[ToolLike] = (),
+    max_turns: int = 10,
+    on_tool_error: OnToolError | None = None,
+    journal: CallJournal | None = None,
+    run_id: str | None = None,
+    **options: Unpack[ChatOptions],
+) -> ToolRun:
+    """Continues a run that paused, in this process or in another one.
+
+    Args:
+        provider: a synchronous provider.
+        state, tools, options: as in `streamfold.resume_tools`, and so are all others.
+
+    Raises:
+        ConfigError: the state can't be read; and as for `run_tools`.
+    """
+    run = resume_async(
+        provider.model,
+        state,
+        [_threaded(tool) for tool in as_tools(tools)],
+        external=external,
+        max_turns=max_turns,
+        on_tool_error=on_tool_error,
+        journal=journal,
+        run_id=run_id,
+        **options,
+    )
+    return ToolRun(provider, provider.thread, run)
+
+
+def _threaded(tool: Tool) -> Tool:
+    """Returns a tool whose plain function runs in a thread: on the event loop it would hold up all other answers."""
+    function = tool.function
+    if function is None or iscoroutinefunction(function):
+        return tool
+
+    @wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        value = await _in_thread(partial(function, *args, **kwargs))
+        return await value if isawaitable(value) else value
+
+    return replace(tool, function=call)
+
+
+async def _in_thread(function: Callable[[], Any]) -> Any:
+    """Calls a function in a new thread. The exit of the interpreter does not wait for it, as it would for a pool's."""
+    done: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            value = context.run(function)
+        except BaseException as exc:
+            done.set_exception(exc)
+        else:
+            done.set_result(value)
+
+    context = copy_context()
+    done.set_running_or_notify_cancel()  # from now on it can't be cancelled, only abandoned
+    threading.Thread(target=work, name="streamfold tool", daemon=True).start()
+    return await wrap_future(done)

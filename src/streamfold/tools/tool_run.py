@@ -1,0 +1,396 @@
+"""A tool run: turns of the model and the results of its calls, one after the other, with pauses for decisions."""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Generator, Iterable
+from inspect import isawaitable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import anyio
+
+from ..answers import AsyncIteration
+from ..requests import ChatOptions
+from ..values import (
+    ConfigError,
+    Cost,
+    InvalidToolArgumentsError,
+    Message,
+    Reply,
+    StreamChunk,
+    StreamfoldError,
+    ToolCall,
+    ToolChoice,
+    ToolLike,
+    TurnLimitError,
+    Usage,
+    Writing,
+    as_tools,
+    total_cost,
+)
+from .approvals import PendingCall, TurnCalls, take_open_calls
+from .journal import CallInDoubtError, CallJournal, call_key
+from .run_state import RunState
+from .tool_results import OnToolError, ToolResult, denied_result, made_result, run_call, tools_by_name
+
+if TYPE_CHECKING:
+    from ..answers import ChatModel, ChatStream, Watcher
+
+__all__ = ["RunEvents", "ToolRun"]
+
+_NO_TURN_LEFT = "not run: the limit of turns was reached"
+
+
+class ToolRun(AsyncIteration):
+    """The chunks of all turns: an async iterator, and an async context manager that closes the connection.
+
+    Each turn ends with a finished chunk of its own, which has the calls that are run next. Between two chunks nothing
+    runs in the background: no task and no cancel scope.
+
+    Attributes:
+        id: identifies the run in a journal.
+        messages: the conversation so far: the messages that were given, the turns of the model and the results of its
+            calls. It can always be sent again: calls that did not finish have a result that says so.
+        replies: the replies of the turns so far; a resumed run begins with none.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        messages: Iterable[Message],
+        tools: Iterable[ToolLike],
+        *,
+        external: Iterable[ToolLike],
+        max_turns: int,
+        tool_choice: ToolChoice,
+        on_tool_error: OnToolError | None,
+        journal: CallJournal | None,
+        run_id: str | None,
+        options: ChatOptions,
+        resumed: RunState | None = None,
+    ) -> None:
+        if max_turns < 1:
+            raise ConfigError(f"max_turns must be at least 1, not {max_turns}")
+        if on_tool_error is not None and not callable(on_tool_error):
+            raise ConfigError(f"on_tool_error must be a function, not {type(on_tool_error).__name__}")
+        self.id = run_id or secrets.token_hex(16)
+        self.messages: list[Message] = list(messages)
+        self.replies: list[Reply] = []
+        self._model = model
+        outside = as_tools(external)
+        self._external = {tool.name for tool in outside}
+        self._tools = tools_by_name([*as_tools(tools), *outside], self._external)
+        self._max_turns = max_turns
+        self._turns = 0
+        self._tool_choice = tool_choice
+        self._on_tool_error = on_tool_error
+        self._journal = journal
+        self._options = options
+        self._ended = self._answered = False  # answered: by a turn without calls
+        self._read = False  # to its end
+        self._turn = TurnCalls(())  # the calls of the last turn
+        self._first = len(self.messages)  # where their results stand
+        self._results: deque[ToolResult] = deque()
+        self._watched: list[tuple[str, Watcher, str | None]] = []
+        self._stream: ChatStream | None = None
+        if resumed is not None:
+            self._restore(resumed)
+        if not self._turn.open and not self._ended:
+            self._stream = self._ask()  # sends nothing yet, and refuses what can't be sent
+
+    @property
+    def reply(self) -> Reply:
+        """The reply of the last turn that has ended. Raises StreamfoldError before the first has."""
+        if not self.replies:
+            raise StreamfoldError("there is no reply yet: read the run to its end first")
+        return self.replies[-1]
+
+    @property
+    def usage(self) -> Usage | None:
+        """The token counts of all turns so far, added up; None if the server sent none."""
+        found = [reply.usage for reply in self.replies if reply.usage is not None]
+        return sum(found[1:], found[0]) if found else None
+
+    @property
+    def cost(self) -> Cost | None:
+        """What all turns so far cost; None if that of one is not known, or if they were paid in several currencies."""
+        return total_cost(self.replies)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the model has answered and calls no more tools."""
+        return self._answered and self._stream is None
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that the run waits for; empty unless it is paused."""
+        return self._turn.pending if self._stream is None else ()
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The tool calls that the model is writing, for showing them. See `ChatStream.writing`."""
+        return self._stream.writing if self._stream is not None else ()
+
+    def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
+        """Calls a function as a value grows that the model is writing, in any turn. See `ChatStream.watch`.
+
+        Raises:
+            StreamfoldError: the run has been read to its end, or the turn under way is being read.
+        """
+        self.check_unread()
+        if self._stream is not None:
+            self._stream.watch(path, function, tool=tool)
+        self._watched.append((path, function, tool))
+
+    def approve(self, call_id: str) -> None:
+        """Approves a pending call: it runs when the run is read again. Approving it twice changes nothing.
+
+        Raises:
+            ConfigError: no call with this id waits for an approval, or it was denied.
+        """
+        if not self._is_past(call_id):
+            self._turn.decide(call_id, "approved")
+
+    def deny(self, call_id: str, reason: str | None = None) -> None:
+        """Denies a pending call: it is never run, and the model is told so.
+
+        Args:
+            reason: for the model.
+
+        Raises:
+            ConfigError: no call with this id waits for an approval, or it was approved.
+        """
+        if not self._is_past(call_id):
+            self._turn.decide(call_id, "denied", reason)
+
+    def answer(self, call_id: str, content: Any, *, error: bool = False) -> None:
+        """Gives the result of a pending call of an external tool. A second result for the same call is ignored.
+
+        Args:
+            content: as a tool returns it: text, parts or JSON data.
+            error: the tool failed, and the content says how.
+
+        Raises:
+            ConfigError: no call with this id waits for a result, or the content can't be sent.
+        """
+        if not self._is_past(call_id) and (call := self._turn.answerable(call_id)) is not None:
+            result = made_result(call, content, error=error)
+            self._finish(result)
+            self._results.append(result)
+
+    def dump(self) -> str:
+        """Returns the state of the run as JSON text, from which `resume_tools` continues, in another process too.
+
+        It has the conversation and the decisions, but neither tools nor options. An answer that is being read is not
+        part of it: a run that is resumed asks for it again.
+        """
+        state = RunState(self.id, tuple(self.messages), self._max_turns, self._turns, self._turn.dump(), self._answered)
+        return state.to_json()
+
+    def events(self) -> RunEvents:
+        """Returns the run as an iterator of its chunks and of the results of its calls, for a user interface.
+
+            async for event in run.events():
+                match event:
+                    case StreamChunk(): print(event.delta, end="")
+                    case ToolResult(): print(event.call.name, event.value)
+
+        The results of a turn come when all calls of the turn have ended that do not wait for somebody.
+        """
+        return RunEvents(self)
+
+    def __await__(self) -> Generator[Any, None, Reply]:
+        return self._read_whole().__await__()
+
+    async def _read_whole(self) -> Reply:
+        async with self:
+            while await self.advance() is not None:
+                pass
+        return self.reply
+
+    def __aiter__(self) -> Self:
+        self.check_unread()
+        return self
+
+    def check_unread(self) -> None:
+        """Raises StreamfoldError if the run was read to its end."""
+        if self._read:
+            raise StreamfoldError(
+                "this run has been read to its end, and is read once: its `replies` and `messages` have what came of it"
+            )
+
+    async def __anext__(self) -> StreamChunk:
+        while (event := await self.advance()) is not None:
+            if isinstance(event, StreamChunk):
+                return event
+        raise StopAsyncIteration
+
+    async def advance(self) -> StreamChunk | ToolResult | None:
+        """Returns what happens next; None if the run has ended or is paused."""
+        while not self._ended:
+            if self._results:
+                return self._results.popleft()
+            try:
+                if self._stream is None and self._turn.open:
+                    if not await self._run_calls():
+                        return None
+                elif (chunk := await self._next_chunk()) is not None:
+                    return chunk
+            except BaseException:
+                self._ended = True
+                raise
+        self._read = self.finished
+        return None
+
+    async def aclose(self) -> None:
+        """Closes the connection and ends the iteration. `messages` and `replies` stay."""
+        self._ended = True
+        if self._stream is not None:
+            await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _next_chunk(self) -> StreamChunk | None:
+        """Reads a chunk of the turn under way, or of a new one; None at its end."""
+        stream = self._stream = self._stream or self._ask()
+        chunk = await anext(stream, None)
+        if chunk is None:
+            self._stream = None
+            self._ended = self._ended or self._answered
+        elif chunk.finished:
+            self._note(stream.reply)
+        return chunk
+
+    def _ask(self) -> ChatStream:
+        choice = "auto" if self._turns and self._tool_choice != "none" else self._tool_choice
+        tools = list(self._tools.values())
+        stream = self._model.chat_stream(self.messages, tools, tool_choice=choice, **self._options)
+        for path, function, tool in self._watched:
+            stream.watch(path, function, tool=tool)
+        return stream
+
+    def _note(self, reply: Reply) -> None:
+        """Adds the turn to the history, with results that hold until there are real ones."""
+        self._turns += 1
+        self.replies.append(reply)
+        self.messages.append(reply.message)
+        self._answered = not reply.tool_calls
+        self._turn = TurnCalls(reply.tool_calls) if self._turns_left else TurnCalls(reply.tool_calls, _NO_TURN_LEFT)
+        self._first = len(self.messages)
+        self.messages += self._turn.messages()
+
+    @property
+    def _turns_left(self) -> int:
+        return self._max_turns - self._turns
+
+    def _restore(self, state: RunState) -> None:
+        """Continues where another run stopped."""
+        waiting = {tool.name for tool in self._tools.values() if tool.needs_approval}
+        turn = take_open_calls(self.messages, waiting=waiting, external=self._external)
+        self._turns, self._answered = state.turns, state.ended
+        self._ended = state.ended
+        if turn is None:
+            if state.calls is None:
+                raise ConfigError("there is nothing to resume: the conversation does not end with calls")
+            return
+        self._turn, self._first = turn, len(self.messages)
+        if state.calls is not None:
+            turn.load(state.calls)
+        self.messages += turn.messages()
+
+    async def _run_calls(self) -> bool:
+        """Runs the calls that are ready, at the same time. Returns False if all others wait for somebody."""
+        for call in (new := self._turn.having("new")):
+            if not self._turns_left:
+                names = ", ".join(call.name for call in new)
+                raise TurnLimitError(f"the model still asks for tools after {self._max_turns} turns: {names}")
+            self._turn.set(call, await self._needs(call))
+        self._write_results()
+        ready = self._turn.having("ready")
+        results: dict[str, ToolResult] = {}
+        failures: list[Exception] = []
+
+        async def run(call: ToolCall) -> None:
+            try:
+                results[call.id] = result = await self._result(call)
+                self._finish(result)
+            except Exception as exc:  # raised below: the task group would wrap it
+                failures.append(exc)
+                group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for call in ready:
+                self._turn.set(call, "started")
+                group.start_soon(run, call)
+        if failures:
+            raise failures[0]
+        self._results.extend(results[call.id] for call in ready)
+        return bool(ready)
+
+    async def _needs(self, call: ToolCall) -> Literal["result", "approval", "ready"]:
+        """Returns what a new call waits for, if it waits for anything."""
+        if call.name in self._external:
+            return "result"
+        tool = self._tools.get(call.name)
+        if tool is None or tool.needs_approval is False:
+            return "ready"
+        try:
+            tool.bind(call)
+        except InvalidToolArgumentsError:
+            return "ready"  # it can't run: the model is told why, and nobody is asked
+        wanted = tool.needs_approval if isinstance(tool.needs_approval, bool) else tool.needs_approval(call)
+        return "approval" if (await wanted if isawaitable(wanted) else wanted) else "ready"
+
+    async def _result(self, call: ToolCall) -> ToolResult:
+        """Runs a call, or returns the result of the other run that has claimed it."""
+        denied, reason = self._turn.denial(call)
+        if denied:
+            return denied_result(call, reason)
+        if self._journal is None:
+            return await run_call(call, self._tools, self._on_tool_error)
+        key = call_key(self.id, self._first, call)
+        if not await self._journal.claim(key):
+            if (stored := await self._journal.result(key)) is None:
+                raise CallInDoubtError(call)
+            return ToolResult.from_json(call, stored)
+        result = await run_call(call, self._tools, self._on_tool_error)
+        with anyio.CancelScope(shield=True):  # the tool has run: that must be known
+            await self._journal.finish(key, result.to_json())
+        return result
+
+    def _finish(self, result: ToolResult) -> None:
+        self._turn.finish(result)
+        self._write_results()
+
+    def _is_past(self, call_id: str) -> bool:
+        """Returns whether a call belongs to an earlier turn, so that nothing can change for it any more."""
+        earlier = (call.id for message in self.messages[: self._first - 1] for call in message.tool_calls)
+        return call_id not in self._turn and call_id in earlier
+
+    def _write_results(self) -> None:
+        self.messages[self._first : self._first + len(self._turn)] = self._turn.messages()
+
+
+class RunEvents(AsyncIteration):
+    """The chunks and the results of a tool run, in their order; see `ToolRun.events`."""
+
+    def __init__(self, run: ToolRun) -> None:
+        self._run = run
+
+    def __aiter__(self) -> Self:
+        self._run.check_unread()
+        return self
+
+    async def __anext__(self) -> StreamChunk | ToolResult:
+        event = await self._run.advance()
+        if event is None:
+            raise StopAsyncIteration
+        return event
