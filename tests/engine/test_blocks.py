@@ -27,7 +27,7 @@ def test_text_of_overlapping_blocks_is_not_mixed() -> None:
     blocks = Blocks()
     made = shown(blocks, text(0), piece(0, "a"), text(1), piece(1, "x"), piece(0, "b"), BlockEnd(0), piece(1, "y"))
     assert made == [Text("a"), Text("b"), Text("x"), Text("y")]
-    assert blocks.settle() == []
+    assert blocks.settle(late=False) == []
     assert [block["text"] for block in blocks.content({})] == ["ab", "xy"]
 
 
@@ -35,7 +35,7 @@ def test_text_that_still_waits_is_shown_at_the_end() -> None:
     """Nothing is lost where no block is ever closed."""
     blocks = Blocks()
     assert shown(blocks, text(0), piece(0, "a"), text(1), piece(1, "x"), text(2), piece(2, "y")) == [Text("a")]
-    assert blocks.settle() == [Text("x"), Text("y")]
+    assert blocks.settle(late=False) == [Text("x"), Text("y")]
 
 
 def test_the_input_of_a_server_tool_is_nobody_s_call() -> None:
@@ -64,8 +64,8 @@ def test_a_call_that_the_server_ran_is_not_handed_out() -> None:
     blocks = Blocks()
     call = Block(None, "call", {"functionCall": {"name": "f"}}, "args", Call(None, None, "f", "{}"), held=True)
     result = Block(None, "other", {"functionResponse": {"name": "f"}})
-    assert shown(blocks, call, BlockEnd(None), Answered(None, "f"), result) == []
-    assert blocks.settle() == []
+    assert shown(blocks, call, BlockEnd(None, call=True), Answered(None, "f"), result) == []
+    assert blocks.settle(late=False) == []
     assert len(blocks.content({})) == 2
 
 
@@ -95,5 +95,5 @@ def test_arguments_at_paths() -> None:
     blocks = Blocks()
     call = Block(None, "call", {"functionCall": {"name": "f"}}, "args", Call(None, "a", "f"), held=True)
     value = BlockPiece(None, "call", "args", PathValue("$.city", "Paris"), "path")
-    assert shown(blocks, call, value, BlockEnd(None)) == []
-    assert blocks.settle() == [Call(0, "a", "f"), Call(0, arguments='{"city":"Paris"}')]
+    assert shown(blocks, call, value, BlockEnd(None, call=True)) == []
+    assert blocks.settle(late=False) == [Call(0, "a", "f"), Call(0, arguments='{"city":"Paris"}')]

@@ -9,6 +9,9 @@ that the fold knows: text, reasoning and fragments of calls.
 
 Blocks may overlap: llama.cpp and Vercel's gateway close all of them at the end. Their texts may not be mixed, so the
 text of a block waits until the earlier blocks of its kind are closed.
+
+Nothing that a server says of a call is dropped: pieces of a call whose beginning did not come are a call without a
+name, so that whatever may lack them is known (`Calls.mark_strays`).
 """
 
 from __future__ import annotations
@@ -32,7 +35,6 @@ from ..values import (
     Reasoning,
     Text,
     ToolCall,
-    Warn,
 )
 
 __all__ = ["Blocks"]
@@ -52,6 +54,7 @@ class _OpenBlock:
         waiting: text that may not be shown before earlier blocks are closed.
         counted: whether the arguments that stood in the first event have been looked at.
         marked: whether its end has been told.
+        late: whether it is a call that began or grew behind a finish reason.
     """
 
     number: int
@@ -64,6 +67,7 @@ class _OpenBlock:
     closed: bool = False
     counted: bool = False
     marked: bool = False
+    late: bool = False
 
     def whole(self, call: ToolCall | None) -> dict[str, Any]:
         """The block as it goes back into the history."""
@@ -77,6 +81,13 @@ class _OpenBlock:
                 start = self.value.get(member)
                 whole[member] = join_surrogates("".join([start if isinstance(start, str) else "", *pieces]))
         return self.begun.write(whole, call) if self.begun.write and call else whole
+
+    def path_values(self) -> PathValues:
+        """The arguments of a call that come as values at paths, begun with what stood in its first event."""
+        if self.values is None:
+            start = parse_object(self.begun.call.arguments or "{}") if self.begun.call else {}
+            self.values = PathValues(start if isinstance(start, dict) else {})
+        return self.values
 
     def end_marks(self) -> list[Extra]:
         """What its end says to whoever writes the answer again."""
@@ -98,6 +109,9 @@ class Blocks:
         self._blocks: list[_OpenBlock] = []
         self._by_index: dict[int, _OpenBlock] = {}
         self._showing: dict[BlockKind, _OpenBlock] = {}
+        self._calling: _OpenBlock | None = None  # the call that was named last
+        self._strays: dict[int | None, _OpenBlock] = {}  # calls whose beginning did not come
+        self._behind_reason = False
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
@@ -109,7 +123,7 @@ class Blocks:
         if type(delta) is Block:
             return self._open(delta)
         if type(delta) is BlockEnd:
-            block = self._find(delta.index)
+            block = self._find_ended(delta)
             return self._close(block) if block is not None and not block.closed else []
         if type(delta) is Answered:
             self._take_from_client(delta)
@@ -117,7 +131,7 @@ class Blocks:
 
     def grow(self, piece: BlockPiece, values: list[str], grow: Callable[[Call, list[str]], bool]) -> bool:
         """Adds pieces to a call, as `feed` would one by one, if `grow` can add them; False if nothing was done."""
-        block = self._find(piece.index)
+        block = self._find_call(piece.index)
         if block is None or block.begun.kind != piece.kind or block.begun.call is None or piece.opens is not None:
             return False
         if not grow(Call(block.number), values):
@@ -132,17 +146,28 @@ class Blocks:
         match delta:
             case BlockPiece(kind="reasoning", member="signature", value=str(signature)) if signature:
                 return [Extra("signature", signature)]
-            case BlockEnd() if (block := self._find(delta.index)) is not None and not block.marked:
+            case BlockEnd() if (block := self._find_ended(delta)) is not None and not block.marked:
                 block.marked = True
                 return block.end_marks()
         return []
 
-    def settle(self) -> list[Delta]:
-        """Returns what is held back, because the answer has come to its end: no more pieces are expected."""
+    def confirm(self) -> None:
+        """Notes a finish reason: what came until now is what the model said."""
+        self._behind_reason = True
+        for block in self._blocks:
+            block.late = False
+
+    def settle(self, *, late: bool) -> list[Delta]:
+        """Returns what is held back, because the answer has come to its end: no more pieces are expected.
+
+        Args:
+            late: whether that of the calls behind the finish reason, or all else.
+        """
         out: list[Delta] = []
         for block in self._blocks:
-            out += self._count(block, ended=True)
-        return [*out, *self.settle_texts()]
+            if block.late == late:
+                out += self._count(block, ended=True)
+        return out if late else [*out, *self.settle_texts()]
 
     def settle_texts(self) -> list[Delta]:
         """Returns the texts that are held back, because nothing more is expected."""
@@ -169,20 +194,50 @@ class Blocks:
             return self._blocks[-1] if self._blocks else None
         return self._by_index.get(index)
 
+    def _find_call(self, index: int | None) -> _OpenBlock | None:
+        """The block that a piece of a call is for: without an index, the call that was named last, if it is open."""
+        if index is None and self._calling is not None and not self._calling.closed:
+            return self._calling
+        return self._find(index)
+
+    def _find_ended(self, end: BlockEnd) -> _OpenBlock | None:
+        return self._find_call(end.index) if end.call else self._find(end.index)
+
+    def _is_named_again(self, begun: Block) -> bool:
+        """Whether a block is the next piece of a call that is under way: Gemini may name it again, by its id."""
+        for block in reversed(self._blocks):
+            known, call = block.begun.call, begun.call
+            if begun.held and call and known and call.id and call.id == known.id and call.name == known.name:
+                self._calling = block if not block.closed else self._calling
+                return not block.closed
+        return False
+
     def _open(self, begun: Block) -> list[Delta]:
         out: list[Delta] = []
+        if self._is_named_again(begun):
+            return out
         if begun.index is not None:
             self._by_index.pop(begun.index, None)  # a second block under one index is another block
-        elif self._blocks and not self._blocks[-1].closed:
-            out += self._close(self._blocks[-1])  # without indexes blocks follow each other
+        elif self._blocks and not self._blocks[-1].closed and not self._blocks[-1].begun.held:
+            out += self._close(self._blocks[-1])  # without indexes blocks follow each other; a held call says its end
         block = _OpenBlock(len(self._blocks), begun, dict(begun.value))
         self._blocks.append(block)
         if begun.index is not None:
             self._by_index[begun.index] = block
+        if begun.kind == "call":
+            self._calling, block.late = block, self._behind_reason
         if begun.call is not None:
             return out if begun.held else [*out, self._head(block)]
         shown = begun.value.get(begun.member)
         return [*out, *self._show(block, shown)] if isinstance(shown, str) and shown else out
+
+    def _stray(self, piece: BlockPiece) -> _OpenBlock:
+        """The block of a call whose beginning did not come."""
+        if (block := self._strays.get(piece.index)) is None:
+            begun = Block(piece.index, "call", {}, piece.member, Call(None))
+            block = self._strays[piece.index] = _OpenBlock(len(self._blocks), begun, {})
+            self._blocks.append(block)
+        return block
 
     def _close(self, block: _OpenBlock) -> list[Delta]:
         block.closed = True
@@ -202,22 +257,20 @@ class Blocks:
 
     def _piece(self, piece: BlockPiece) -> list[Delta]:
         out: list[Delta] = []
-        block = self._find(piece.index)
+        block = self._find_call(piece.index) if piece.kind == "call" else self._find(piece.index)
         if piece.opens is not None and (block is None or (piece.index is None and not _goes_on(block, piece))):
             out = self._open(piece.opens)
             block = self._blocks[-1]
         # The input of a server's own tool grows as that of a call does, and is nobody's call.
         if block is None or (block.begun.kind != piece.kind and (block.begun.kind, piece.kind) != ("other", "call")):
-            if piece.kind == "call" and block is not None:
-                out.append(Warn("calls_dropped", "a piece of a call came where no call was open"))
-            return out
+            if piece.kind != "call" or piece.value == "":
+                return out
+            block = self._stray(piece)
         value, member = piece.value, piece.member
+        block.late = block.late or (piece.kind == "call" and self._behind_reason)
         if type(value) is PathValue:
             with _putting_together():
-                if block.values is None:
-                    start = parse_object(block.begun.call.arguments or "{}") if block.begun.call else {}
-                    block.values = PathValues(start if isinstance(start, dict) else {})
-                block.values.feed(value)
+                block.path_values().feed(value)
             return out
         if piece.how in ("append", "json"):
             if piece.how == "json":
@@ -270,7 +323,10 @@ class Blocks:
         out: list[Delta] = [self._head(block)] if block.begun.held else []
         brought = any(piece.strip() for pieces in block.pieces.values() for piece in pieces)
         with _putting_together():
-            text = block.values.text() if block.values else "" if brought else call.arguments
+            if block.begun.held and not block.closed:  # more of it was to come
+                text = block.path_values().text(whole=False)
+            else:
+                text = block.values.text() if block.values else "" if brought else call.arguments
         return [*out, Call(block.number, arguments=text, markup=call.markup)] if text else out
 
 

@@ -177,7 +177,7 @@ class Ending:
 
 def breaks_inside(opened: Iterable[OpenCall]) -> bool:
     """Whether a stream that breaks off after its finish reason does so inside a call that came behind that."""
-    return any(call.late and not (call.name and _is_whole(call, _read(call))) for call in opened)
+    return any(call.late and (call.broken_off or not (call.name and _is_whole(call, _read(call)))) for call in opened)
 
 
 def _read(call: OpenCall) -> Arguments:

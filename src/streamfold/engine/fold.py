@@ -80,6 +80,7 @@ class Fold:
         finished: whether the finished chunk has been made.
         meta: id, model and time of the answer, as far as they are known.
         identified: whether id, model and time are known, so that a `Meta` adds nothing.
+        behind_reason: whether what is fed came after a finish reason, which may be fed later itself.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Fold:
         self._warnings: dict[ProtocolWarning, None] = {}  # a set that keeps its order
         self._more_warnings = 0
         self._reply: Reply | None = None
-        self.finished = self.identified = False
+        self.finished = self.identified = self.behind_reason = False
         self.blocks = Blocks()
 
     @property
@@ -157,7 +158,7 @@ class Fold:
         if type(delta) is Call:
             self._begun = True
             placed = self._calls.feed(delta)
-            if placed and self._finish is not None:
+            if placed and self.behind_reason:
                 placed.call.late = True
             if self._listener and placed:
                 self._listener(placed)
@@ -168,7 +169,7 @@ class Fold:
 
     def grow(self, part: Call, pieces: list[str], chunks: list[StreamChunk]) -> bool:
         """Adds pieces to a call, as `feed` would one by one; False if nothing was done, because `feed` has to."""
-        if self.finished or self._listener or self._finish is not None or (self._fragments and len(pieces) > 1):
+        if self.finished or self._listener or self.behind_reason or (self._fragments and len(pieces) > 1):
             return False
         call = self._calls.grow(part, pieces)
         if call is not None and self._fragments:
@@ -183,7 +184,6 @@ class Fold:
             case Finish():
                 if self._finish is None or not self._finish.cut:
                     self._finish = delta
-                self._calls.confirm()
             case Refusal(text):
                 self._refusal.add(text)
             case Summary(calls):
@@ -213,6 +213,11 @@ class Fold:
         meta.id, meta.model = meta.id or word(said.id), meta.model or word(said.model)
         meta.created = meta.created or said.created
         self.identified = bool(meta.id and meta.model and meta.created)
+
+    def confirm(self) -> None:
+        """Notes that a finish reason has come: what came until now is what the model said."""
+        self.behind_reason = True
+        self._calls.confirm()
 
     def count_usage(self, update: UsageUpdate) -> None:
         """Takes a usage object, or some of its members."""

@@ -76,6 +76,7 @@ class Pipeline:
         self.numbers = Resumption()
         self._finishes: list[Finish] = []  # kept until the dialect has given what came before them
         self._finished = False  # a finish reason has come that nothing should follow
+        self._has_late_text = False  # text came after a finish reason, which a dialect may hold back
         self._passes = dialect is None  # deltas are folded as they are
         self.has_finish_reason = False
 
@@ -185,8 +186,13 @@ class Pipeline:
         """The text has ended: folds what the dialect held back, and warns of markup that no dialect has read."""
         if self.numbers.unreliable:
             self._fold.unmiss()
-        self.feed(self._blocks.settle(), "", chunks)
+        behind, self._fold.behind_reason = self._fold.behind_reason, False
+        self.feed(self._blocks.settle(late=False), "", chunks)
+        self._fold.behind_reason = behind
+        self.feed(self._blocks.settle(late=True), "", chunks)
+        self._fold.behind_reason = behind and self._has_late_text
         self._fold_all(self._held_back(), chunks)
+        self._fold.behind_reason = behind
         if leak := describe_leak(self._fold.lane(Text).text, self._read):
             self._fold.warn("leaked_markup", leak)
 
@@ -207,6 +213,8 @@ class Pipeline:
             self._warn_if_late(delta)
         if isinstance(delta, Finish):
             self.has_finish_reason = True
+            self._fold.confirm()
+            self._blocks.confirm()
             self._finished = not delta.more
             self._passes = self._passes and delta.more
             if self._dialect is not None or delta.more:
@@ -217,6 +225,7 @@ class Pipeline:
         if self._dialect is not None:
             if isinstance(delta, (Text, Reasoning, Refusal)):
                 self._raw_lane(type(delta)).add(delta.text)
+                self._has_late_text = self._has_late_text or self.has_finish_reason
             self._fold_all(self._dialect.feed(delta), chunks)
             if self._drafts and (drawn := self._drafts.take()) and not self._fold.calls_begun:
                 chunks += drawn  # where the server sends calls of its own, those in the text do not count

@@ -45,9 +45,9 @@ class PathValues:
         value = "".join([*pieces, piece.value if isinstance(piece.value, str) else ""]) if pieces else piece.value
         self._put(steps(piece.path), value)
 
-    def text(self) -> str:
-        """Returns the object as JSON text; text that is cut off if a string was never completed."""
-        is_cut = bool(self._open)
+    def text(self, *, whole: bool = True) -> str:
+        """Returns the object as JSON text; text that is cut off if a string was never completed, or it is not whole."""
+        is_cut = bool(self._open) or not whole
         for path, pieces in self._open.items():
             self._put(steps(path), "".join(pieces))
         self._open = {}

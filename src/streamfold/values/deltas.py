@@ -192,9 +192,15 @@ class BlockPiece(Slotted):
 
 @dataclass(slots=True)
 class BlockEnd(Slotted):
-    """A block is complete."""
+    """A block is complete.
+
+    Attributes:
+        index: the key of the block; None: the block that was opened last.
+        call: it is that of a call; without an index, of the call that is under way.
+    """
 
     index: int | None
+    call: bool = False
 
 
 @dataclass(slots=True)

@@ -202,7 +202,7 @@ def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
     if name is None and not values and not goes_on and call:
         out.append(BlockPiece(None, "call", "args", "", "path"))
     if not goes_on:
-        out.append(BlockEnd(None))
+        out.append(BlockEnd(None, call=True))
 
 
 def _extra(part: dict[str, Any]) -> dict[str, Any] | None:
