@@ -141,7 +141,7 @@ class Ending:
         if read.repair:
             self.warn("repaired_arguments", f"{call.name}: {read.repair}", call)
         if call.guessed:
-            self.warn("guessed_call", f"{call.name}: neither an index nor an id says which call a fragment is of", call)
+            self.warn("guessed_call", f"{call.name}: nothing says for sure which call a fragment is of", call)
         if call.lost_pieces:
             value = unparsed(read.raw)
             self.warn("invalid_arguments", f"{call.name}: a part of the arguments may be missing", call)
