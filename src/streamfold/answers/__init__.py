@@ -2,6 +2,7 @@
 
 from .arguments import *
 from .base_model import *
+from .facts import *
 from .misuse import *
 from .model import *
 from .partial import *

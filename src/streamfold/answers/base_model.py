@@ -11,6 +11,7 @@ from ..net import hides_arguments
 from ..requests import ChatOptions, Request
 from ..values import Messages, Reply, ToolChoice, ToolLike
 from .arguments import Arguments
+from .facts import ModelFacts
 from .misuse import AsyncContext
 from .model import ChatModel
 from .source import ChunkSource
@@ -90,6 +91,10 @@ class BaseChatModel(AsyncContext, ABC):
             APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
         """
         return await read_whole(self.chat_stream(messages, tools, tool_choice=tool_choice, **options))
+
+    def facts(self) -> ModelFacts | None:
+        """Returns what stands behind the model; None where that is not known. Models around others pass theirs on."""
+        return None
 
     @abstractmethod
     async def aclose(self) -> None:

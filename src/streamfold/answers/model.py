@@ -17,6 +17,8 @@ __all__ = ["ChatModel"]
 class ChatModel(Protocol):
     """A language model: `Provider`, `Fallback`, the test doubles, and anything else with these four members.
 
+    It may have a fifth one, `facts()`, as `BaseChatModel` has it; a model without it is one of which nothing is known.
+
     Write functions against this type, so that any of them can be passed in:
 
         async def summarize(model: ChatModel, text: str) -> str:

@@ -6,7 +6,16 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
 
-from ..answers import Arguments, BaseChatModel, ChatModel, ChatStream, ChunkSource, open_answer
+from ..answers import (
+    Arguments,
+    BaseChatModel,
+    ChatModel,
+    ChatStream,
+    ChunkSource,
+    ModelFacts,
+    facts_of,
+    open_answer,
+)
 from ..values import APIError, ConfigError
 from .answer import NetworkAnswer
 from .failover import Candidate, Failover
@@ -52,6 +61,15 @@ class Fallback(BaseChatModel):
     def name(self) -> str:
         """The name of the first model."""
         return self.models[0].name
+
+    def facts(self) -> ModelFacts | None:
+        """Returns what stands behind the models, as far as it is known."""
+        known = [facts for model in self.models if (facts := facts_of(model)) is not None]
+        if not known:
+            return None
+        first, endpoints = facts_of(self.models[0]), tuple(each for facts in known for each in facts.endpoints)
+        count = first.count if first else None
+        return ModelFacts(endpoints, len(known) < len(self.models) or any(facts.changed for facts in known), count)
 
     def _stream(self, arguments: Arguments) -> ChatStream:
         answer = self._failover.answer(candidates(self.models, arguments))

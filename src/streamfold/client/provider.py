@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import httpx
 
-from ..answers import Arguments, BaseChatModel, ChatStream, ChunkSource
+from ..adapters import find_adapter
+from ..answers import Arguments, BaseChatModel, ChatStream, ChunkSource, EndpointFacts, ModelFacts, facts_of
 from ..config import Profile, load_profiles
 from ..limits import RateLimiter
 from ..net import hides_arguments
@@ -185,14 +186,21 @@ class Provider(BaseChatModel):
         """
         return await self._requester.count(Arguments.read(messages, tools, tool_choice, options)).send()
 
-    async def count_request(self, request: Request, *, timeouts: Timeouts | TimeoutOptions | None = None) -> int:
-        """Returns how many input tokens a request has that was read already. See `count_tokens`.
-
-        Args:
-            request: its model "" stands for the configured one.
-            timeouts: see `ChatOptions`.
-        """
+    async def _count_request(self, request: Request, timeouts: Timeouts | TimeoutOptions | None = None) -> int:
         return await self._requester.count(Arguments(request, timeouts=timeouts)).send()
+
+    def facts(self) -> ModelFacts:
+        """Returns what stands behind the provider: its endpoint and those of its fallbacks, without secrets."""
+        profile = self.profile
+        problem = profile.problem()
+        own = EndpointFacts(profile.name, profile.adapter, shown_url(profile.base_url), profile.model, problem)
+        others = [facts for model in self.fallbacks if (facts := facts_of(model)) is not None]
+        return ModelFacts(
+            (own, *(endpoint for facts in others for endpoint in facts.endpoints)),
+            len(others) < len(self.fallbacks) or any(facts.changed for facts in others),
+            self._count_request if find_adapter(profile.adapter).counts_tokens else None,
+            self,
+        )
 
     def batches(self) -> BatchClient:
         """Returns the provider's batch API, which answers within hours and often for half the price. See `batch`.

@@ -337,6 +337,16 @@ class Profile(Table):
         """Returns where turns are kept, with the values of its variables; False: nowhere. Raises NotConfiguredError."""
         return store_url(self.memory) if isinstance(self.memory, str) else bool(self.memory)
 
+    def problem(self) -> str | None:
+        """Returns what keeps requests from being sent; None if nothing is missing."""
+        try:
+            self.secrets()
+            self.sent_url()
+            self.sent_model()
+        except ConfigError as exc:
+            return str(exc)
+        return None
+
     def secrets(self, extra_headers: Mapping[str, str] | None = None) -> list[str]:
         """Returns the texts that must never be shown, in case the server repeats them.
 

@@ -20,7 +20,8 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ..client import Hooks, Provider
+from ..answers import ChatModel
+from ..client import Hooks
 from ..config import GatewayOptions, LimitSettings, read_settings, store_url
 from ..limits import LimitStore
 from ..text import parse_object
@@ -47,7 +48,7 @@ _LARGE = 2**18  # bytes of a body above which it is parsed beside the event loop
 
 
 def gateway(
-    providers: Mapping[str, Any] | Provider | None = None,
+    providers: Mapping[str, Any] | ChatModel | None = None,
     *,
     config: str | os.PathLike[str] | None = None,
     keys: Collection[str | Client] | Mapping[str, Any] = (),
@@ -63,7 +64,7 @@ def gateway(
 
     Args:
         providers: the providers by the name that clients use as the model; each is a provider or an argument of
-            `Provider.from_config`. One provider is served under its own name; None: all of `streamfold.toml`.
+            `Provider.from_config`. One model is served under its own name; None: all of `streamfold.toml`.
             `"NAME:MODEL"` asks one of them for another model.
         config: the file to read; None: the one that is found.
         keys: the keys of clients, who send one of them as a bearer token, in `x-api-key` or in `x-goog-api-key`.
@@ -83,7 +84,7 @@ def gateway(
     Raises:
         ConfigError: there is nothing to serve, or something in the arguments can't be used.
     """
-    if isinstance(providers, Provider):
+    if providers is not None and not isinstance(providers, Mapping):
         providers = {providers.name: providers}
     named = {"memory": memory} if isinstance(memory, str | bool) else {}
     read = read_settings(GatewayOptions, {**options, **named})

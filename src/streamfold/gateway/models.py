@@ -10,10 +10,9 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ..adapters import find_adapter
-from ..answers import Arguments, ChatModel, ChatStream
-from ..client import Fallback, Hooks, Provider, read_hooks
-from ..config import GatewayOptions, Profile, read_config
+from ..answers import Arguments, BaseChatModel, ChatModel, ChatStream, EndpointFacts, facts_of
+from ..client import Hooks, Provider, read_hooks
+from ..config import GatewayOptions, read_config
 from ..requests import Request, TimeoutOptions
 from ..turns import Memory
 from ..values import ConfigError, nearest
@@ -38,7 +37,7 @@ class Served:
     @property
     def adapters(self) -> set[str]:
         """The wire formats of the providers; none where they are not known."""
-        return {profile.adapter for profile in _profiles(self.model)}
+        return {endpoint.adapter for endpoint in _endpoints(self.model)}
 
     def stream(self, request: Request, *, repair: bool, fragments: bool, memory: Memory | None = None) -> ChatStream:
         """Returns the streamed answer to a client's request. Raises ConfigError if it can't be sent.
@@ -49,7 +48,8 @@ class Served:
             memory: gives earlier turns back what they have lost. Models of a program's own get them as they are.
         """
         arguments = Arguments(replace(request, model=self.other or ""), repair=repair, fragments=fragments)
-        if not isinstance(model := self.model, Provider | Fallback):
+        model, facts = self.model, facts_of(self.model)
+        if facts is None or facts.changed or not isinstance(model, BaseChatModel):
             options = replace(arguments, fragments=False).given()
             return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
         if memory is None:
@@ -63,12 +63,10 @@ class Served:
             ConfigError: the request can't be sent.
             APIError: the provider did not count.
         """
-        model = self.model
-        while isinstance(model, Fallback):
-            model = model.models[0]
-        if not isinstance(model, Provider) or not find_adapter(model.profile.adapter).counts_tokens:
+        facts = facts_of(self.model)
+        if facts is None or facts.count is None:
             return None
-        return await model.count_request(replace(request, model=self.other or ""), timeouts=timeouts)
+        return await facts.count(replace(request, model=self.other or ""), timeouts)
 
 
 class Models:
@@ -139,14 +137,14 @@ class Models:
         """Returns one line for each name: the provider's own model, or what an alias stands for."""
         lines = []
         for name in self.names:
-            profiles = [] if name in self._aliases else _profiles(self._providers[name])
-            means = self._aliases.get(name) or ", then ".join(profile.model or "no model" for profile in profiles)
+            endpoints = () if name in self._aliases else _endpoints(self._providers[name])
+            means = self._aliases.get(name) or ", then ".join(each.model or "no model" for each in endpoints)
             lines.append(f"{name} ({means})" if means else name)
         return lines
 
     def missing(self) -> list[str]:
         """Returns what the configuration of the providers lacks, one text for each problem."""
-        found = [_missing(profile) for model in self._providers.values() for profile in _profiles(model)]
+        found = [endpoint.problem for model in self._providers.values() for endpoint in _endpoints(model)]
         return list(dict.fromkeys(filter(None, found)))
 
     async def aclose(self) -> None:
@@ -189,24 +187,11 @@ class Models:
         return made
 
 
-def _stream(model: Provider | Fallback, asked: Arguments) -> ChatStream:
+def _stream(model: BaseChatModel, asked: Arguments) -> ChatStream:
     return model.stream_request(asked.request, repair=asked.repair, fragments=asked.fragments)
 
 
-def _profiles(model: ChatModel) -> list[Profile]:
-    """The configurations behind a model; none for one of a program's own."""
-    if isinstance(model, Fallback):
-        return [profile for inner in model.models for profile in _profiles(inner)]
-    if isinstance(model, Provider):
-        return [model.profile, *(profile for inner in model.fallbacks for profile in _profiles(inner))]
-    return []
-
-
-def _missing(profile: Profile) -> str | None:
-    try:
-        profile.secrets()
-        profile.sent_url()
-        profile.sent_model()
-    except ConfigError as exc:
-        return str(exc)
-    return None
+def _endpoints(model: ChatModel) -> tuple[EndpointFacts, ...]:
+    """The endpoints behind a model; none for one that does not know them."""
+    facts = facts_of(model)
+    return facts.endpoints if facts else ()

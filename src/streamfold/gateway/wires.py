@@ -61,7 +61,7 @@ class ChatWire(Wire):
         )
 
     def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
-        if set(adapters) <= _CHAT:
+        if adapters and set(adapters) <= _CHAT:
             return asked, []
         extra = dict(asked.request.options.extra_body)
         asked = _with_effort(asked, extra.pop("thinking", None))
@@ -158,7 +158,7 @@ class ResponsesWire(Wire):
         for name, member in _GIVEN_ANYWAY.items():
             if name in extra:
                 extra[name] = _without(extra[name], member)
-        names = _RESPONSES_ONLY if set(adapters) <= _CHAT else {**_RESPONSES_ONLY, **dict.fromkeys(extra)}
+        names = _RESPONSES_ONLY if adapters and set(adapters) <= _CHAT else {**_RESPONSES_ONLY, **dict.fromkeys(extra)}
         left = {name: extra.pop(name) for name in names if name in extra}
         lost = {name: value for name, value in left.items() if value != _RESPONSES_ONLY.get(name)}
         warnings += not_sent(lost, "the Responses API")

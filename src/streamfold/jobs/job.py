@@ -17,9 +17,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from ..answers import ChatModel
-from ..client import Provider
-from ..text import shown_url
+from ..answers import ChatModel, facts_of
 from ..values import StreamfoldError, Tool
 from .answers import Answer, JobSummary
 from .errors import JobPausedError
@@ -192,10 +190,8 @@ async def _opened(path: Path) -> Ledger:
 
 def _described(model: ChatModel) -> str:
     """Returns the model as it must be the same when a job goes on."""
-    if not isinstance(model, Provider):
-        return model.name
-    profile = model.profile
-    return f"{profile.name} {profile.adapter} {shown_url(profile.base_url)} {profile.model or ''}".strip()
+    facts = facts_of(model)
+    return ", then ".join(map(str, facts.endpoints)) if facts else model.name
 
 
 def _named(tools: Iterable[Tool]) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..answers import ChatModel
-from ..client import Provider
+from ..answers import ChatModel, facts_of
 from ..limits import MemoryLimitStore, RateLimiter, check_number, provider_limiter
 
 __all__ = ["Pace"]
@@ -42,13 +41,15 @@ class Pace:
     def _make(self) -> tuple[RateLimiter, ChatModel]:
         if self._made is None:
             model = self._asked
-            if not isinstance(model, Provider):
+            facts = facts_of(model)
+            if facts is None or facts.direct is None:
                 limiter = RateLimiter("job", rpm=self._rpm, tpm=self._tpm, store=MemoryLimitStore())
             else:
-                own = model.limiter
+                direct = facts.direct
+                own = direct.limiter
                 if own is None or self._rpm is not None or self._tpm is not None:
                     store = MemoryLimitStore() if own is None else own.store
-                    own = provider_limiter(model.profile, rpm=self._rpm, tpm=self._tpm, store=store)
-                limiter, model = own, model.with_limiter(own, patient=False)
+                    own = provider_limiter(direct.profile, rpm=self._rpm, tpm=self._tpm, store=store)
+                limiter, model = own, direct.with_limiter(own, patient=False)
             self._made = limiter, model
         return self._made

@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, cast
 
-from ..answers import Arguments, ChatModel
-from ..client import Provider
+from ..answers import Arguments, ChatModel, facts_of
 from ..requests import ChatOptions
 from ..values import ConfigError, Reply, ToolLike, as_tools
 from .job import BatchJob
@@ -94,11 +93,12 @@ def _batch_asker(model: ChatModel, ledger: object, wait: bool, given: list[str])
         raise ConfigError(f"{given[0]} is not available with batches of the provider: leave it out")
     if ledger is None:
         raise ConfigError("batches of the provider need a ledger: it knows them when the job is started again")
-    if not isinstance(model, Provider):
+    facts = facts_of(model)
+    if facts is None or (direct := facts.direct) is None:
         raise ConfigError(f"batches are handed over to one provider, and {model.name} is something else")
-    if model.limiter is not None and model.limiter.limits_cost:
+    if direct.limiter is not None and direct.limiter.limits_cost:
         raise ConfigError(
             f"batches of the provider can't be kept within max_cost_per_day of {model.name}, because what they cost is"
             " known when they have ended: ask by live requests, or use a provider without a budget"
         )
-    return BatchAsker(model, wait=wait)
+    return BatchAsker(direct, wait=wait)

@@ -6,7 +6,16 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
-from ..answers import Arguments, BaseChatModel, ChatModel, ChatStream, WrappedAnswer, open_answer
+from ..answers import (
+    Arguments,
+    BaseChatModel,
+    ChatModel,
+    ChatStream,
+    ModelFacts,
+    WrappedAnswer,
+    facts_of,
+    open_answer,
+)
 from ..requests import Request
 from ..values import APIError, Reply, StreamChunk
 
@@ -68,6 +77,11 @@ class Middleware(BaseChatModel):
     def name(self) -> str:
         """The name of the model that is asked."""
         return self.model.name
+
+    def facts(self) -> ModelFacts | None:
+        """Returns what stands behind the model that is asked; its endpoints do not get requests as they are asked."""
+        facts = facts_of(self.model)
+        return facts and replace(facts, changed=True, direct=None)
 
     async def aclose(self) -> None:
         """Closes the model."""

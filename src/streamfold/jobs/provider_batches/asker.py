@@ -9,7 +9,8 @@ import anyio.lowlevel
 
 from ...adapters import Prepared
 from ...adapters.batches import BatchStatus
-from ...client import BatchClient, Provider
+from ...answers import DirectModel
+from ...client import BatchClient
 from ...values import APIError, ConfigError, NotFoundError, StreamfoldError
 from ..answers import Answer, error_members
 from ..errors import JobPausedError
@@ -43,8 +44,8 @@ class BatchAsker:
 
     via = "provider-batch"
 
-    def __init__(self, provider: Provider, *, wait: bool = True) -> None:
-        self._client = provider.batches()
+    def __init__(self, provider: DirectModel, *, wait: bool = True) -> None:
+        self._client: BatchClient = provider.batches()
         self._wait = wait
 
     async def ask(self, work: Work) -> None:

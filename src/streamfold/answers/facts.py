@@ -1,0 +1,83 @@
+"""What stands behind a model: the endpoints that may answer, and what they offer beside answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from ..config import Profile
+from ..limits import RateLimiter
+from ..requests import Request, TimeoutOptions
+from ..values import Timeouts
+from .model import ChatModel
+
+__all__ = ["DirectModel", "EndpointFacts", "ModelFacts", "facts_of"]
+
+
+class DirectModel(ChatModel, Protocol):
+    """A model whose requests reach its endpoint as they are asked: it can wait for a limiter, and hand over batches."""
+
+    @property
+    def profile(self) -> Profile:
+        """The configuration."""
+        ...
+
+    @property
+    def limiter(self) -> RateLimiter | None:
+        """What requests wait for. Raises ConfigError if the key or the store is missing."""
+        ...
+
+    def with_limiter(self, limiter: RateLimiter, *, patient: bool = True) -> Self:
+        """Returns the same model with another limiter."""
+        ...
+
+    def batches(self) -> Any:
+        """Returns the endpoint's batch API. Raises ConfigError if it has none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointFacts:
+    """An endpoint that may answer.
+
+    Attributes:
+        name: of the provider.
+        adapter: the name of its wire format.
+        url: its base URL, without secrets.
+        model: the model that is asked there; None if each request names one.
+        problem: what its configuration lacks; None: nothing.
+    """
+
+    name: str
+    adapter: str
+    url: str
+    model: str | None
+    problem: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.adapter} {self.url} {self.model or ''}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What stands behind a model.
+
+    Attributes:
+        endpoints: those that may answer, in the order in which they are asked.
+        changed: whether a program's own code may change requests or answers on the way.
+        count: counts the input tokens of a request; None where nobody can.
+        direct: the model whose requests reach the first endpoint as they are; None if there is none.
+    """
+
+    endpoints: tuple[EndpointFacts, ...]
+    changed: bool = False
+    count: Callable[[Request, Timeouts | TimeoutOptions | None], Awaitable[int]] | None = None
+    direct: DirectModel | None = None
+
+
+def facts_of(model: ChatModel) -> ModelFacts | None:
+    """Returns what stands behind any model; None if it does not say."""
+    facts = getattr(model, "facts", None)
+    found: ModelFacts | None = facts() if callable(facts) else None
+    return found

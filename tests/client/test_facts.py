@@ -1,0 +1,117 @@
+"""`facts()`: what stands behind a model, whatever is around it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from folding import DONE, fin, text
+from streamfold import ChatModel, ConfigError, Fallback, Middleware, Provider, batch
+from streamfold.answers import facts_of
+from streamfold.gateway import gateway
+from streamfold.testing import ScriptedProvider
+
+pytestmark = pytest.mark.anyio
+
+WRAPS: dict[str, Any] = {"bare": lambda model: model, "middleware": Middleware, "fallback": Fallback}
+
+
+def provider(
+    adapter: str = "chat", *, name: str = "a", model: str = "m", client: httpx.AsyncClient | None = None
+) -> Provider:
+    values = {"adapter": adapter, "base_url": "http://127.0.0.1:1/v1", "model": model, "name": name, "api_key": "k"}
+    return Provider.from_config(values, http_client=client)
+
+
+def answering(body: bytes) -> tuple[httpx.AsyncClient, list[Any]]:
+    """A client that answers everything with this body, and what was sent with it."""
+    sent: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(json.loads(request.content))
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=body)
+
+    return httpx.AsyncClient(transport=httpx.MockTransport(answer)), sent
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_wrappers_pass_them_on(wrap: str) -> None:
+    """The endpoint is known behind each of them; only a bare provider sends requests as they are asked."""
+    model: ChatModel = WRAPS[wrap](provider("anthropic"))
+    facts = facts_of(model)
+    assert facts is not None
+    assert [str(endpoint) for endpoint in facts.endpoints] == ["a anthropic http://127.0.0.1:1/v1 m"]
+    assert facts.count is not None
+    assert (facts.direct is not None, facts.changed) == (wrap == "bare", wrap == "middleware")
+
+
+def test_nothing_is_known_of_a_model_that_does_not_say() -> None:
+    """Beside others it makes what happens to requests uncertain."""
+    assert facts_of(ScriptedProvider([])) is None
+    facts = facts_of(Fallback(provider(), ScriptedProvider([])))
+    assert facts is not None
+    assert (len(facts.endpoints), facts.changed) == (1, True)
+
+
+def test_endpoints_of_all_that_may_answer() -> None:
+    """In the order in which they are asked, with what they lack."""
+    facts = facts_of(
+        Fallback(provider(name="a"), Fallback(provider("anthropic", name="b"), provider("gemini", name="c")))
+    )
+    assert facts is not None
+    assert [(each.name, each.adapter, each.problem) for each in facts.endpoints] == [
+        ("a", "chat", None),
+        ("b", "anthropic", None),
+        ("c", "gemini", None),
+    ]
+    lacking = Provider.from_config(
+        {"adapter": "chat", "base_url": "http://h/v1", "api_key_env": ["NO_SUCH_KEY"]}
+    ).facts()
+    assert "NO_SUCH_KEY" in (lacking.endpoints[0].problem or "")
+
+
+async def test_a_gateway_of_any_model() -> None:
+    """One model that is no provider is served under its name."""
+    app = gateway(Fallback(provider(name="a"), provider(name="b")))
+    async with app, httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        served = (await client.get("/v1/models")).json()
+    assert [model["id"] for model in served["data"]] == ["a"]
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+async def test_members_that_the_endpoint_does_not_know(wrap: str) -> None:
+    """A client's own members of Chat Completions are not sent to another wire, whatever stands before it."""
+    sent: list[dict[str, Any]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(json.loads(request.content))
+        return httpx.Response(500)
+
+    asked = provider("anthropic", client=httpx.AsyncClient(transport=httpx.MockTransport(answer)))
+    app = gateway({"main": WRAPS[wrap](asked)})
+    body = {
+        "model": "main",
+        "messages": [{"role": "user", "content": "hi"}],
+        "logit_bias": {"1": 2},
+        "verbosity": "low",
+    }
+    async with app, httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        await client.post("/v1/chat/completions", json=body)
+    assert sent
+    assert not {"logit_bias", "verbosity"} & set(sent[0])
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+async def test_a_job_does_not_go_on_with_another_model(tmp_path: Path, wrap: str) -> None:
+    """The ledger knows the endpoint behind the wrapper."""
+    client, _ = answering(text("hi") + fin("stop") + DONE)
+    rows = [{"prompt": "1"}]
+    async with batch(WRAPS[wrap](provider(model="m1", client=client)), rows, ledger=tmp_path / "ledger") as job:
+        assert [answer.text async for answer in job] == ["hi"]
+    with pytest.raises(ConfigError, match="m2"):
+        async with batch(WRAPS[wrap](provider(model="m2", client=client)), rows, ledger=tmp_path / "ledger"):
+            pass
