@@ -33,7 +33,7 @@ import pytest
 from streamfold import Provider, testing
 from streamfold.config import config_problems, read_config
 from streamfold.testing import ScriptedProvider
-from streamfold.turns import read_memory
+from streamfold.turns import read_turn_cache
 
 ROOT = Path(__file__).resolve().parents[1]
 KEYS = ("OPENAI_API_KEY", "MOONSHOT_API_KEY", "MY_KEY", "TEAM_KEY", "TEAM", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
@@ -131,7 +131,7 @@ class Page:
             named = spec or getattr(made, "name", None)
             memory = given.pop("memory", None)  # of the provider, and no setting of a script
             scripted = ScriptedProvider(then=page.next_turn, provider=named, hooks=hooks, **given)
-            scripted.provider.memory = read_memory(memory)
+            scripted.provider.memory = read_turn_cache(memory)
             scripted.preview = made.preview  # type: ignore[method-assign] # what would really be sent
             return scripted
 

@@ -90,7 +90,7 @@ if TYPE_CHECKING:
         resume_tools,
         run_tools,
     )
-    from .turns import InMemoryStore, Memory, MemoryStore, SQLiteStore, StoreLimits, ValkeyStore
+    from .turns import InMemoryTurnStore, Retention, SQLiteTurnStore, TurnCache, TurnStore, ValkeyTurnStore
 
 __all__ = [
     "APIConnectionError",
@@ -122,7 +122,7 @@ __all__ = [
     "Hedge",
     "Hooks",
     "ImagePart",
-    "InMemoryStore",
+    "InMemoryTurnStore",
     "IncompleteStreamError",
     "InvalidReplyError",
     "InvalidToolArgumentsError",
@@ -132,8 +132,6 @@ __all__ = [
     "LimitStoreError",
     "Limits",
     "Mask",
-    "Memory",
-    "MemoryStore",
     "Message",
     "Messages",
     "Middleware",
@@ -156,10 +154,10 @@ __all__ = [
     "Reply",
     "RequestInfo",
     "Reservation",
+    "Retention",
     "RunEvents",
-    "SQLiteStore",
+    "SQLiteTurnStore",
     "ServerError",
-    "StoreLimits",
     "StreamChunk",
     "StreamDecoder",
     "StreamError",
@@ -174,10 +172,12 @@ __all__ = [
     "ToolLike",
     "ToolResult",
     "ToolRun",
+    "TurnCache",
     "TurnLimitError",
+    "TurnStore",
     "UpstreamError",
     "Usage",
-    "ValkeyStore",
+    "ValkeyTurnStore",
     "WarningCode",
     "Writing",
     "__version__",
@@ -221,7 +221,9 @@ _HOMES = {  # what is imported with its first use: the pure core needs no networ
         ),
         "tools",
     ),
-    **dict.fromkeys(("InMemoryStore", "Memory", "MemoryStore", "SQLiteStore", "StoreLimits", "ValkeyStore"), "turns"),
+    **dict.fromkeys(
+        ("InMemoryTurnStore", "TurnCache", "TurnStore", "SQLiteTurnStore", "Retention", "ValkeyTurnStore"), "turns"
+    ),
 }
 
 

@@ -17,11 +17,11 @@ from streamfold.jobs import Ledger
 from streamfold.limits.algorithm import Ask
 from streamfold.limits.sqlite import SQLiteLimitStore
 from streamfold.testing import ScriptedProvider
-from streamfold.turns import SQLiteStore
+from streamfold.turns import SQLiteTurnStore
 
 
 async def used(store: Any) -> None:
-    if isinstance(store, SQLiteStore):
+    if isinstance(store, SQLiteTurnStore):
         assert await store.get(["a"]) == {}
     elif isinstance(store, SQLiteLimitStore):
         assert (await store.take("a", Ask(rate=10.0))).requests == 1
@@ -30,7 +30,7 @@ async def used(store: Any) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("kind", [SQLiteStore, SQLiteLimitStore, SQLiteResponses])
+@pytest.mark.parametrize("kind", [SQLiteTurnStore, SQLiteLimitStore, SQLiteResponses])
 async def test_a_task_that_was_cancelled_closes_its_databases(kind: Any, tmp_path: Path) -> None:
     """A program that is interrupted leaves no file open."""
     store = kind(tmp_path / "a.db")
@@ -42,7 +42,7 @@ async def test_a_task_that_was_cancelled_closes_its_databases(kind: Any, tmp_pat
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("kind", [SQLiteStore, SQLiteLimitStore, SQLiteResponses])
+@pytest.mark.parametrize("kind", [SQLiteTurnStore, SQLiteLimitStore, SQLiteResponses])
 async def test_a_database_that_could_not_be_opened_is_tried_again(
     kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +83,7 @@ async def test_processes_that_begin_with_a_new_file_at_once(tmp_path: Path, monk
                 raise error
             return super().execute(statement, *values)
 
-    connect, store = sqlite3.connect, SQLiteStore(tmp_path / "a.db")
+    connect, store = sqlite3.connect, SQLiteTurnStore(tmp_path / "a.db")
     monkeypatch.setattr(sqlite3, "connect", lambda *args, **settings: connect(*args, factory=Busy, **settings))
     await used(store)
     await store.aclose()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamfold import ConfigError, NotConfiguredError, Provider, SQLiteStore
+from streamfold import ConfigError, NotConfiguredError, Provider, SQLiteTurnStore
 from streamfold.config import GatewayOptions, effective_values, read_config
 
 URL = 'base_url = "http://x/v1"\nmodel = "m"\n'
@@ -25,7 +25,7 @@ def test_a_file_and_a_variable(file: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("FOLDER", str(tmp_path))
     provider = Provider.from_config("main", config=file)
     assert provider.memory is not None
-    assert isinstance(provider.memory.store, SQLiteStore)
+    assert isinstance(provider.memory.store, SQLiteTurnStore)
     assert str(tmp_path) not in repr(provider.profile)
 
 

@@ -18,7 +18,7 @@ from ..limits import RateLimiter
 from ..net import hides_arguments
 from ..requests import Capabilities, ChatOptions, Request
 from ..text import shown_url
-from ..turns import Memory, MemoryStore, read_memory
+from ..turns import RememberedAnswer, TurnCache, TurnStore, read_turn_cache
 from ..values import Messages, Timeouts, ToolChoice, ToolLike
 from .batches import BatchClient
 from .connections import Connections
@@ -54,7 +54,7 @@ class Provider(BaseChatModel):
         http_client: the client to send with. It remains the caller's and is not closed.
         hooks: functions that are called while answers are requested and read.
         fallbacks: models that are asked when this one fails, as with `Fallback`. `aclose` closes them.
-        memory: gives earlier turns back what they have lost, see `Memory`: a memory or a store, which remains the
+        memory: gives earlier turns back what they have lost, see `TurnCache`: a cache or a store, which remains the
             caller's and is not closed; or a name such as "sqlite:///turns.db". Default: what the profile says.
     """
 
@@ -65,10 +65,10 @@ class Provider(BaseChatModel):
         http_client: httpx.AsyncClient | None = None,
         hooks: Hooks | Iterable[Hooks] = (),
         fallbacks: Iterable[ChatModel] = (),
-        memory: Memory | MemoryStore | str | bool | None = None,
+        memory: TurnCache | TurnStore | str | bool | None = None,
     ) -> None:
         self.profile = profile
-        self.memory = read_memory(profile.sent_memory() if memory is None else memory)
+        self.memory = read_turn_cache(profile.sent_memory() if memory is None else memory)
         self._owns_memory = isinstance(memory, str | bool | None)
         self.hooks = read_hooks(hooks)
         self.fallbacks = tuple(fallbacks)
@@ -85,7 +85,7 @@ class Provider(BaseChatModel):
         config: str | os.PathLike[str] | None = None,
         http_client: httpx.AsyncClient | None = None,
         hooks: Hooks | Iterable[Hooks] = (),
-        memory: Memory | MemoryStore | str | bool | None = None,
+        memory: TurnCache | TurnStore | str | bool | None = None,
         **overrides: Unpack[ProviderConfig],
     ) -> Self:
         """Returns a provider by its name (`"main"`, `"main:other-model"`), from a mapping, or the default one.
@@ -240,7 +240,7 @@ class Provider(BaseChatModel):
 
     def _stream(self, arguments: Arguments) -> ChatStream:
         memory = self.memory
-        source = self._source(arguments) if memory is None else memory.answer(arguments, self._source)
+        source = self._source(arguments) if memory is None else RememberedAnswer(memory, arguments, self._source)
         return ChatStream(source, fragments=arguments.fragments)
 
     def _source(self, arguments: Arguments) -> ChunkSource:

@@ -6,9 +6,9 @@ from .file import *
 from .gateway import *
 from .limits import *
 from .lines import *
-from .memory import *
 from .places import *
 from .problems import *
 from .profile import *
 from .show import *
+from .stores import *
 from .typed import *

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from .memory import StoreName
+from .stores import StoreName
 from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table
 
 __all__ = ["GatewayOptions", "GatewaySettings", "KeyOptions", "KeySettings"]

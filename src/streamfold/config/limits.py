@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator
 
 from ..text import shown_url
-from .memory import check_store
+from .stores import check_store
 from .tables import PositiveCount, Table
 
 __all__ = ["LimitSettings"]

@@ -31,7 +31,7 @@ from .checks import (
     variable_is_set,
 )
 from .limits import LimitSettings
-from .memory import StoreName, store_url
+from .stores import StoreName, store_url
 from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Table, as_table, invalid
 
 __all__ = ["Profile"]
@@ -83,7 +83,7 @@ class Profile(Table):
         shared_limits: where that is counted, as in the table `[limits]`, which is the default.
         fallback: providers to ask when this one fails; see `Fallback`.
         memory: where turns are kept to give back what later requests have lost of them: "memory",
-            "sqlite:///turns.db", "valkey://host:6379"; see `Memory`.
+            "sqlite:///turns.db", "valkey://host:6379"; see `TurnCache`.
         capabilities: features of all models of this endpoint.
         prices: prices of all models of this endpoint, as in `Prices`: `{input = 3, output = 15}` for a million tokens.
             `models` may have other ones.

@@ -25,7 +25,7 @@ from ..client import Hooks
 from ..config import GatewayOptions, LimitSettings, read_settings, store_url
 from ..limits import LimitStore
 from ..text import parse_object
-from ..turns import Memory, MemoryStore, StoreLimits, read_memory
+from ..turns import Retention, TurnCache, TurnStore, read_turn_cache
 from ..values import ConfigError
 from .access import Access
 from .bodies import Bodies, ClientGone, Receive
@@ -53,7 +53,7 @@ def gateway(
     config: str | os.PathLike[str] | None = None,
     keys: Collection[str | Client] | Mapping[str, Any] = (),
     limits: LimitSettings | LimitStore | str | None = None,
-    memory: Memory | MemoryStore | str | bool = True,
+    memory: TurnCache | TurnStore | str | bool = True,
     hooks: Hooks | Iterable[Hooks] = (),
     **options: Any,
 ) -> Gateway:
@@ -88,8 +88,8 @@ def gateway(
         providers = {providers.name: providers}
     named = {"memory": memory} if isinstance(memory, str | bool) else {}
     read = read_settings(GatewayOptions, {**options, **named})
-    sizes = StoreLimits(read.memory_turns, read.memory_bytes, read.memory_age)
-    kept = read_memory((store_url(memory) if isinstance(memory, str) else memory), sizes)
+    sizes = Retention(read.memory_turns, read.memory_bytes, read.memory_age)
+    kept = read_turn_cache((store_url(memory) if isinstance(memory, str) else memory), sizes)
     responses = open_responses(
         read.memory if read.responses is None else read.responses,
         ResponseLimits(read.responses_number, read.responses_bytes, read.responses_age),
@@ -113,7 +113,7 @@ class Gateway:
         models: Models,
         access: Access,
         options: GatewayOptions,
-        memory: Memory | None = None,
+        memory: TurnCache | None = None,
         responses: ResponseStore | None = None,
         limits: KeyLimits | None = None,
     ) -> None:

@@ -10,7 +10,7 @@ import anyio
 from ..adapters.emitting import Order, ReplyWriter, jsonable
 from ..answers import ChatStream
 from ..config import GatewayOptions
-from ..turns import Memory
+from ..turns import TurnCache
 from ..values import APIError, ConfigError, Delta, NotConfiguredError, Reply, StreamChunk
 from .bodies import ClientGone, Receive
 from .failures import Refused, of_error, refused, warning_header
@@ -39,7 +39,7 @@ class Exchange:
     options: GatewayOptions
     log: RequestLog
     dropped: Warnings
-    memory: Memory | None = None
+    memory: TurnCache | None = None
 
     async def run(self, receive: Receive, send: Send) -> None:
         """Answers. When it returns, or is cancelled, the provider's connection is closed.

@@ -14,7 +14,7 @@ from ..answers import Arguments, BaseChatModel, ChatModel, ChatStream, EndpointF
 from ..client import Hooks, Provider, read_hooks
 from ..config import GatewayOptions, read_config
 from ..requests import Request, TimeoutOptions
-from ..turns import Memory
+from ..turns import RememberedAnswer, TurnCache
 from ..values import ConfigError, nearest
 from .failures import refused
 from .keys import ANYBODY, Client
@@ -39,7 +39,7 @@ class Served:
         """The wire formats of the providers; none where they are not known."""
         return {endpoint.adapter for endpoint in _endpoints(self.model)}
 
-    def stream(self, request: Request, *, repair: bool, fragments: bool, memory: Memory | None = None) -> ChatStream:
+    def stream(self, request: Request, *, repair: bool, fragments: bool, memory: TurnCache | None = None) -> ChatStream:
         """Returns the streamed answer to a client's request. Raises ConfigError if it can't be sent.
 
         Args:
@@ -54,7 +54,8 @@ class Served:
             return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
         if memory is None:
             return _stream(model, arguments)
-        return ChatStream(memory.answer(arguments, lambda ready: _stream(model, ready).source), fragments=fragments)
+        answer = RememberedAnswer(memory, arguments, lambda ready: _stream(model, ready).source)
+        return ChatStream(answer, fragments=fragments)
 
     async def count(self, request: Request, timeouts: TimeoutOptions) -> int | None:
         """Returns how many tokens a client's request has; None where the API of the first provider can't count.

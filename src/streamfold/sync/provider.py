@@ -14,7 +14,7 @@ from ..client import Hooks, Preview, extract
 from ..client import Provider as AsyncProvider
 from ..net import hides_arguments
 from ..requests import Capabilities, ChatOptions
-from ..turns import Memory, MemoryStore
+from ..turns import TurnCache, TurnStore
 from ..values import ConfigError, Messages, Reply, ToolChoice, ToolLike
 from .streams import ChatStream
 from .thread import LoopThread
@@ -67,7 +67,7 @@ class Provider:
         config: str | os.PathLike[str] | None = None,
         http_client: httpx.AsyncClient | None = None,
         hooks: Hooks | Iterable[Hooks] = (),
-        memory: Memory | MemoryStore | str | bool | None = None,
+        memory: TurnCache | TurnStore | str | bool | None = None,
         **overrides: Unpack[ProviderConfig],
     ) -> Self:
         """Returns a provider by its name, from a mapping, or the default one. See `streamfold.Provider.from_config`.

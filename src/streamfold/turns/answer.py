@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ..answers import Arguments, ChunkSource, WrappedAnswer
 from ..values import APIError, ProtocolWarning, StreamChunk
-
-if TYPE_CHECKING:
-    from .memory import Memory
+from .cache import TurnCache
 
 __all__ = ["RememberedAnswer"]
 
@@ -21,16 +18,16 @@ _OF_RECALLED_PARTS = ("reasoning_dropped", "extras_dropped")
 class RememberedAnswer(WrappedAnswer):
     """Recalls the earlier turns, gets the answer, and remembers it before its end is handed out.
 
-    The request is prepared at once, so that its mistakes are raised where it is made; and once more if the memory gave
+    The request is prepared at once, so that its mistakes are raised where it is made; and once more if the cache gave
     something back.
 
     Args:
         open_source: prepares the answer to a request, without sending it.
     """
 
-    def __init__(self, memory: Memory, arguments: Arguments, open_source: Callable[[Arguments], ChunkSource]) -> None:
+    def __init__(self, cache: TurnCache, arguments: Arguments, open_source: Callable[[Arguments], ChunkSource]) -> None:
         super().__init__(open_source(arguments))
-        self._memory = memory
+        self._cache = cache
         self._arguments = arguments
         self._open = open_source
         self._own = self._source.warnings
@@ -45,7 +42,7 @@ class RememberedAnswer(WrappedAnswer):
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks of the answer."""
         messages = self._arguments.request.messages
-        recalled = await self._memory.recall(messages)
+        recalled = await self._cache.recall(messages)
         self._failures += recalled.warnings
         if self._closed:
             return
@@ -57,7 +54,7 @@ class RememberedAnswer(WrappedAnswer):
             async with self._opened() as batches:
                 async for batch in batches:
                     if self.reply is None and (reply := self._source.reply) is not None:
-                        failed = await self._memory.remember(messages, reply)
+                        failed = await self._cache.remember(messages, reply)
                         self._failures += [failed] if failed else []
                         self.reply = replace(reply, warnings=self._shown_warnings(reply.warnings))
                     yield batch

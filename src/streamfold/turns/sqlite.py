@@ -9,9 +9,9 @@ from time import time
 import anyio.to_thread
 
 from ..stores import PrivateDatabase, close_in_thread
-from .store import StoreLimits
+from .store import Retention
 
-__all__ = ["SQLiteStore"]
+__all__ = ["SQLiteTurnStore"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS {name} (key TEXT PRIMARY KEY, value BLOB NOT NULL, used REAL NOT NULL) WITHOUT ROWID;
@@ -29,14 +29,14 @@ _MOST_VARIABLES = 500  # of one statement; SQLite allows at least 999
 _TOUCHED = 0.05  # a use is written down when this part of the age has passed since the last one
 
 
-class SQLiteStore:
+class SQLiteTurnStore:
     """Keeps turns in an SQLite file. The file is opened when it is first needed, and read and written in threads.
 
     Args:
         path: the file. Only this user may read it.
-        limits: how much is kept.
+        retention: how much is kept.
         clock: what the age goes by, in seconds since 1970.
-        name: the table. Stores with other names have other entries and limits.
+        name: the table. Stores with other names have other entries and sizes.
 
     Raises:
         ConfigError: there is no folder for the file.
@@ -45,13 +45,13 @@ class SQLiteStore:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        limits: StoreLimits | None = None,
+        retention: Retention | None = None,
         *,
         clock: Callable[[], float] = time,
         name: str = "turns",
     ) -> None:
         self._database = PrivateDatabase(path, _SCHEMA.format(name=name))
-        self._limits = limits or StoreLimits()
+        self._retention = retention or Retention()
         self._clock = clock
         self._table = name
 
@@ -69,7 +69,7 @@ class SQLiteStore:
 
     def _get(self, keys: list[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
-        now, age, table = self._clock(), self._limits.age, self._table
+        now, age, table = self._clock(), self._retention.age, self._table
         with self._database.transaction() as database:
             for start in range(0, len(keys), _MOST_VARIABLES):
                 some = keys[start : start + _MOST_VARIABLES]
@@ -87,10 +87,10 @@ class SQLiteStore:
             for key, value in entries.items():
                 database.execute(f"DELETE FROM {table} WHERE key = ?", (key,))  # noqa: S608
                 database.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", (key, value, now))  # noqa: S608
-            database.execute(f"DELETE FROM {table} WHERE used < ?", (now - self._limits.age,))  # noqa: S608
+            database.execute(f"DELETE FROM {table} WHERE used < ?", (now - self._retention.age,))  # noqa: S608
             while True:
                 entries_now, size = database.execute(f"SELECT entries, size FROM {table}_size").fetchone()  # noqa: S608
-                if entries_now <= 2 * self._limits.entries and size <= self._limits.size:
+                if entries_now <= 2 * self._retention.entries and size <= self._retention.size:
                     break
                 oldest = f"SELECT key FROM {table} ORDER BY used LIMIT 1"  # noqa: S608
                 database.execute(f"DELETE FROM {table} WHERE key IN ({oldest})")  # noqa: S608

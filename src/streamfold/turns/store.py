@@ -10,11 +10,11 @@ from typing import Protocol
 
 from ..values import ConfigError
 
-__all__ = ["InMemoryStore", "MemoryStore", "StoreLimits"]
+__all__ = ["InMemoryTurnStore", "Retention", "TurnStore"]
 
 
 @dataclass(frozen=True, slots=True)
-class StoreLimits:
+class Retention:
     """How much a store keeps. What was not used for longest is given up first.
 
     Attributes:
@@ -23,7 +23,7 @@ class StoreLimits:
         age: seconds for which a turn is kept since it was last used.
 
     Raises:
-        ConfigError: a limit is not greater than 0.
+        ConfigError: a number is not greater than 0.
     """
 
     entries: int = 20_000
@@ -33,11 +33,11 @@ class StoreLimits:
     def __post_init__(self) -> None:
         for name in ("entries", "size", "age"):
             if not getattr(self, name) > 0:
-                raise ConfigError(f"the limit {name!r} of a store must be greater than 0, not {getattr(self, name)!r}")
+                raise ConfigError(f"{name!r} of a store must be greater than 0, not {getattr(self, name)!r}")
 
 
-class MemoryStore(Protocol):
-    """Keeps bytes by keys, within limits of its own. Any object with these methods will do.
+class TurnStore(Protocol):
+    """Keeps bytes by keys, within bounds of its own. Any object with these methods will do.
 
     A store may forget whatever it likes. An exception of its methods is reported as the warning `memory_failed`, and
     the answer goes on without it.
@@ -62,16 +62,16 @@ class _Entry:
     used: float
 
 
-class InMemoryStore:
+class InMemoryTurnStore:
     """Keeps turns in this process, until it ends.
 
     Args:
-        limits: how much is kept.
+        retention: how much is kept.
         clock: what the age goes by, in seconds.
     """
 
-    def __init__(self, limits: StoreLimits | None = None, *, clock: Callable[[], float] = time) -> None:
-        self._limits = limits or StoreLimits()
+    def __init__(self, retention: Retention | None = None, *, clock: Callable[[], float] = time) -> None:
+        self._retention = retention or Retention()
         self._clock = clock
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # those that were used last are at the end
         self._size = 0
@@ -102,10 +102,10 @@ class InMemoryStore:
 
     def _forget(self) -> None:
         """Gives up what is too much or too old."""
-        oldest = self._clock() - self._limits.age
+        oldest = self._clock() - self._retention.age
         while self._entries:
             key, entry = next(iter(self._entries.items()))
-            full = len(self._entries) > 2 * self._limits.entries or self._size > self._limits.size
+            full = len(self._entries) > 2 * self._retention.entries or self._size > self._retention.size
             if not full and entry.used >= oldest:
                 return
             self._drop(key)

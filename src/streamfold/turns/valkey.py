@@ -8,9 +8,9 @@ from typing import Any
 import anyio.to_thread
 
 from ..stores import close_in_thread, shown_server, valkey_client
-from .store import StoreLimits
+from .store import Retention
 
-__all__ = ["ValkeyStore"]
+__all__ = ["ValkeyTurnStore"]
 
 # The names of all keys have a common tag, so that they are on one node of a cluster and a script may use them together.
 _PREFIX = "{streamfold}:"
@@ -56,28 +56,28 @@ end
 """
 
 
-class ValkeyStore:
+class ValkeyTurnStore:
     """Keeps turns on a Valkey or Redis server. Connections are opened when they are first needed, and used in threads.
 
     Args:
         url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.
-        limits: how much is kept, by all that use the same database together.
-        timeout: seconds for a connection or an answer. Without either, the model answers without the memory.
-        name: what is kept. Stores with other names have other entries and limits.
+        retention: how much is kept, by all that use the same database together.
+        timeout: seconds for a connection or an answer. Without either, the model answers without the cache.
+        name: what is kept. Stores with other names have other entries and sizes.
 
     Raises:
         ConfigError: the extra is missing, or the URL can't be used.
     """
 
     def __init__(
-        self, url: str, limits: StoreLimits | None = None, *, timeout: float = 2.0, name: str = "turns"
+        self, url: str, retention: Retention | None = None, *, timeout: float = 2.0, name: str = "turns"
     ) -> None:
-        self._limits = limits or StoreLimits()
+        self._retention = retention or Retention()
         self._server = shown_server(url)
-        self._client = valkey_client(url, "a memory", timeout=timeout)
+        self._client = valkey_client(url, "the store of turns", timeout=timeout)
         self._get_script = self._client.register_script(_GET)
         self._put_script = self._client.register_script(_PUT)
-        self._age = max(1, round(self._limits.age * 1000))
+        self._age = max(1, round(self._retention.age * 1000))
         self._prefix = f"{_PREFIX}{name}:"
         self._keys = [self._prefix + key for key in ("by-use", "sizes", "size")]
 
@@ -91,12 +91,12 @@ class ValkeyStore:
     async def put(self, entries: Mapping[str, bytes]) -> None:
         """Keeps entries. A key that is known gets the new value. Raises valkey.ValkeyError."""
         pairs = [part for pair in entries.items() for part in pair]
-        limits: list[Any] = [self._age, self._prefix, 2 * self._limits.entries, self._limits.size]
-        await anyio.to_thread.run_sync(lambda: self._put_script(self._keys, [*limits, *pairs]))
+        bounds: list[Any] = [self._age, self._prefix, 2 * self._retention.entries, self._retention.size]
+        await anyio.to_thread.run_sync(lambda: self._put_script(self._keys, [*bounds, *pairs]))
 
     async def aclose(self) -> None:
         """Closes the connections."""
         await close_in_thread(self._client.close)
 
     def __repr__(self) -> str:
-        return f"<ValkeyStore {self._server}>"
+        return f"<ValkeyTurnStore {self._server}>"

@@ -13,7 +13,7 @@ def open_responses(where: str | bool, limits: ResponseLimits) -> ResponseStore |
     """Returns where responses are kept, by its name; None if nowhere.
 
     Args:
-        where: as for a memory. A Valkey server keeps turns alone: each gateway then keeps its own responses.
+        where: as for turns. A Valkey server keeps turns alone: each gateway then keeps its own responses.
     """
     if where is False:
         return None

@@ -10,7 +10,7 @@ from hashlib import sha256
 import anyio
 
 from ...config import check_store, store_url
-from ...turns import MemoryStore, StoreLimits, open_store
+from ...turns import Retention, TurnStore, open_store
 from ...values import ConfigError
 from ..answers import Answer
 
@@ -48,7 +48,7 @@ class KeptAnswers:
         store: where they are kept.
     """
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: TurnStore) -> None:
         self._store = store
         self._waiting: dict[str, bytes] = {}
         self._lock = anyio.Lock()
@@ -65,7 +65,7 @@ class KeptAnswers:
         Raises:
             ConfigError: there is no folder for the file, or a variable is not set.
         """
-        limits = StoreLimits(entries=10**9, size=2**40, age=seconds)
+        limits = Retention(entries=10**9, size=2**40, age=seconds)
         return cls(open_store(store_url(where), limits, name="answers"))
 
     async def find(self, keys: Collection[str]) -> Mapping[str, Answer]:

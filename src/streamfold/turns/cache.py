@@ -1,30 +1,28 @@
-"""The memory of a provider or a gateway: turns are remembered when they are answered, and recalled when they return."""
+"""The cache of a provider or a gateway: turns are remembered when they are answered, and recalled when they return."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from ..answers import Arguments, ChunkSource
 from ..config import check_store
 from ..values import ConfigError, Message, ProtocolWarning, Reply
-from .answer import RememberedAnswer
-from .sqlite import SQLiteStore
-from .store import InMemoryStore, MemoryStore, StoreLimits
+from .sqlite import SQLiteTurnStore
+from .store import InMemoryTurnStore, Retention, TurnStore
 from .turns import TurnKeys, merged, says_more, turn_keys
-from .valkey import ValkeyStore
+from .valkey import ValkeyTurnStore
 
-__all__ = ["Memory", "Recalled", "open_store", "read_memory"]
+__all__ = ["Recalled", "TurnCache", "open_store", "read_turn_cache"]
 
 _logger = logging.getLogger("streamfold")
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """A conversation with what the memory has given back.
+    """A conversation with what the cache has given back.
 
     Attributes:
         changed: the positions of turns that got something back.
@@ -36,7 +34,7 @@ class Recalled:
     warnings: tuple[ProtocolWarning, ...] = ()
 
 
-class Memory:
+class TurnCache:
     """Remembers what clients leave out of earlier turns, and gives it back when the turns return without it.
 
     Reasoning, thinking blocks and their signatures, Gemini's thought signatures, encrypted items: several providers
@@ -49,29 +47,18 @@ class Memory:
     the same text), in the same place of the conversation. Messages with an `origin` are complete and left alone.
 
     Args:
-        store: where turns are kept: a `MemoryStore`, or a text for `open_store`.
+        store: where turns are kept: a `TurnStore`, or a text for `open_store`.
         scope: whose conversations these are. What was remembered in one scope is not found in another.
     """
 
-    def __init__(self, store: MemoryStore | str = "memory", *, scope: str = "") -> None:
-        self.store: MemoryStore = open_store(store) if isinstance(store, str) else store
+    def __init__(self, store: TurnStore | str = "memory", *, scope: str = "") -> None:
+        self.store: TurnStore = open_store(store) if isinstance(store, str) else store
         self.scope = scope
 
-    def of(self, *whose: str) -> Memory:
-        """Returns the same memory for the conversations of somebody: of a user, a tenant, a key."""
+    def of(self, *whose: str) -> TurnCache:
+        """Returns the same cache for the conversations of somebody: of a user, a tenant, a key."""
         named = json.dumps([self.scope, *whose]).encode("utf-8", "surrogatepass")
-        return Memory(self.store, scope=sha256(named).hexdigest())
-
-    def answer(self, arguments: Arguments, open_source: Callable[[Arguments], ChunkSource]) -> ChunkSource:
-        """Returns the answer to a request with what its conversation has lost; the answer is remembered.
-
-        Args:
-            open_source: prepares the answer to a request, without sending it.
-
-        Raises:
-            ConfigError: the request can't be sent as it is.
-        """
-        return RememberedAnswer(self, arguments, open_source)
+        return TurnCache(self.store, scope=sha256(named).hexdigest())
 
     async def recall(self, messages: Sequence[Message]) -> Recalled:
         """Returns a conversation with what its turns have lost, as far as it is known."""
@@ -114,7 +101,7 @@ class Memory:
         await self.store.aclose()
 
     def __repr__(self) -> str:
-        return f"<Memory {self.store!r}>"
+        return f"<TurnCache {self.store!r}>"
 
     async def _find(self, turns: Iterable[TurnKeys]) -> dict[str, Message]:
         """Returns the turns that are known, by either of their keys."""
@@ -129,13 +116,13 @@ class Memory:
         return {key: Message.from_dict(json.loads(value)) for key, value in values.items()}
 
 
-def open_store(where: str, limits: StoreLimits | None = None, *, name: str = "turns") -> MemoryStore:
+def open_store(where: str, retention: Retention | None = None, *, name: str = "turns") -> TurnStore:
     """Returns a store by its name.
 
     Args:
         where: "memory"; `sqlite:///PATH`, relative to the working directory, with a fourth slash an absolute path; or
             the URL of a Valkey or Redis server, `valkey://HOST:PORT/DATABASE`, with TLS `valkeys://`.
-        name: what is kept. In one file or database, stores with other names have other entries and limits.
+        name: what is kept. In one file or database, stores with other names have other entries and sizes.
 
     Raises:
         ConfigError: it is none of them.
@@ -143,20 +130,22 @@ def open_store(where: str, limits: StoreLimits | None = None, *, name: str = "tu
     try:
         check_store(where)
     except ValueError as exc:
-        raise ConfigError(f"a memory's store {exc}") from None
+        raise ConfigError(f"the store of turns {exc}") from None
     scheme, _, rest = where.partition("://")
     if scheme == "memory":
-        return InMemoryStore(limits)
+        return InMemoryTurnStore(retention)
     if scheme == "sqlite":
-        return SQLiteStore(rest[1:], limits, name=name)
-    return ValkeyStore(where, limits, name=name)
+        return SQLiteTurnStore(rest[1:], retention, name=name)
+    return ValkeyTurnStore(where, retention, name=name)
 
 
-def read_memory(given: Memory | MemoryStore | str | bool | None, limits: StoreLimits | None = None) -> Memory | None:
-    """Returns the memory that a caller means: True is one in this process, False and None are none at all.
+def read_turn_cache(
+    given: TurnCache | TurnStore | str | bool | None, retention: Retention | None = None
+) -> TurnCache | None:
+    """Returns the cache that a caller means: True is one in this process, False and None are none at all.
 
     Args:
-        limits: of a store that is made here.
+        retention: of a store that is made here.
 
     Raises:
         ConfigError: it is something else.
@@ -165,14 +154,14 @@ def read_memory(given: Memory | MemoryStore | str | bool | None, limits: StoreLi
         case None | False:
             return None
         case True:
-            return Memory(InMemoryStore(limits))
-        case Memory():
+            return TurnCache(InMemoryTurnStore(retention))
+        case TurnCache():
             return given
         case str() if given:
-            return Memory(open_store(given, limits))
+            return TurnCache(open_store(given, retention))
     if hasattr(given, "get") and hasattr(given, "put") and not isinstance(given, dict | str):
-        return Memory(given)
-    raise ConfigError(f"memory must be a Memory, a store or its name, True or False, not {type(given).__name__}")
+        return TurnCache(given)
+    raise ConfigError(f"memory must be a TurnCache, a store or its name, True or False, not {type(given).__name__}")
 
 
 def _gives(returned: Message, stored: Message) -> bool:
@@ -186,5 +175,5 @@ def _gives(returned: Message, stored: Message) -> bool:
 
 
 def _failed(done: str, error: Exception) -> ProtocolWarning:
-    _logger.warning("the memory of earlier turns could not be %s", done, exc_info=error)
-    return ProtocolWarning("memory_failed", f"the memory of earlier turns could not be {done}: {type(error).__name__}")
+    _logger.warning("the cache of earlier turns could not be %s", done, exc_info=error)
+    return ProtocolWarning("memory_failed", f"the cache of earlier turns could not be {done}: {type(error).__name__}")

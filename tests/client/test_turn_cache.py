@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from demanding import KINDS, TURNS, Demanding
-from streamfold import BadRequestError, InMemoryStore, Memory, Message, Provider, assistant, user
+from streamfold import BadRequestError, InMemoryTurnStore, Message, Provider, TurnCache, assistant, user
 from streamfold.turns.turns import turn_keys
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
@@ -42,7 +42,7 @@ async def tool_loop(provider: Provider, *, question: str = "Look.", text: bool =
 @pytest.mark.parametrize("text", [True, False], ids=["with text", "without text"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_three_turns_of_plain_dicts(kind: str, text: bool) -> None:
-    """With a memory, a provider that refuses turns without their reasoning or signature refuses nothing."""
+    """With a cache of turns, a provider that refuses turns without their reasoning or signature refuses nothing."""
     upstream = Demanding(kind)
     async with upstream.client as client, upstream.provider(client, memory=True) as provider:
         replies = await tool_loop(provider, text=text)
@@ -66,7 +66,7 @@ async def test_without_a_memory_a_warning_names_what_is_lost(kind: str) -> None:
 
 
 async def test_messages_of_replies_are_left_alone() -> None:
-    """A `Message` that came from a reply has everything: the memory is not even asked."""
+    """A `Message` that came from a reply has everything: the cache is not even asked."""
     upstream, store = Demanding("kimi"), Spy()
     async with upstream.client as client, upstream.provider(client, memory=store) as provider:
         first = await provider.chat("Look.", TOOLS)
@@ -95,7 +95,7 @@ async def test_nothing_is_given_to_a_turn_that_was_forged() -> None:
 
 async def test_ids_that_begin_anew_in_every_conversation() -> None:
     """Kimi's ids are the same in each conversation: every turn gets the reasoning of its own."""
-    memory = Memory()
+    memory = TurnCache()
     conversations = [[user(question)] for question in ("One", "Two")]
     for number, messages in enumerate(conversations):
         await memory.remember(messages, _reply(f"reasoning {number}"))
@@ -107,7 +107,7 @@ async def test_ids_that_begin_anew_in_every_conversation() -> None:
 
 async def test_old_results_may_be_cleared_and_the_beginning_summarized() -> None:
     """A turn is known by the calls before it, or by the message before it: one of the two is enough."""
-    memory = Memory()
+    memory = TurnCache()
     result = Message("tool", "a long result", tool_call_id="functions.look:0")
     before = [user("Look."), _turn(), result]
     second = _turn(1)
@@ -122,7 +122,7 @@ async def test_old_results_may_be_cleared_and_the_beginning_summarized() -> None
 
 async def test_scopes_have_nothing_in_common() -> None:
     """What one user's conversation has brought is not found for another user."""
-    memory = Memory()
+    memory = TurnCache()
     await memory.of("ann").remember([user("Look.")], _reply("a secret"))
     asked = [user("Look."), _turn()]
     assert (await memory.of("bob").recall(asked)).changed == ()
@@ -132,7 +132,7 @@ async def test_scopes_have_nothing_in_common() -> None:
 
 async def test_what_the_client_wrote_itself_wins() -> None:
     """An edited text and other reasoning stay; the rest of the turn is given back."""
-    memory, reply = Memory(), _reply("why")
+    memory, reply = TurnCache(), _reply("why")
     reply.extras["reasoning_details"] = [{"type": "reasoning.text", "text": "why", "signature": "c2ln"}]
     await memory.remember([user("Look.")], reply)
     mine = Message("assistant", "Edited.", _turn().tool_calls, reasoning="because")
@@ -142,7 +142,7 @@ async def test_what_the_client_wrote_itself_wins() -> None:
 
 async def test_turns_without_calls_are_known_by_their_text() -> None:
     """Reasoning before a plain answer comes back too, however its white space was trimmed."""
-    memory = Memory()
+    memory = TurnCache()
     reply = _reply("why", calls=())
     reply.text = "The answer.\n"
     await memory.remember([user("Well?")], reply)
@@ -155,7 +155,7 @@ async def test_parts_that_the_provider_takes_no_more_bring_no_warnings() -> None
     upstream = Demanding("kimi")
     config = {"profile": None, "adapter": "chat", "base_url": "http://other/v1", "model": "m"}
     config = {name: value for name, value in config.items() if value is not None}
-    memory = Memory()
+    memory = TurnCache()
     async with upstream.client as client:
         kimi = upstream.provider(client, memory=memory)
         other = Provider.from_config({**config, "max_retries": 0}, http_client=client, memory=memory)
@@ -169,7 +169,7 @@ async def test_parts_that_the_provider_takes_no_more_bring_no_warnings() -> None
 
 @pytest.mark.parametrize("method", ["get", "put"])
 async def test_a_store_that_fails_does_not_fail_the_answer(method: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The answer comes without the memory, with a warning, and the log says why."""
+    """The answer comes without the cache, with a warning, and the log says why."""
     upstream = Demanding("gemini")
     store = Spy()
 
@@ -195,7 +195,7 @@ async def test_keys_do_not_show_what_they_stand_for() -> None:
     assert all(len(key) == 40 and key.isalnum() for key in (mine.path, mine.neighbour))
 
 
-class Spy(InMemoryStore):
+class Spy(InMemoryTurnStore):
     asked = 0
 
     async def get(self, keys: Any) -> Mapping[str, bytes]:

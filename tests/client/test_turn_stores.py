@@ -1,4 +1,4 @@
-"""The stores of a memory: each keeps what it is given within its limits, what was used last longest."""
+"""The stores of turns: each keeps what it is given within its bounds, what was used last longest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import Any
 import anyio
 import pytest
 
-from streamfold import ConfigError, InMemoryStore, Memory, MemoryStore, Provider, SQLiteStore, StoreLimits, ValkeyStore
+from streamfold import (
+    ConfigError,
+    InMemoryTurnStore,
+    Provider,
+    Retention,
+    SQLiteTurnStore,
+    TurnCache,
+    TurnStore,
+    ValkeyTurnStore,
+)
 from streamfold.turns import open_store
 from valkeys import valkey_server
 
@@ -23,20 +32,20 @@ class Clock:
         return self.now
 
 
-Make = Callable[..., MemoryStore]
+Make = Callable[..., TurnStore]
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    def made(limits: StoreLimits | None = None, clock: Clock | None = None) -> MemoryStore:
+    def made(limits: Retention | None = None, clock: Clock | None = None) -> TurnStore:
         if request.param == "memory":
-            return InMemoryStore(limits, clock=clock or Clock())
-        return SQLiteStore(tmp_path / "turns.db", limits, clock=clock or Clock())
+            return InMemoryTurnStore(limits, clock=clock or Clock())
+        return SQLiteTurnStore(tmp_path / "turns.db", limits, clock=clock or Clock())
 
     return made
 
 
-async def closing(store: MemoryStore, check: Callable[[MemoryStore], Awaitable[None]]) -> None:
+async def closing(store: TurnStore, check: Callable[[TurnStore], Awaitable[None]]) -> None:
     try:
         await check(store)
     finally:
@@ -46,7 +55,7 @@ async def closing(store: MemoryStore, check: Callable[[MemoryStore], Awaitable[N
 async def test_what_was_put_is_there(make: Make) -> None:
     """Any bytes under any key; a key that is known gets the new value."""
 
-    async def check(store: MemoryStore) -> None:
+    async def check(store: TurnStore) -> None:
         await store.put({"a": b"1", "b": b"\x00\xff"})
         await store.put({"a": b"2"})
         assert await store.get(["a", "b", "c"]) == {"a": b"2", "b": b"\x00\xff"}
@@ -60,7 +69,7 @@ async def test_what_was_put_is_there(make: Make) -> None:
 async def test_number(make: Make) -> None:
     """A turn has two entries, so that a store of two turns keeps four; those that were used last stay."""
 
-    async def check(store: MemoryStore) -> None:
+    async def check(store: TurnStore) -> None:
         for name in "abcd":
             await store.put({name: b""})
             clock.now += 100
@@ -69,13 +78,13 @@ async def test_number(make: Make) -> None:
         assert set(await store.get("abcde")) == set("acde")
 
     clock = Clock()
-    await closing(make(StoreLimits(entries=2, age=1000), clock), check)
+    await closing(make(Retention(entries=2, age=1000), clock), check)
 
 
 async def test_bytes(make: Make) -> None:
     """Keys and values together; what is larger than the whole store is not kept at all."""
 
-    async def check(store: MemoryStore) -> None:
+    async def check(store: TurnStore) -> None:
         await store.put({"a": b"x" * 40})
         clock.now += 1
         await store.put({"b": b"x" * 40})
@@ -88,13 +97,13 @@ async def test_bytes(make: Make) -> None:
         assert "c" not in await store.get("abc")
 
     clock = Clock()
-    await closing(make(StoreLimits(size=100, age=500), clock), check)
+    await closing(make(Retention(size=100, age=500), clock), check)
 
 
 async def test_age(make: Make) -> None:
     """It counts from the last use."""
 
-    async def check(store: MemoryStore) -> None:
+    async def check(store: TurnStore) -> None:
         await store.put({"a": b"", "b": b""})
         clock.now += 40
         assert set(await store.get(["a"])) == {"a"}
@@ -104,12 +113,12 @@ async def test_age(make: Make) -> None:
         assert await store.get("ab") == {}
 
     clock = Clock()
-    await closing(make(StoreLimits(age=60), clock), check)
+    await closing(make(Retention(age=60), clock), check)
 
 
 async def test_two_processes_share_a_file(tmp_path: Path) -> None:
     """Two stores of one file find what the other has kept, also after one of them was closed."""
-    first, second = SQLiteStore(tmp_path / "a.db"), SQLiteStore(tmp_path / "a.db")
+    first, second = SQLiteTurnStore(tmp_path / "a.db"), SQLiteTurnStore(tmp_path / "a.db")
     await first.put({"a": b"1"})
     assert await second.get(["a"]) == {"a": b"1"}
     await first.aclose()
@@ -121,7 +130,7 @@ async def test_two_processes_share_a_file(tmp_path: Path) -> None:
 
 async def test_many_tasks_at_once(tmp_path: Path) -> None:
     """Threads take their turns at one file."""
-    store = SQLiteStore(tmp_path / "a.db")
+    store = SQLiteTurnStore(tmp_path / "a.db")
     async with anyio.create_task_group() as tasks:
         for number in range(50):
             tasks.start_soon(store.put, {f"{number}": b"x"})
@@ -154,7 +163,7 @@ def test_names_that_can_not_be_used(where: str, message: str) -> None:
 async def test_one_file_for_several_things(tmp_path: Path) -> None:
     """A store forgets by its own limits, and leaves alone what another one has under the same keys."""
     where, clock = tmp_path / "all.db", Clock()
-    turns, answers = SQLiteStore(where), SQLiteStore(where, StoreLimits(age=10), clock=clock, name="answers")
+    turns, answers = SQLiteTurnStore(where), SQLiteTurnStore(where, Retention(age=10), clock=clock, name="answers")
     await turns.put({"a": b"turn"})
     await answers.put({"a": b"answer"})
     clock.now += 11
@@ -167,7 +176,7 @@ async def test_one_file_for_several_things(tmp_path: Path) -> None:
 async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     """The error names the file."""
     (tmp_path / "x.db").write_bytes(b"no database at all, and long enough to be one" * 100)
-    store = SQLiteStore(tmp_path / "x.db")
+    store = SQLiteTurnStore(tmp_path / "x.db")
     with pytest.raises(ConfigError, match=r"x\.db"):
         await store.get(["a"])
 
@@ -175,25 +184,25 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 def test_limits_are_positive() -> None:
     """A store that keeps nothing is no store."""
     with pytest.raises(ConfigError, match="'age' of a store must be greater than 0"):
-        StoreLimits(age=0)
+        Retention(age=0)
 
 
 @pytest.mark.parametrize("given", [3, {}, b"memory", object()])
 def test_what_is_no_memory(given: Any) -> None:
     """A mistake in the argument is a ConfigError."""
-    with pytest.raises(ConfigError, match="memory must be a Memory"):
+    with pytest.raises(ConfigError, match="memory must be a TurnCache"):
         Provider.from_config({"base_url": "http://x/v1"}, memory=given)
 
 
 async def test_whose_a_store_is(tmp_path: Path) -> None:
     """A provider closes the store that it made, and no other."""
-    store = InMemoryStore()
+    store = InMemoryTurnStore()
     await store.put({"a": b"1"})
-    async with Provider.from_config({"base_url": "http://x/v1"}, memory=Memory(store)):
+    async with Provider.from_config({"base_url": "http://x/v1"}, memory=TurnCache(store)):
         pass
     assert await store.get(["a"]) == {"a": b"1"}
     async with Provider.from_config({"base_url": "http://x/v1", "memory": f"sqlite:///{tmp_path}/a.db"}) as provider:
-        assert isinstance(provider.memory and provider.memory.store, SQLiteStore)
+        assert isinstance(provider.memory and provider.memory.store, SQLiteTurnStore)
 
 
 # --- Valkey -----------------------------------------------------------------------------------------------------------
@@ -212,7 +221,7 @@ async def shared(valkey_url: str) -> Any:
     client = valkey.Valkey.from_url(valkey_url)
     client.flushall()
     client.close()
-    return lambda **limits: ValkeyStore(valkey_url, StoreLimits(**limits))
+    return lambda **limits: ValkeyTurnStore(valkey_url, Retention(**limits))
 
 
 async def test_valkey_shares(shared: Any) -> None:
@@ -255,7 +264,7 @@ async def test_valkey_forgets(shared: Any) -> None:
 
 async def test_one_database_for_several_things(shared: Any, valkey_url: str) -> None:
     """A store forgets by its own limits, and leaves alone what another one has under the same keys."""
-    turns, answers = shared(), ValkeyStore(valkey_url, StoreLimits(entries=1), name="answers")
+    turns, answers = shared(), ValkeyTurnStore(valkey_url, Retention(entries=1), name="answers")
     await turns.put(dict.fromkeys("abcd", b"turn"))
     await answers.put(dict.fromkeys("abc", b"answer"))
     assert len(await turns.get("abcd")) == 4
@@ -267,15 +276,15 @@ async def test_one_database_for_several_things(shared: Any, valkey_url: str) -> 
 def test_valkey_hides_its_password() -> None:
     """The password is in no repr, and certificates are always verified."""
     pytest.importorskip("valkey")
-    assert "geheim" not in repr(ValkeyStore("valkey://me:geheim@127.0.0.1:1/0"))
+    assert "geheim" not in repr(ValkeyTurnStore("valkey://me:geheim@127.0.0.1:1/0"))
     with pytest.raises(ConfigError, match="certificates are verified"):
-        ValkeyStore("valkeys://127.0.0.1:1/0?ssl_cert_reqs=none")
+        ValkeyTurnStore("valkeys://127.0.0.1:1/0?ssl_cert_reqs=none")
 
 
 async def test_valkey_that_is_not_there() -> None:
     """The memory fails, with a warning; what the client library raises is no reason to fail."""
     pytest.importorskip("valkey")
-    recalled = await Memory("valkey://127.0.0.1:1/0").recall([*_conversation()])
+    recalled = await TurnCache("valkey://127.0.0.1:1/0").recall([*_conversation()])
     assert [warning.code for warning in recalled.warnings] == ["memory_failed"]
 
 
