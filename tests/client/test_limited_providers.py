@@ -254,7 +254,7 @@ FILE = """
 base_url = "http://127.0.0.1:9/v1"
 model = "m"
 rpm = 100
-[limits]
+[rate_limits]
 store = "{store}"
 replicas = 4
 """
@@ -265,14 +265,14 @@ def test_the_table_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "streamfold.toml"
     file.write_text(FILE.format(store="valkey://me:geheim@127.0.0.1:6379/0"))
     profile = Provider.from_config("main", config=file).profile
-    assert profile.shared_limits is not None
-    assert (profile.rpm, profile.shared_limits.replicas) == (100, 4)
-    assert read_config(file).limits() == profile.shared_limits
+    assert profile.rate_limits is not None
+    assert (profile.rpm, profile.rate_limits.replicas) == (100, 4)
+    assert read_config(file).rate_limits() == profile.rate_limits
     shown = {value.key: value.shown for value in effective_values(read_config(file), "main")}
-    assert shown["shared_limits.store"] == '"valkey://***@127.0.0.1:6379/0"'
+    assert shown["rate_limits.store"] == '"valkey://***@127.0.0.1:6379/0"'
     assert (shown["rpm"], shown["tpm"]) == ("100.0", "none")
     assert "geheim" not in repr(profile)
-    assert read_profile({"base_url": "http://h/v1", "shared_limits": {"replicas": 2}}).shared_limits is not None
+    assert read_profile({"base_url": "http://h/v1", "rate_limits": {"replicas": 2}}).rate_limits is not None
 
 
 async def test_a_store_in_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,13 +289,14 @@ async def test_a_store_in_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("written", "problem"),
     [
-        ("[limits]\nstore = 'sqllite:///x'", r":5: limits\.store: must be memory, .*did you mean 'sqlite'"),
-        ("[limits]\nstore = true", r":5: limits\.store: must be a string"),
-        ("[limits]\nstor = 'memory'", r":5: limits\.stor: unknown key \(did you mean 'store'\?\)"),
-        ("[limits]\non_store_error = 'lokal'", r":5: limits\.on_store_error: can't be 'lokal'"),
+        ("[rate_limits]\nstore = 'sqllite:///x'", r":5: rate_limits\.store: must be memory, .*did you mean 'sqlite'"),
+        ("[limits]\nstore = 'memory'", r":4: limits: unknown key \(did you mean 'rate_limits'\?\)"),
+        ("[rate_limits]\nstore = true", r":5: rate_limits\.store: must be a string"),
+        ("[rate_limits]\nstor = 'memory'", r":5: rate_limits\.stor: unknown key \(did you mean 'store'\?\)"),
+        ("[rate_limits]\non_store_error = 'lokal'", r":5: rate_limits\.on_store_error: can't be 'lokal'"),
         ("rpm = 0", r":4: providers\.main\.rpm: must be greater than 0"),
         ("max_concurrent = 1.5", r":4: providers\.main\.max_concurrent: must be a whole number"),
-        ("[providers.main.shared_limits]\nreplicas = 0", r":5: .*shared_limits\.replicas: must be greater than 0"),
+        ("[providers.main.rate_limits]\nreplicas = 0", r":5: .*rate_limits\.replicas: must be greater than 0"),
     ],
 )
 def test_mistakes_have_their_line(written: str, problem: str, tmp_path: Path) -> None:

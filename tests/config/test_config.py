@@ -299,14 +299,17 @@ URL = 'base_url = "http://x/v1"\n'
     [
         ("a = = 1", ":1: not TOML: Invalid value in column 5"),
         ('\n[providers.a]\nmodel = "x\n', ":3: not TOML: Illegal character"),
-        ("zzz = 1", ":1: zzz: unknown key. Allowed: default, providers, gateway, limits"),
+        ("zzz = 1", ":1: zzz: unknown key. Allowed: default, providers, gateway, rate_limits"),
         (
             '\n[provider.a]\nprofile = "kimi"',
-            ":2: provider: unknown key (did you mean 'providers'?). Allowed: default, providers, gateway, limits",
+            ":2: provider: unknown key (did you mean 'providers'?). Allowed: default, providers, gateway, rate_limits",
         ),
         (
             '[a]\nprofile = "kimi"',
-            ":1: a: unknown key. Allowed: default, providers, gateway, limits. A provider is written as [providers.a]",
+            (
+                ":1: a: unknown key. Allowed: default, providers, gateway, rate_limits."
+                " A provider is written as [providers.a]"
+            ),
         ),
         ("default = 1", ":1: default: must be a string"),
         ("providers = 1", ":1: providers: must be a table"),
@@ -321,7 +324,7 @@ URL = 'base_url = "http://x/v1"\n'
                 ":3: providers.a.modell: unknown key (did you mean 'model'?). Allowed: profile, adapter, "
                 "base_url, api_key, api_key_env, key_header, auth, origin, model, dialect, quirks, headers, options, "
                 "extra_body, timeouts, max_retries, limits, coalesce, transport, http2, rpm, tpm, max_concurrent, "
-                "max_cost_per_day, shared_limits, fallback, memory, capabilities, prices, batches, models"
+                "max_cost_per_day, rate_limits, fallback, memory, capabilities, prices, batches, models"
             ),
         ),
         (

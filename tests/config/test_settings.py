@@ -19,11 +19,11 @@ from streamfold import APIError, ConfigError, Limits, Provider, Timeouts
 from streamfold.config import (
     CapabilitiesConfig,
     LimitsConfig,
-    LimitSettings,
-    LimitSettingsConfig,
     ModelConfig,
     Profile,
     ProviderConfig,
+    RateLimitsConfig,
+    RateLimitSettings,
     config_problems,
     load_profiles,
     read_config,
@@ -245,7 +245,7 @@ def test_types_of_settings_have_every_key() -> None:
 
     assert keys(ProviderConfig) == set(Profile.model_fields) - {"profile", "docs", "checked", "memory"}  # an argument
     assert keys(TimeoutOptions) == {field.name for field in fields(Timeouts)}
-    assert keys(LimitSettingsConfig) == set(LimitSettings.model_fields)
+    assert keys(RateLimitsConfig) == set(RateLimitSettings.model_fields)
     assert keys(LimitsConfig) == {field.name for field in fields(Limits)}
     assert keys(CapabilitiesConfig) == {field.name for field in fields(Capabilities)}
     assert keys(ModelConfig) == {field.name for field in fields(ModelCapabilities)}

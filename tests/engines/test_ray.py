@@ -153,7 +153,7 @@ def test_workers_share_a_limit(folder: Path, server: Server) -> None:
     """What the configuration allows a key is for all workers together."""
     write_rows(folder, [f"p{number}" for number in range(300)])
     config = folder / "streamfold.toml"
-    limits = f'[limits]\nstore = "sqlite:///{folder / "limits.db"}"\n'
+    limits = f'[rate_limits]\nstore = "sqlite:///{folder / "limits.db"}"\n'
     config.write_text(f"{limits}{config.read_text('utf-8')}rpm = 1500\n", "utf-8")
     with started(folder) as job:
         finished(job)

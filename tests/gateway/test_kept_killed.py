@@ -18,7 +18,7 @@ from anyio.abc import Process
 from gateways import RESPONSES
 from servers import STREAM, Connection, framed, serving
 from streamfold.adapters.chat import ChatEmitter
-from streamfold.gateway.kept import InMemoryResponses, KeptResponse, ResponseLimits, ResponseStore, SQLiteResponses
+from streamfold.gateway.kept import InMemoryResponses, KeptResponse, ResponseRetention, ResponseStore, SQLiteResponses
 from streamfold.gateway.kept.events import KeptEvent
 from streamfold.values import Text
 
@@ -108,7 +108,7 @@ async def test_limits(kind: str, tmp_path: Path) -> None:
     clock = Clock()
 
     def made(**limits: Any) -> ResponseStore:
-        given = ResponseLimits(**limits)
+        given = ResponseRetention(**limits)
         if kind == "memory":
             return InMemoryResponses(given, clock=clock)
         (tmp_path / "r.db").unlink(missing_ok=True)

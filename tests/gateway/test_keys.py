@@ -138,7 +138,7 @@ async def test_a_budget_survives_a_restart(tmp_path: Path) -> None:
     """Where it is counted in a file, or on a server."""
     keys, limits = {"alice": {"key": "a", "max_cost_per_day": 0.02}}, f"sqlite:///{tmp_path}/limits.db"
     for status in (200, 429):
-        async with keyed(keys, limits=limits) as (client, _):
+        async with keyed(keys, rate_limits=limits) as (client, _):
             assert (await ask(client, "a")).status_code == status
 
 

@@ -85,7 +85,7 @@ def test_compose(settings: GatewaySettings) -> None:
     for service in compose["services"].values():
         mounts = [volume.split(":")[0] for volume in service["volumes"] if volume.startswith("./")]
         assert [mount for mount in mounts if not (EXAMPLE / mount).is_file()] == []
-    limits = read_config(CONFIG).limits()
+    limits = read_config(CONFIG).rate_limits()
     assert limits is not None
     assert limits.replicas == len(gateways) * settings.workers
 

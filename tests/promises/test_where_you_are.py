@@ -151,7 +151,7 @@ from streamfold import Provider
 
 async def main():
     async with Provider.from_config({
-        "base_url": sys.argv[1], "model": "m", "max_concurrent": 2, "shared_limits": {"store": sys.argv[2]},
+        "base_url": sys.argv[1], "model": "m", "max_concurrent": 2, "rate_limits": {"store": sys.argv[2]},
     }) as provider:
         await asyncio.gather(*(provider.chat(f"{sys.argv[3]} {at}") for at in range(4)))
 

@@ -31,7 +31,7 @@ CONFIG = """\
 base_url = "{upstream}"
 model = "m"
 prices = {{input = 1000, output = 2000}}
-[limits]
+[rate_limits]
 store = "valkey://127.0.0.1:{store}"
 [gateway]
 memory = "valkey://127.0.0.1:{store}"

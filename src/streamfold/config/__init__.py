@@ -4,11 +4,11 @@ from .catalogue import *
 from .checks import *
 from .file import *
 from .gateway import *
-from .limits import *
 from .lines import *
 from .places import *
 from .problems import *
 from .profile import *
+from .rate_limits import *
 from .show import *
 from .stores import *
 from .typed import *

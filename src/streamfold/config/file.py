@@ -22,10 +22,10 @@ from .catalogue import adapter_layers, catalogue_layers, provider_files
 from .checks import variable_is_set
 from .gateway import GatewaySettings
 from .layers import Layer, TomlFile, find_layer, merge, place_mistakes
-from .limits import LimitSettings
 from .lines import spelled
 from .places import PROVIDER_VARIABLE, Place, places, read_file
 from .profile import Profile
+from .rate_limits import RateLimitSettings
 from .tables import Table
 
 __all__ = [
@@ -54,7 +54,7 @@ class FileSettings(Table):
     default: str = ""
     providers: dict[Annotated[str, AfterValidator(_name)], dict[str, Any]] = Field(default={})
     gateway: GatewaySettings = GatewaySettings()
-    limits: LimitSettings = LimitSettings()
+    rate_limits: RateLimitSettings = RateLimitSettings()
 
     @classmethod
     def unknown_key(cls, key: str, value: Any) -> str:
@@ -121,18 +121,18 @@ class Config:
             name = spec.get("name") or spec.get("profile") or "custom"
             own, asked = [Layer(spec, f"provider {name!r}")], []
         given = {key: value for key, value in (overrides or {}).items() if value is not None}
-        of_file = self._limits() if isinstance(spec, str) else []
+        of_file = self._rate_limits() if isinstance(spec, str) else []
         return [Layer({"name": name}, ""), *of_file, *_with_start([*own, *asked, Layer(given, f"provider {name!r}")])]
 
     def file_layers(self, name: str) -> list[Layer]:
         """Returns the settings of a provider of the file, as `layers` does."""
-        return [Layer({"name": name}, ""), *self._limits(), *_with_start(self._own_layers(name))]
+        return [Layer({"name": name}, ""), *self._rate_limits(), *_with_start(self._own_layers(name))]
 
-    def _limits(self) -> list[Layer]:
-        """Returns the table `[limits]` as settings of each provider."""
-        if self.file is None or "limits" not in self.file.data:
+    def _rate_limits(self) -> list[Layer]:
+        """Returns the table `[rate_limits]` as settings of each provider."""
+        if self.file is None or "rate_limits" not in self.file.data:
             return []
-        return [Layer({"shared_limits": self.file.data["limits"]}, self.file.place(("limits",)))]
+        return [Layer({"rate_limits": self.file.data["rate_limits"]}, self.file.place(("rate_limits",)))]
 
     def _own_layers(self, name: str) -> list[Layer]:
         if self.file is not None and name in self.tables:
@@ -219,10 +219,10 @@ class Config:
         given = {name: value for name, value in overrides.items() if value is not None}
         return read_settings(GatewaySettings, {**table, **given})
 
-    def limits(self) -> LimitSettings | None:
-        """Returns the table `[limits]`; None if there is none. Raises ConfigError for a mistake in the file."""
+    def rate_limits(self) -> RateLimitSettings | None:
+        """Returns the table `[rate_limits]`; None if there is none. Raises ConfigError for a mistake in the file."""
         settings = self._settings()
-        return settings.limits if self.file is not None and "limits" in self.file.data else None
+        return settings.rate_limits if self.file is not None and "rate_limits" in self.file.data else None
 
     def secret(self, variable: str, where: str = "gateway: api_key_env") -> str:
         """Returns the value of an environment variable.

@@ -33,7 +33,7 @@ class KeyOptions(Table):
     max_concurrent: PositiveCount | None = None
     max_cost_per_day: PositiveNumber | None = None
 
-    def limits(self) -> dict[str, Any]:
+    def rate_limits(self) -> dict[str, Any]:
         """Returns the limits that are set."""
         limits = {name: getattr(self, name) for name in KeyOptions.model_fields if name != "models"}
         return {name: value for name, value in limits.items() if value is not None}

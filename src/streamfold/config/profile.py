@@ -30,7 +30,7 @@ from .checks import (
     read_timeouts,
     variable_is_set,
 )
-from .limits import LimitSettings
+from .rate_limits import RateLimitSettings
 from .stores import StoreName, store_url
 from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Table, as_table, invalid
 
@@ -80,7 +80,7 @@ class Profile(Table):
         tpm: tokens per minute, of input and output together.
         max_concurrent: requests at once.
         max_cost_per_day: money that is spent in a day (UTC) at most, in the currency of the prices.
-        shared_limits: where that is counted, as in the table `[limits]`, which is the default.
+        rate_limits: where that is counted, as in the table `[rate_limits]`, which is the default.
         fallback: providers to ask when this one fails; see `Fallback`.
         memory: where turns are kept to give back what later requests have lost of them: "memory",
             "sqlite:///turns.db", "valkey://host:6379"; see `TurnCache`.
@@ -125,7 +125,7 @@ class Profile(Table):
     tpm: PositiveNumber | None = None
     max_concurrent: PositiveCount | None = None
     max_cost_per_day: PositiveNumber | None = None
-    shared_limits: LimitSettings | None = None
+    rate_limits: RateLimitSettings | None = None
     fallback: Names = ()
     memory: StoreName | None = None
     capabilities: Annotated[Capabilities, as_table(Capabilities)] = Capabilities()

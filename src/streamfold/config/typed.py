@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 __all__ = [
     "BatchesConfig",
     "CapabilitiesConfig",
-    "LimitSettingsConfig",
     "LimitsConfig",
     "ModelConfig",
     "ProviderConfig",
+    "RateLimitsConfig",
 ]
 
 
@@ -38,8 +38,8 @@ class LimitsConfig(TypedDict, total=False):
     error_body_bytes: int
 
 
-class LimitSettingsConfig(TypedDict, total=False):
-    """The fields of `LimitSettings` as a dict: the table `[limits]`."""
+class RateLimitsConfig(TypedDict, total=False):
+    """The fields of `RateLimitSettings` as a dict: the table `[rate_limits]`."""
 
     store: str
     on_store_error: Literal["local", "refuse"]
@@ -109,7 +109,7 @@ class ProviderConfig(TypedDict, total=False):
     tpm: float | None
     max_concurrent: int | None
     max_cost_per_day: float | None
-    shared_limits: LimitSettingsConfig | None
+    rate_limits: RateLimitsConfig | None
     fallback: str | Sequence[str] | None
     capabilities: Capabilities | CapabilitiesConfig | None
     prices: Mapping[str, Any] | None

@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from ..answers import ChatModel
 from ..client import Hooks
-from ..config import GatewayOptions, LimitSettings, read_settings, store_url
+from ..config import GatewayOptions, RateLimitSettings, read_settings, store_url
 from ..limits import LimitStore
 from ..text import parse_object
 from ..turns import Retention, TurnCache, TurnStore, read_turn_cache
@@ -31,8 +31,8 @@ from .access import Access
 from .bodies import Bodies, ClientGone, Receive
 from .exchange import Exchange
 from .failures import Refused, refused
-from .kept import KeptResponses, ResponseLimits, ResponseStore, open_responses
-from .keys import Client, KeyLimits, read_keys
+from .kept import KeptResponses, ResponseRetention, ResponseStore, open_responses
+from .keys import Client, KeyRateLimits, read_keys
 from .logs import RequestLog
 from .metrics import Metrics
 from .models import Models, Served
@@ -52,7 +52,7 @@ def gateway(
     *,
     config: str | os.PathLike[str] | None = None,
     keys: Collection[str | Client] | Mapping[str, Any] = (),
-    limits: LimitSettings | LimitStore | str | None = None,
+    rate_limits: RateLimitSettings | LimitStore | str | None = None,
     memory: TurnCache | TurnStore | str | bool = True,
     hooks: Hooks | Iterable[Hooks] = (),
     **options: Any,
@@ -71,8 +71,8 @@ def gateway(
             Without any, every client that reaches the server may use it, except web pages of other hosts. A mapping
             gives them names, and what they may do: `{"alice": {"key": KEY, "models": ["main"], "rpm": 60}}`; see
             `KeyOptions`.
-        limits: where the limits of keys are counted: a store by its name, see `RateLimiter`, or the settings of the
-            table `[limits]`. Default: in this app.
+        rate_limits: where the limits of keys are counted: a store by its name, see `RateLimiter`, or the settings of
+            the table `[rate_limits]`. Default: in this app.
         memory: where turns are kept, to give back what clients leave out of them: see `GatewayOptions`. A memory or a
             store is closed with the app.
         hooks: of the providers that are made here, to observe their answers; see `Hooks`.
@@ -92,12 +92,12 @@ def gateway(
     kept = read_turn_cache((store_url(memory) if isinstance(memory, str) else memory), sizes)
     responses = open_responses(
         read.memory if read.responses is None else read.responses,
-        ResponseLimits(read.responses_number, read.responses_bytes, read.responses_age),
+        ResponseRetention(read.responses_number, read.responses_bytes, read.responses_age),
     )
     models, clients = Models(providers, read, config, hooks), read_keys(keys)
     for client in clients:
         models.check_key(client)
-    return Gateway(models, Access(clients, read.hosts), read, kept, responses, KeyLimits(clients, limits))
+    return Gateway(models, Access(clients, read.hosts), read, kept, responses, KeyRateLimits(clients, rate_limits))
 
 
 class Gateway:
@@ -115,7 +115,7 @@ class Gateway:
         options: GatewayOptions,
         memory: TurnCache | None = None,
         responses: ResponseStore | None = None,
-        limits: KeyLimits | None = None,
+        rate_limits: KeyRateLimits | None = None,
     ) -> None:
         self.models = models
         self.running = 0
@@ -124,7 +124,7 @@ class Gateway:
         self.access = access
         self._memory = memory
         self._responses = responses
-        self._limits = limits or KeyLimits(())
+        self._rate_limits = rate_limits or KeyRateLimits(())
         self._tasks: TaskGroup | None = None
         self.draining = False
         self._metrics = metrics = Metrics(models.names) if options.metrics else None
@@ -154,7 +154,7 @@ class Gateway:
                 stack.push_async_callback(self._memory.aclose)
             if self._responses is not None:
                 stack.push_async_callback(self._responses.aclose)
-            stack.push_async_callback(self._limits.aclose)
+            stack.push_async_callback(self._rate_limits.aclose)
             await self.models.aclose()
 
     async def __aenter__(self) -> Self:
@@ -225,7 +225,7 @@ class Gateway:
                         asked, dropped = self._for_provider(wire, asked, served)
                         memory = self._memory and self._memory.of(client.id)
                         exchange = Exchange(wire, asked, served, self.options, log, dropped, memory)
-                        async with self._limits.within(client) as settle:
+                        async with self._rate_limits.within(client) as settle:
                             log.observers = [*self._observers, *([settle] if settle else [])]
                             await exchange.run(receive, send)
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 from math import ceil
 from typing import Any
 
-from ..config import KeyOptions, LimitSettings, read_settings, store_url
+from ..config import KeyOptions, RateLimitSettings, read_settings, store_url
 from ..limits import (
     BudgetExceededError,
     LimitReachedError,
@@ -24,7 +24,7 @@ from ..values import APIError, ConfigError, ErrorInfo, Reply
 from .failures import Refused, refused
 from .outcomes import Outcome
 
-__all__ = ["ANYBODY", "Client", "KeyLimits", "read_keys"]
+__all__ = ["ANYBODY", "Client", "KeyRateLimits", "read_keys"]
 
 _MINUTE = 60.0  # a key may use what it is allowed in a minute at once, as with providers
 
@@ -99,22 +99,22 @@ def _client(name: str | None, given: Any) -> Client:
     return Client(name, given.strip().encode(), read_settings(KeyOptions, options))
 
 
-class KeyLimits:
+class KeyRateLimits:
     """Keeps clients within the limits of their keys: before a provider is asked, and by what its answer used.
 
     Args:
         where: where it is counted; None: in this app.
     """
 
-    def __init__(self, clients: Iterable[Client], where: LimitSettings | LimitStore | str | None = None) -> None:
+    def __init__(self, clients: Iterable[Client], where: RateLimitSettings | LimitStore | str | None = None) -> None:
         self._limiters: dict[str | None, RateLimiter] = {}
         options: dict[str, Any] = {}
         store = MemoryLimitStore() if where is None else where
-        if isinstance(store, LimitSettings):
+        if isinstance(store, RateLimitSettings):
             options = {"on_store_error": store.on_store_error, "replicas": store.replicas}
-            store = store_url(store.store, "limits.store")
+            store = store_url(store.store, "rate_limits.store")
         for client in clients:
-            limits = client.options.limits()
+            limits = client.options.rate_limits()
             if limits:
                 name = f"gateway key {client.name}"
                 self._limiters[client.name] = limiter = RateLimiter(

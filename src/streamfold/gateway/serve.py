@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..client import Hooks
-from ..config import Config, GatewaySettings, LimitSettings, read_config
+from ..config import Config, GatewaySettings, RateLimitSettings, read_config
 from ..values import ConfigError
 from .access import is_loopback
 from .keys import Client, read_keys
@@ -87,7 +87,7 @@ def configured_app(
         {name: name for name in chosen.providers} or None,
         config=path,
         keys=_clients(config, chosen),
-        limits=config.limits() or LimitSettings(),
+        rate_limits=config.rate_limits() or RateLimitSettings(),
         hooks=page.hooks if page else (),
         **chosen.options(),
     )

@@ -1,4 +1,4 @@
-"""Limits: requests and tokens per minute, requests at once and money per day, for one process or for many.
+"""Rate limits: requests and tokens per minute, requests at once and money per day, for one process or for many.
 
 algorithm   the arithmetic: what is reserved, settled and believed (`lua` says the same for Valkey)
 search      how a rate is found that nobody has configured

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from ..config import LimitSettings, Profile, store_url
+from ..config import Profile, RateLimitSettings, store_url
 from .limiter import RateLimiter
 from .store import LimitStore
 
@@ -22,7 +22,7 @@ def account_digest(profile: Profile) -> str:
 
 def is_limited(profile: Profile) -> bool:
     """Returns whether the settings of a provider limit anything."""
-    limits = (profile.rpm, profile.tpm, profile.max_concurrent, profile.max_cost_per_day, profile.shared_limits)
+    limits = (profile.rpm, profile.tpm, profile.max_concurrent, profile.max_cost_per_day, profile.rate_limits)
     return any(limit is not None for limit in limits)
 
 
@@ -38,14 +38,14 @@ def provider_limiter(
     Raises:
         ConfigError: a variable is not set, or the store can't be used.
     """
-    shared = profile.shared_limits or LimitSettings()
+    shared = profile.rate_limits or RateLimitSettings()
     return RateLimiter(
         f"account:{account_digest(profile)}",
         rpm=rpm or profile.rpm,
         tpm=tpm or profile.tpm,
         max_concurrent=profile.max_concurrent,
         max_cost_per_day=profile.max_cost_per_day,
-        store=store_url(shared.store, "limits.store") if store is None else store,
+        store=store_url(shared.store, "rate_limits.store") if store is None else store,
         adapt=True,
         on_store_error=shared.on_store_error,
         replicas=shared.replicas,

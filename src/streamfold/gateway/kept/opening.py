@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ...config import store_url
 from .sqlite import SQLiteResponses
-from .store import InMemoryResponses, ResponseLimits, ResponseStore
+from .store import InMemoryResponses, ResponseRetention, ResponseStore
 
 __all__ = ["open_responses"]
 
 
-def open_responses(where: str | bool, limits: ResponseLimits) -> ResponseStore | None:
+def open_responses(where: str | bool, limits: ResponseRetention) -> ResponseStore | None:
     """Returns where responses are kept, by its name; None if nowhere.
 
     Args:

@@ -14,7 +14,7 @@ import anyio.to_thread
 from ...stores import PrivateDatabase, close_in_thread
 from .events import FINAL, KeptEvent, broken_off
 from .presence import Presence
-from .store import KeptResponse, ResponseLimits
+from .store import KeptResponse, ResponseRetention
 
 if TYPE_CHECKING:
     import sqlite3
@@ -52,10 +52,14 @@ class SQLiteResponses:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], limits: ResponseLimits | None = None, *, clock: Callable[[], float] = time
+        self,
+        path: str | os.PathLike[str],
+        limits: ResponseRetention | None = None,
+        *,
+        clock: Callable[[], float] = time,
     ) -> None:
         self._database = PrivateDatabase(path, _SCHEMA)
-        self._limits = limits or ResponseLimits()
+        self._limits = limits or ResponseRetention()
         self._clock = clock
         self._presence: Presence | None = None  # while it is open
 

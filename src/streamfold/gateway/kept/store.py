@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 from .events import FINAL, KeptEvent
 
-__all__ = ["InMemoryResponses", "KeptResponse", "ResponseLimits", "ResponseStore"]
+__all__ = ["InMemoryResponses", "KeptResponse", "ResponseRetention", "ResponseStore"]
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseLimits:
+class ResponseRetention:
     """How much is kept. What was not used for longest is given up first; an answer that is under way stays.
 
     Attributes:
@@ -101,8 +101,8 @@ class _Entry:
 class InMemoryResponses:
     """Keeps responses in this process, until it ends."""
 
-    def __init__(self, limits: ResponseLimits | None = None, *, clock: Callable[[], float] = time) -> None:
-        self._limits = limits or ResponseLimits()
+    def __init__(self, limits: ResponseRetention | None = None, *, clock: Callable[[], float] = time) -> None:
+        self._limits = limits or ResponseRetention()
         self._clock = clock
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._size = 0

@@ -1,4 +1,4 @@
-"""Settings of limits: the `[limits]` table, which says where they are counted."""
+"""Settings of rate limits: the `[rate_limits]` table, which says where they are counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..text import shown_url
 from .stores import check_store
 from .tables import PositiveCount, Table
 
-__all__ = ["LimitSettings"]
+__all__ = ["RateLimitSettings"]
 
 
 def _checked(where: str) -> str:
@@ -19,8 +19,8 @@ def _checked(where: str) -> str:
     return where
 
 
-class LimitSettings(Table):
-    """The `[limits]` table of `streamfold.toml`: where the limits of all its providers are counted.
+class RateLimitSettings(Table):
+    """The `[rate_limits]` table of `streamfold.toml`: where the rate limits of all its providers are counted.
 
     Attributes:
         store: "memory": in this process; "sqlite:///limits.db": for the processes of this machine, and the budgets of
