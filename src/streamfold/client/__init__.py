@@ -1,6 +1,7 @@
 """What is called: models, providers, streams, fallbacks and the tool loop."""
 
 from .answer import *
+from .batch_request import *
 from .batches import *
 from .connections import *
 from .extract import *

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from ..adapters import Adapter, Prepared
-from ..adapters.batches import BatchAPI, BatchCall, BatchResult
+from ..adapters.batches import BatchCall
 from ..config import Profile
-from ..engine import StreamDecoder
 from ..limits import account_digest
-from ..net import Exchange, Redactor, redact_error
-from ..values import APIError, ProtocolWarning, Reply, StreamError, UpstreamError, status_error
-from .pricing import ProfilePricing
+from ..net import Exchange
+from .batch_request import BatchRequest
+from .requester import Requester
 from .whole import json_reader
 
 if TYPE_CHECKING:
     from ..answers import Arguments
-    from .requester import Requester
 
-__all__ = ["BatchClient", "BatchRequest"]
+__all__ = ["BatchClient"]
 
 T = TypeVar("T")
 
@@ -33,69 +29,6 @@ _MIB = 2**20
 _BODY = 256 * _MIB  # an operation of Gemini has all results in it
 # A batch is checked, line by line, before the answer to the call comes.
 _FIRST_BYTES = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRequest:
-    """One request of a batch, and how its answer is read.
-
-    Attributes:
-        group: requests with the same one may be in one batch.
-    """
-
-    prepared: Prepared
-    group: str
-    provider: str
-    _api: BatchAPI
-    _adapter: Adapter
-    _decoder: Callable[[], StreamDecoder]
-    _pricing: ProfilePricing
-    _secrets: Callable[[], list[str]]
-
-    def line(self, name: str) -> bytes:
-        """Returns the request as a line of the batch."""
-        return self._api.line(name, self.prepared)
-
-    def reply(self, result: BatchResult) -> Reply:
-        """Returns the reply, read by the same engine as a streamed one.
-
-        Raises:
-            APIError: the request was not answered, or the answer is not complete.
-        """
-        try:
-            return self._reply(result)
-        except APIError as error:
-            error.provider, error.request_id = self.provider, error.request_id or result.request_id
-            if error.partial is not None:
-                error.partial = replace(error.partial, pricing=replace(self._pricing, partial=True))
-            redact_error(error, Redactor(self._secrets()))
-            raise
-
-    def _reply(self, result: BatchResult) -> Reply:
-        if result.answer is None:
-            raise self._error(result)
-        decoder = self._decoder()
-        decoder.feed(json.dumps(result.answer).encode())
-        decoder.close()
-        reply = decoder.reply
-        warnings: list[ProtocolWarning] = [*self.prepared.warnings, *reply.warnings]
-        return replace(
-            reply,
-            request_id=result.request_id,
-            warnings=warnings,
-            provider=self.provider,
-            origin=self.prepared.request.origin,
-            pricing=self._pricing,
-        )
-
-    def _error(self, result: BatchResult) -> APIError:
-        info = self._adapter.read_error(result.problem, result.status)
-        if result.status is not None:
-            return status_error(info, body=result.problem)
-        error: StreamError = UpstreamError(
-            info.message, type=info.type, code=info.code, status_code=info.status, retryable=info.retryable
-        )
-        return error
 
 
 class BatchClient:

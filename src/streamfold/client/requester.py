@@ -18,7 +18,7 @@ from ..requests import CachedPrefixes, Request, read_headers
 from ..text import shown_url
 from ..values import APIError, ConfigError, Limits, ProtocolWarning, StreamfoldError, Timeouts
 from .answer import NetworkAnswer, Plan
-from .batches import BatchRequest
+from .batch_request import BatchRequest
 from .connections import Connections
 from .continuing import ContinuedAnswer, continued_arguments
 from .hooks import Hooks, Notifier, RequestInfo

@@ -175,10 +175,7 @@ def take(state: State, now: float, ask: Ask) -> Grant:
         state["clean"] = get("clean", 0) + ask.clean
     if not get("rate") and ask.start:
         _change(state, Belief(rate=ask.start, need=5))
-    day = int(now // DAY)
-    if get("day") != day:
-        known = ask.spent if "day" not in state and ask.day == day else 0
-        state["day"], state["spent"] = day, known
+    day = _begin_day(state, now, ask)
     spent, cost, number = int(state["spent"]), floor(get("cost", 0) + 0.5), ask.requests
 
     def refused(reason: Reason, wait: float) -> Grant:
@@ -230,6 +227,15 @@ def take(state: State, now: float, ask: Ask) -> Grant:
         belief=_belief(state),
         holder=ask.holder if ask.slots else "",
     )
+
+
+def _begin_day(state: State, now: float, ask: Ask) -> int:
+    """Returns the day; a new one begins with nothing spent, or with what the asker knows of it."""
+    day = int(now // DAY)
+    if state.get("day") != day:
+        known = ask.spent if "day" not in state and ask.day == day else 0
+        state["day"], state["spent"] = day, known
+    return day
 
 
 def settle(state: State, now: float, settlement: Settlement) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 import anyio
 
@@ -12,10 +12,7 @@ from ..values import Cost, RateLimit, Usage
 from .algorithm import Grant, Settlement
 from .search import told_rate
 
-if TYPE_CHECKING:
-    from .limiter import RateLimiter
-
-__all__ = ["BILLION", "Reservation", "current_reservation"]
+__all__ = ["BILLION", "Reservation", "Settled", "current_reservation"]
 
 BILLION = 1_000_000_000
 _SENDING = 3.0  # seconds that settling may take
@@ -29,13 +26,30 @@ def current_reservation() -> Reservation | None:
     return _current.get()
 
 
+class Settled(Protocol):
+    """What a limiter learns of the requests that it let through."""
+
+    @property
+    def limits_cost(self) -> bool: ...
+
+    def counts(self, currency: str | None) -> None: ...
+
+    def clean(self, epoch: int, number: int) -> None: ...
+
+    def told(self, rate: float, token_rate: float) -> None: ...
+
+    async def refused(self, grant: Grant, number: int, retry_after: float | None) -> None: ...
+
+    async def settle(self, settlement: Settlement) -> None: ...
+
+
 class Reservation:
     """The right to send one request. What was reserved for it stays reserved unless one of the methods says otherwise.
 
     Make one with `RateLimiter.reserve`.
     """
 
-    def __init__(self, limiter: RateLimiter, grant: Grant, number: int) -> None:
+    def __init__(self, limiter: Settled, grant: Grant, number: int) -> None:
         self._limiter = limiter
         self._grant = grant
         self._number = number
@@ -77,7 +91,7 @@ class Reservation:
         self._refused, self._retry_after = True, retry_after
         self._limiter.told(*told_rate(rate_limit))
 
-    def claim(self, limiter: RateLimiter) -> bool:
+    def claim(self, limiter: Settled) -> bool:
         """Returns whether it is a reservation of a limiter that nobody has used yet; it counts as used then."""
         if self._limiter is not limiter or self._claimed or self._closed:
             return False

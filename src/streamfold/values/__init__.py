@@ -20,6 +20,7 @@ from .replies import *
 from .suggestions import *
 from .toolcalls import *
 from .tools import *
+from .usage import *
 from .validation import *
 from .version import *
 from .wire import *

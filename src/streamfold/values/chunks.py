@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from .deltas import Call, Extra
 from .fields import FieldValue, rewritten_schema
 from .portable import Slotted
-from .replies import FinishReason, Usage
+from .replies import FinishReason
 from .toolcalls import ToolCall
+from .usage import Usage
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler

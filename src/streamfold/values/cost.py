@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date as Date
 from decimal import Decimal
-from functools import reduce
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler
-    from pydantic_core import CoreSchema
-    from pydantic_core.core_schema import SerializationInfo, SerializerFunctionWrapHandler
-
-    from .replies import Reply, Usage
+from .usage import Usage
 
 __all__ = [
     "Cost",
     "CostSource",
-    "FixedPricing",
     "Prices",
-    "Pricing",
-    "PricingField",
     "billed_output",
     "has_other_models",
     "hour_writes",
-    "total_cost",
     "unlisted_steps",
 ]
 
@@ -70,57 +60,6 @@ class Cost:
 
     def __str__(self) -> str:
         return f"{'about ' if self.estimated else ''}{self.amount:f} {self.currency}"
-
-
-class Pricing(Protocol):
-    """Finds out what a reply cost."""
-
-    def cost(self, reply: Reply) -> Cost | None:
-        """Returns the cost of a reply, or None if it is not known."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class FixedPricing:
-    """What a reply cost, where it is known: of one that was stored as JSON."""
-
-    known: Cost
-
-    def cost(self, reply: Reply) -> Cost | None:
-        """Returns the cost."""
-        return self.known
-
-
-class _AsFixed:
-    """Pricing as a field of a pydantic model: any in Python, the cost alone in JSON."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        def read(value: Any) -> Any:
-            if not callable(getattr(value, "cost", None)):
-                raise ValueError("it has no method `cost`")
-            return value
-
-        def write(value: Any, inner: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
-            return inner(value) if info.mode == "json" else value
-
-        fixed = core_schema.nullable_schema(handler.generate_schema(FixedPricing))
-        any_kind = core_schema.union_schema([fixed, core_schema.no_info_plain_validator_function(read)])
-        written = core_schema.wrap_serializer_function_ser_schema(write, info_arg=True, schema=fixed)
-        return core_schema.json_or_python_schema(fixed, any_kind, serialization=written)
-
-
-PricingField: TypeAlias = Annotated[Pricing | None, _AsFixed()]
-
-
-def total_cost(replies: Iterable[Reply]) -> Cost | None:
-    """Returns the sum of what replies cost, or None if one of them is not known, or if their currencies differ."""
-    costs = [reply.cost for reply in replies]
-    known = [cost for cost in costs if cost is not None]
-    if not known or len(known) < len(costs) or len({cost.currency for cost in known}) > 1:
-        return None
-    return reduce(Cost.__add__, known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from .errorinfo import ErrorInfo
 from .fields import FieldValue
 from .portable import Slotted
-from .replies import FinishReason, Usage, WarningCode
+from .replies import FinishReason, WarningCode
 from .toolcalls import ToolCall
+from .usage import Usage
 
 __all__ = [
     "Answered",

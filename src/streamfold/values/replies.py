@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from functools import reduce
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from ..text import finite, parse_object
 from .configerrors import StreamfoldError
-from .cost import FixedPricing, PricingField
+from .cost import Cost
 from .fields import FieldValue
 from .portable import Slotted
 from .ratelimit import RateLimit
 from .toolcalls import ToolCall
+from .usage import Usage
 from .validation import describe_problems, read_as
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic import BaseModel, GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+    from pydantic_core.core_schema import SerializationInfo, SerializerFunctionWrapHandler
 
-    from .cost import Cost
     from .messages import Message
 
     M = TypeVar("M", bound=BaseModel)
@@ -26,12 +29,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Attempt",
     "FinishReason",
+    "FixedPricing",
     "InvalidReplyError",
+    "Pricing",
+    "PricingField",
     "ProtocolWarning",
     "Reply",
     "Timing",
-    "Usage",
     "WarningCode",
+    "total_cost",
 ]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]
@@ -100,40 +106,6 @@ class ProtocolWarning:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage(FieldValue):
-    """Token counts as the server sent them, never estimated; None where it sent none.
-
-    Usages of several answers can be added: `first.usage + second.usage`. The sum has no `raw`.
-
-    Attributes:
-        cached_tokens: how many of `input_tokens` were read from the provider's cache.
-        cache_write_tokens: how many of `input_tokens` were written to it.
-        reasoning_tokens: how many of `output_tokens` were reasoning.
-        raw: the usage object as sent.
-    """
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    total_tokens: int | None = None
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-    def __add__(self, other: Usage) -> Usage:
-        if not isinstance(other, Usage):
-            return NotImplemented
-        return Usage(
-            input_tokens=_sum(self.input_tokens, other.input_tokens),
-            output_tokens=_sum(self.output_tokens, other.output_tokens),
-            total_tokens=_sum(self.total_tokens, other.total_tokens),
-            cached_tokens=_sum(self.cached_tokens, other.cached_tokens),
-            reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
-            cache_write_tokens=_sum(self.cache_write_tokens, other.cache_write_tokens),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Timing:
     """When things happened, in seconds since the request was sent."""
 
@@ -159,6 +131,48 @@ class Attempt:
     error: str | None = None
     pause: float | None = None
     resumed_after: int | None = None
+
+
+class Pricing(Protocol):
+    """Finds out what a reply cost."""
+
+    def cost(self, reply: Reply) -> Cost | None:
+        """Returns the cost of a reply, or None if it is not known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPricing:
+    """What a reply cost, where it is known: of one that was stored as JSON."""
+
+    known: Cost
+
+    def cost(self, reply: Reply) -> Cost | None:
+        """Returns the cost."""
+        return self.known
+
+
+class _AsFixed:
+    """Pricing as a field of a pydantic model: any in Python, the cost alone in JSON."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        def read(value: Any) -> Any:
+            if not callable(getattr(value, "cost", None)):
+                raise ValueError("it has no method `cost`")
+            return value
+
+        def write(value: Any, inner: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+            return inner(value) if info.mode == "json" else value
+
+        fixed = core_schema.nullable_schema(handler.generate_schema(FixedPricing))
+        any_kind = core_schema.union_schema([fixed, core_schema.no_info_plain_validator_function(read)])
+        written = core_schema.wrap_serializer_function_ser_schema(write, info_arg=True, schema=fixed)
+        return core_schema.json_or_python_schema(fixed, any_kind, serialization=written)
+
+
+PricingField: TypeAlias = Annotated[Pricing | None, _AsFixed()]
 
 
 @dataclass(slots=True)
@@ -253,6 +267,15 @@ class Reply(FieldValue, Slotted):
         )
 
 
+def total_cost(replies: Iterable[Reply]) -> Cost | None:
+    """Returns the sum of what replies cost, or None if one of them is not known, or if their currencies differ."""
+    costs = [reply.cost for reply in replies]
+    known = [cost for cost in costs if cost is not None]
+    if not known or len(known) < len(costs) or len({cost.currency for cost in known}) > 1:
+        return None
+    return reduce(Cost.__add__, known)
+
+
 class InvalidReplyError(StreamfoldError, ValueError):
     """The text of a reply does not fit the model it is parsed as. The message can be sent back to the model.
 
@@ -263,11 +286,6 @@ class InvalidReplyError(StreamfoldError, ValueError):
     def __init__(self, message: str, reply: Reply) -> None:
         super().__init__(message)
         self.reply = reply
-
-
-def _sum(first: int | None, second: int | None) -> int | None:
-    """The sum of two counts; a count that was not sent adds nothing to one that was."""
-    return first if second is None else second if first is None else first + second
 
 
 def _unfenced(text: str) -> str:
