@@ -437,7 +437,7 @@ FILES = [
     ("default = 5", "FILE:1: default: must be a string"),
     (
         'defalt = "own"',
-        "FILE:1: defalt: unknown key (did you mean 'default'?). Allowed: default, providers, gateway, limits",
+        "FILE:1: defalt: unknown key (did you mean 'default'?). Allowed: default, providers, gateway, rate_limits",
     ),
     (
         '[providers.own]\nprofile = "kimi"',
@@ -445,12 +445,12 @@ FILES = [
     ),
     (
         'default = "own"\n\n[provider.own]\nprofile = "kimi"',
-        "FILE:3: provider: unknown key (did you mean 'providers'?). Allowed: default, providers, gateway, limits",
+        "FILE:3: provider: unknown key (did you mean 'providers'?). Allowed: default, providers, gateway, rate_limits",
     ),
     (
         'default = "own"\n[own]\nprofile = "kimi"',
         (
-            "FILE:2: own: unknown key. Allowed: default, providers, gateway, limits. A provider is written as"
+            "FILE:2: own: unknown key. Allowed: default, providers, gateway, rate_limits. A provider is written as"
             " [providers.own]"
         ),
     ),
