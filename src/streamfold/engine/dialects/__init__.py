@@ -16,16 +16,12 @@ joined by `+`. Other packages add theirs by an entry point in the group `streamf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from ...values import AllowedTools, ConfigError, NamedTool, ReadToolChoice, Tool, nearest
+from ...values import ConfigError, Delta, nearest
+from .dialect import Dialect, DialectContext
 from .leaks import describe_leak, leaked_markup
-
-if TYPE_CHECKING:
-    from ...values import Delta
 
 __all__ = ["Dialect", "DialectContext", "describe_leak", "find_dialect", "leaked_markup"]
 
@@ -43,50 +39,6 @@ _BUILT_IN = {
     "think": "reader:Family",
 }
 _GUIDED_WHEN_FORCED = ("kimi", "hermes")
-
-
-@dataclass(frozen=True, slots=True)
-class DialectContext:
-    """The parts of the request that a dialect needs.
-
-    Attributes:
-        tools: the tools that were declared. Without any, no calls are read.
-        tool_choice: after "none" no calls are read: their markers are ordinary text. Reasoning is read all the same.
-        start_in_reasoning: the output begins inside reasoning, because the prompt has opened it.
-        draft: takes the next piece of a call that is being read, for showing it: the number of the call among those of
-            the dialect, the name of the tool, and the piece of its arguments. A dialect need not call it.
-    """
-
-    tools: tuple[Tool, ...] = ()
-    tool_choice: ReadToolChoice = "auto"
-    start_in_reasoning: bool = False
-    draft: Callable[[int, str, str], None] | None = None
-
-    @property
-    def calls_allowed(self) -> bool:
-        """Whether the model may make calls."""
-        return bool(self.tools) and self.tool_choice != "none"
-
-    @property
-    def call_demanded(self) -> bool:
-        """Whether the model must make a call."""
-        match self.tool_choice:
-            case "required" | NamedTool() | AllowedTools(mode="required"):
-                return True
-        return False
-
-
-@runtime_checkable
-class Dialect(Protocol):
-    """A filter for the deltas of one answer."""
-
-    def feed(self, delta: Delta) -> Iterable[Delta]:
-        """Returns the deltas that are certain after this one. Text that may still become markup is held back."""
-        ...
-
-    def finish(self) -> Iterable[Delta]:
-        """Returns the text that was held back, the calls, and warnings. Call it once, at the end of the answer."""
-        ...
 
 
 def find_dialect(name: str, context: DialectContext) -> Dialect:

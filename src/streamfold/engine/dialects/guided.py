@@ -6,17 +6,13 @@ of the message only, and all of it is held until it closes: before that nothing 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...text import parse_object
 from ...values import NamedTool
 from ..brackets import Brackets
+from .dialect import DialectContext
 from .entries import read_entries, read_entry
 from .reader import Family, Reader, Verdict
 from .scanner import Reading, markers
-
-if TYPE_CHECKING:
-    from . import DialectContext
 
 __all__ = ["Guided"]
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from ...values import Call, Delta, Reasoning, Summary, Text, Warn
+from .dialect import DialectContext
 from .reader import Family, Reader
-
-if TYPE_CHECKING:
-    from . import DialectContext
 
 __all__ = ["Markup"]
 

@@ -24,14 +24,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from itertools import groupby
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ...text import join_surrogates
 from ...values import Call, Delta, Reasoning, Text, Warn
+from .dialect import DialectContext
 from .scanner import NOT_SPACE, Markers, Reading, Scanner, markers
-
-if TYPE_CHECKING:
-    from . import DialectContext
 
 __all__ = ["Family", "Reader", "Verdict"]
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...text import parse_object
+from .dialect import DialectContext
 from .reader import Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
-
-if TYPE_CHECKING:
-    from . import DialectContext
 
 __all__ = ["GLM", "Qwen3Coder"]
 
