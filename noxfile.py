@@ -91,7 +91,7 @@ def wheel(session: nox.Session) -> None:
     built = next(dist.glob("*.whl"))
     session.install(f"{built}[dev]")
     away.mkdir(parents=True)
-    folders = ("tests", "fixtures", "docs", "tools", "providers", "benchmarks")
+    folders = ("tests", "fixtures", "docs", "tools", "providers", "benchmarks", "lab")
     for name in (*folders, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "mkdocs.yml", "pyproject.toml"):
         source = Path(name)
         shutil.copytree(source, away / name) if source.is_dir() else shutil.copy(source, away / name)
@@ -104,6 +104,13 @@ def thorough(session: nox.Session) -> None:
     """Every cut, every case on every event loop, fuzzing and load: what `pytest` tries one of each kind of."""
     session.install("-e", ".[dev,docs]")
     session.run("pytest", "--thorough", *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def lab(session: nox.Session) -> None:
+    """The tests of the lab, a distribution of its own over the public rooms of this one."""
+    session.install("-e", ".[dev]", "-e", "lab")
+    session.run("pytest", "lab/tests", *session.posargs)
 
 
 @nox.session(python=VERSIONS[0])
@@ -254,9 +261,10 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def browser(session: nox.Session) -> None:
-    """Pages in a real Chromium, which must be installed with its driver: `streamfold inspect`, and a chat."""
+    """Pages in a real Chromium, which must be installed with its driver: those of the lab, and a chat."""
     if not shutil.which("chromedriver"):
         session.skip("there is no chromedriver")
-    session.install("-e", ".[dev]", "selenium>=4.20")
+    session.install("-e", ".[dev]", "-e", "lab", "selenium>=4.20")
     # In one process, so that what the opening of a page costs is printed.
-    session.run("pytest", "-n", "0", "tests/browser", *session.posargs, env={"STREAMFOLD_BROWSER": "1"})
+    pages = ["tests/browser", "lab/tests/browser"]
+    session.run("pytest", "-n", "0", *pages, *session.posargs, env={"STREAMFOLD_BROWSER": "1"})

@@ -21,7 +21,7 @@ _replay: pytest.StashKey[ReplayFixture] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--streamfold-record`, the options of the conformance suite, and the ini option `streamfold_fixtures`."""
+    """Adds `--streamfold-record` and the ini option `streamfold_fixtures`."""
     parser.getgroup("streamfold").addoption(
         "--streamfold-record",
         choices=["none", "once", "all"],
@@ -29,11 +29,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="for `replay` with a provider=: none (default) plays the recording; once asks the provider and records its"
         " answer if there is no recording; all always asks and records",
     )
-    server = "for streamfold.testing.conformance.suite: "
-    group = parser.getgroup("streamfold")
-    group.addoption("--streamfold-server", help=f"{server}the base URL of the server to judge")
-    group.addoption("--streamfold-model", help=f"{server}the model to ask; by default the first that is listed")
-    group.addoption("--streamfold-api-key-env", help=f"{server}the environment variable that holds the key")
     parser.addini(
         "streamfold_fixtures",
         "folders of recordings; by default the folders `fixtures` beside the test file and above it",

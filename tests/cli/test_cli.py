@@ -40,11 +40,8 @@ def run(*words: str, **variables: str) -> Done:
     [
         "demo --speed 5000",
         "replay fixtures/demo/reasoning_text.sse",
-        "inspect fixtures/demo/reasoning_text.sse",
-        "diff fixtures/demo/reasoning_text.sse fixtures/demo/reasoning_text.sse",
         "providers",
         "config path",
-        "doctor http://127.0.0.1:9/v1 --model m --dry-run",
         "--version",
     ],
 )

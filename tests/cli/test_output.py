@@ -19,8 +19,8 @@ import scale
 from commands import COMMAND, Done, environment, run
 from folding import DONE, call, chunk, entry, event, fin, text
 from streamfold import Reply, StreamChunk
-from streamfold.cli.output import harmless, prepare_streams
 from streamfold.cli.show import screen_for
+from streamfold.terminal import harmless, prepare_streams
 from terminals import on_terminal
 
 ODD = "all:\n\techo hi\r\nx\fy\x08\x07\x1b[31m ✈️ 東京"
@@ -84,10 +84,6 @@ def test_reasoning_leaves_nothing_on_standard_output(tmp_path: Path) -> None:
     [
         ["replay", "answer.sse"],
         ["replay", "answer.sse", "--json"],
-        ["inspect", "answer.sse"],
-        ["inspect", "answer.sse", "--json"],
-        ["inspect", "answer.sse", "--html", "-"],
-        ["diff", "answer.sse", "answer.sse"],
         ["providers"],
         ["demo", "--speed", "5000"],
     ],
@@ -122,15 +118,14 @@ posix = pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
 
 
 @posix
-@pytest.mark.parametrize("command", ["replay", "inspect"])
-def test_escapes_do_not_reach_the_terminal(tmp_path: Path, command: str) -> None:
+def test_escapes_do_not_reach_the_terminal(tmp_path: Path) -> None:
     """A model can't write the clipboard, the title or the screen: control characters are shown as escapes."""
     hostile = "\x1b]52;c;ZXZpbA==\x1b\\ \x1b]0;pwned\x07 \x9b2J \u202e"
     name = call(entry(0, "i\x1b[2J", "f\x1b[2J", '{"a": "\x9b2J"}'))
     file = saved(
         tmp_path, chunk({"reasoning_content": hostile}), text(hostile), name, event({"error": {"message": hostile}})
     )
-    shown = on_terminal(tmp_path, command, str(file), TERM="xterm-256color")
+    shown = on_terminal(tmp_path, "replay", str(file), TERM="xterm-256color")
     for escape in (b"\x1b]", b"\x1b[2J", b"\x1b\\", b"\x07", "\x9b".encode(), "\u202e".encode()):
         assert escape not in shown
     assert b"\\x1b]52;c;ZXZpbA==\\x1b\\" in shown
@@ -192,14 +187,11 @@ def test_json_has_the_error(tmp_path: Path) -> None:
         (["chat", "Hi", "-p", "kimmi", "--json"], "ConfigError"),
         (["providers", "kimmi", "--json"], "ConfigError"),
         (["config", "show", "kimmi", "--json"], "ConfigError"),
-        (["inspect", "nowhere", "--json"], "ConfigError"),
-        (["swap-check", "bad.json", "-p", "kimi", "--json"], "ConfigError"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )
 def test_mistakes_are_lines_of_json_too(tmp_path: Path, words: list[str], kind: str) -> None:
     """A program that reads the lines of any command finds out why there are no others."""
-    (tmp_path / "bad.json").write_text("{", "utf-8")
     done = run(tmp_path, *words)
     assert done.returncode == 2
     assert lines(done)[-1]["error"]["type"] == kind
@@ -219,7 +211,7 @@ def test_importing_the_module_runs_nothing() -> None:
 def test_help_is_plain(tmp_path: Path, columns: str) -> None:
     """In a narrow window and in any encoding, with every command and option by its whole name."""
     done = run(tmp_path, "--help", COLUMNS=columns, PYTHONIOENCODING="ascii")
-    commands = ["demo", "chat", "providers", "record", "replay", "serve-replay", "inspect", "diff", "swap-check"]
+    commands = ["demo", "chat", "providers", "record", "replay", "serve-replay", "serve"]
     assert [name for name in commands if f"\n  {name} " not in done.stdout] == []
     for command in scale.pick(commands, ["chat"]):
         told = run(tmp_path, command, "--help", COLUMNS=columns, PYTHONIOENCODING="ascii").stdout

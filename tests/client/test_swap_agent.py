@@ -228,15 +228,3 @@ def test_recordings_fold_to_what_is_expected(path: Path) -> None:
 def test_there_are_three_turns_of_each() -> None:
     """An empty folder would make the test above pass."""
     assert len(RECORDINGS) == 9
-
-
-def test_swap_check_of_the_example() -> None:
-    """The command in the README: nothing is lost without a warning, and OpenAI's wires take no reasoning back."""
-    words = ["-p", "openai:gpt-5-mini", "-p", "openai-responses:gpt-5-mini", "-p", "kimi:kimi-k2.6", "--json"]
-    command = [sys.executable, "-c", "from streamfold.cli import main; main()", "swap-check", *words]
-    done = subprocess.run([*command, str(EXAMPLE / "conversation.json")], capture_output=True, encoding="utf-8",
-                          env=ENVIRONMENT, timeout=60, check=False)  # fmt: skip
-    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
-    assert (done.returncode, [outcome["error"] for outcome in outcomes]) == (1, [None, None, None])
-    warnings = [[warning["code"] for warning in outcome["warnings"]] for outcome in outcomes]
-    assert warnings == [["reasoning_dropped"], ["reasoning_dropped"], ["option_dropped", "ids_renumbered"]]

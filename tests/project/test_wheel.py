@@ -59,20 +59,6 @@ def test_wheel_finds_them(unpacked: Path) -> None:
     assert out.split()[0] == str(len(list((ROOT / "providers").glob("*.toml"))))
 
 
-def test_wheel_draws_pages(unpacked: Path) -> None:
-    """What the page of an inspection is made of is packaged: style, script and frame."""
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1]);"
-        "from streamfold.testing.inspection import inspect_stream, page, render_page;"
-        "assert page.__file__.startswith(sys.argv[1]), page.__file__;"
-        "print(render_page(inspect_stream(b'')))"
-    )
-    run = [sys.executable, "-I", "-X", "utf8", "-c", code, str(unpacked.resolve())]
-    page = subprocess.run(run, capture_output=True, encoding="utf-8", check=True).stdout
-    assert page.startswith("<!doctype html>")
-    assert page.rstrip().endswith("</html>")
-
-
 def test_checkout_finds_them() -> None:
     """In an editable install the catalogue is the folder beside `src`."""
     from streamfold.config.catalogue import catalogue_folder

@@ -12,8 +12,8 @@ import pytest
 from litellm_proxy import KEY, LiteLLM
 
 from processes import free_port, running, wait_for
-from streamfold.testing.conformance import judge
-from streamfold.testing.doctor import Card, Diagnosis, compare_cards, find_wires, read_target
+from streamfold_lab.conformance import judge
+from streamfold_lab.doctor import Card, Diagnosis, compare_cards, find_wires, read_target
 
 HERE = Path(__file__).parent
 

@@ -560,10 +560,6 @@ COMMANDS: list[tuple[str, str]] = [
         f"unknown dialect 'hermess' (did you mean 'hermes'?). {DIALECTS}",
     ),
     ("config show kimmi", f"unknown provider 'kimmi' (did you mean 'kimi'?). The catalogue has: {NAMES}"),
-    (
-        "swap-check -p ollama FOLDER/names.json",
-        "messages[0] is a string, which has no role: write user('look_up')",
-    ),
 ]
 
 

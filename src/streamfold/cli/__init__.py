@@ -11,8 +11,8 @@ __all__ = ["main"]
 def main() -> None:
     """Runs the `streamfold` command."""
     try:
+        from ..terminal import prepare_streams
         from .app import app
-        from .output import prepare_streams
     except ImportError as exc:
         if exc.name not in ("typer", "rich"):
             raise

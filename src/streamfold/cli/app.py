@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ..config import Config, GatewaySettings
-from ..values import __version__
+from ..terminal import File, reported_errors
+from ..values import ConfigError, __version__
 from . import batch as batch_commands
 from . import config as config_commands
 from .ask import chat, demo, record
-from .conformance import conformance
-from .doctor import doctor
-from .errors import reported_errors
-from .inspect import diff, inspect
-from .models import models
 from .providers import providers
 from .replays import replay, serve_replay
-from .swap import swap_check
 
-if TYPE_CHECKING:
-    from .live import LivePage
+_HINT = "Commands that examine servers and recordings come with another package: pip install streamfold-lab"
+
+
+class _Commands(TyperGroup):
+    """The commands; one that nothing here is like may be that of a package which is not installed."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Returns the command that the words name. Raises UsageError for an unknown one."""
+        if not args[0].startswith("-") and not get_close_matches(args[0], self.list_commands(ctx)):
+            ctx.fail(f"No such command {args[0]!r}. {_HINT}")
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
+    cls=_Commands,
     help="An async client for LLM APIs: streamed text, whole tool calls, one interface for every provider.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -47,7 +56,7 @@ def options(
 
 
 def serve(
-    file: config_commands.File = None,
+    file: File = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on; by default 127.0.0.1.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; by default 8100.")] = None,
     provider: Annotated[
@@ -66,32 +75,29 @@ def serve(
     """
     from ..gateway import run
 
-    def page(config: Config, settings: GatewaySettings) -> LivePage:
-        from .live import LivePage
-
+    def page(config: Config, settings: GatewaySettings) -> Any:
+        found = {entry.name: entry for entry in entry_points(group="streamfold.pages")}
+        if "live" not in found:
+            raise ConfigError("--ui: the page comes with another package: pip install streamfold-lab")
         keys = [config.secret(variable) for variable in settings.ui_key_env]
-        return LivePage(answers=settings.ui_answers, keys=keys, fixtures=settings.ui_fixtures)
+        return found["live"].load()(answers=settings.ui_answers, keys=keys, fixtures=settings.ui_fixtures)
 
     with reported_errors():
         run(file, page, host=host, port=port, providers=provider or None, workers=workers, ui=ui)
 
 
-_COMMANDS = (
+_COMMANDS = (  # those of other packages follow, by their entry points
     demo,
     chat,
     providers,
-    models,
     record,
     replay,
     serve_replay,
-    inspect,
-    diff,
-    doctor,
-    conformance,
-    swap_check,
     serve,
 )
 for _command in _COMMANDS:
     app.command()(_command)
+for _entry in sorted(entry_points(group="streamfold.commands"), key=lambda entry: entry.name):
+    app.command(_entry.name)(_entry.load())
 app.add_typer(batch_commands.app, name="batch")
 app.add_typer(config_commands.app, name="config")

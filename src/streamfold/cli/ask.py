@@ -18,11 +18,9 @@ from rich.text import Text
 from ..client import Provider
 from ..net import make_client
 from ..recording import Draft, Recording, failure_in, find_recording, recording_client
+from ..terminal import File, console, print_error, reported_errors, say
 from ..testing import serve_replay
 from ..values import ConfigError, Message, Reply, StreamfoldError, image, system, user
-from . import config as config_commands
-from .errors import print_error, reported_errors
-from .output import console, say
 from .show import ERROR_LINE, Screen, screen_for
 
 __all__ = ["chat", "demo", "record"]
@@ -145,7 +143,7 @@ def chat(
     tool_file: ToolFile = None,
     tool_choice: Choice = "auto",
     base_url: BaseUrl = None,
-    config: config_commands.File = None,
+    config: File = None,
     record_folder: Annotated[
         Path | None, typer.Option("--record", file_okay=False, help="Record the answer into this folder.")
     ] = None,
@@ -183,7 +181,7 @@ def record(
     tool_file: ToolFile = None,
     tool_choice: Choice = "auto",
     base_url: BaseUrl = None,
-    config: config_commands.File = None,
+    config: File = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask a model, stream and record its answer.

@@ -29,12 +29,10 @@ from ..jobs import (
     export_columns,
     schema_check,
 )
+from ..terminal import File, print_json, reported_errors, say
 from ..values import ConfigError
-from . import config as config_commands
 from .batch_run import Ended, Plan, run_jobs
 from .batch_tools import read_tools
-from .errors import reported_errors
-from .output import print_json, say
 
 __all__ = ["app"]
 
@@ -74,7 +72,7 @@ def run(
         typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL. Repeat it to compare several."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="Another model than the configured one.")] = None,
-    config: config_commands.File = None,
+    config: File = None,
     ledger: Annotated[
         Path | None, typer.Option(dir_okay=False, help="The ledger; by default the output's name with .ledger.")
     ] = None,

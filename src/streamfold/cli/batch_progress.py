@@ -11,7 +11,7 @@ import anyio
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from ..jobs import BatchJob
-from .output import console, say
+from ..terminal import console, say
 
 __all__ = ["Meter", "show_progress"]
 

@@ -15,8 +15,8 @@ import anyio.abc
 
 from ..client import Provider
 from ..jobs import BatchJob, JobPausedError, JobSummary, batch
+from ..terminal import say
 from .batch_progress import show_progress
-from .output import say
 
 __all__ = ["Ended", "Plan", "run_jobs"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import anyio
@@ -12,18 +11,12 @@ import typer
 
 from ..client import Provider
 from ..config import Config, Value, config_problems, effective_values, places, read_config, spelled
+from ..terminal import File, print_json, reported_errors, say
 from ..values import ConfigError, EmptyResponseError, StreamfoldError
-from .errors import reported_errors
-from .output import print_json, say
 
 app = typer.Typer(
     help="Show and check the configuration, and find its file.", no_args_is_help=True, rich_markup_mode=None
 )
-
-File = Annotated[
-    Path | None,
-    typer.Option("-c", "--config", help="The configuration file; by default the one that `config path` shows."),
-]
 
 
 @app.command()

@@ -9,10 +9,8 @@ from rich.text import Text
 
 from ..config import Config, capability_values, key_state, provider_files, read_config
 from ..requests import CAPABILITIES
+from ..terminal import File, console, harmless, print_json, print_rows, reported_errors
 from ..text import shown_url
-from . import config as config_commands
-from .errors import reported_errors
-from .output import console, harmless, print_json, print_rows
 
 __all__ = ["providers"]
 
@@ -23,7 +21,7 @@ def providers(
     name: Annotated[
         str | None, typer.Argument(help="PROVIDER or PROVIDER:MODEL: show the capabilities of its models.")
     ] = None,
-    config: config_commands.File = None,
+    config: File = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON for each provider, or for each model of NAME.")
     ] = False,

@@ -12,27 +12,22 @@ import typer
 from ..engine import StreamDecoder
 from ..faults import read_fault
 from ..recording import Speed, load_source, open_recording, paced
+from ..terminal import AdapterName, DialectNames, reported_errors, say
 from ..testing import serve_replay as serve_recordings
 from ..values import ConfigError
 from .ask import AsJson
-from .errors import reported_errors
-from .output import say
 from .show import ERROR_LINE, screen_for
 
 __all__ = ["replay", "serve_replay"]
 
 Pace = Annotated[str, typer.Option("--speed", help="instant, recorded, or a number of pieces per second.")]
 Cuts = Annotated[str, typer.Option(help="How to cut the bytes: recorded, whole, events, bytes:N or random:SEED.")]
-Adapter = Annotated[str | None, typer.Option(help="The wire format; by default that of FILE.toml, else chat.")]
-Dialect = Annotated[
-    str | None, typer.Option(help="How the model writes calls in its text; by default as in FILE.toml.")
-]
 
 
 def replay(
     file: Annotated[Path, typer.Argument(help="A recorded answer, or the name of a bundled recording.")],
-    adapter: Adapter = None,
-    dialect: Dialect = None,
+    adapter: AdapterName = None,
+    dialect: DialectNames = None,
     speed: Pace = "instant",
     cuts: Cuts = "recorded",
     as_json: AsJson = False,

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..terminal import console, harmless, print_json
 from ..values import Reply, StreamChunk, ToolCall
-from .output import console, harmless, print_json
 
 __all__ = ["ERROR_LINE", "Json", "Plain", "Screen", "screen_for"]
 

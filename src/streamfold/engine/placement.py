@@ -9,7 +9,7 @@ from .opencall import OpenCall
 
 __all__ = ["Placement", "Rule"]
 
-# The rows of the tables in `calls.py`. `testing/inspection/words.py` has a sentence for each.
+# The rows of the tables in `calls.py`. The inspector of the lab has a sentence for each.
 Rule: TypeAlias = Literal[
     # the fragment continues a call
     "item",  # its item is known

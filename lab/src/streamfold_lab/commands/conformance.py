@@ -1,0 +1,75 @@
+"""`streamfold conformance`: judges a server by the documentation of its wire."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import anyio
+import typer
+from rich.text import Text
+
+from streamfold.config import Profile
+from streamfold.terminal import File, console, harmless, print_json, print_rows, reported_errors, say
+
+from ..conformance import Judged, Ruling, judge, rulings_to_dict
+from ..doctor import AUTO, Diagnosis, find_wires, read_target
+
+__all__ = ["conformance"]
+
+BROKEN = 3
+
+
+def conformance(
+    target: Annotated[str, typer.Argument(help="The base URL of a server, or PROVIDER, or PROVIDER:MODEL.")],
+    model: Annotated[str | None, typer.Option(help="The model to ask; by default the first that is listed.")] = None,
+    adapter: Annotated[str | None, typer.Option(help="The wire; by default all that answer.")] = None,
+    api_key_env: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
+    budget: Annotated[int, typer.Option(min=1, help="The largest number of requests on each wire.")] = 120,
+    config: File = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Judge a server by the documentation of its wire: each rule, each violation, and a score.
+
+    Exit with 0 if no rule is broken, with 3 if one is, with 1 if there was no answer, and with 2 for a mistake in the
+    command.
+    """
+    with reported_errors(as_json):
+        given = {"model": model, "api_key_env": api_key_env}
+        profile = read_target(target, config, **{key: value for key, value in given.items() if value is not None})
+        rulings = anyio.run(_judge, profile, adapter or (AUTO if "://" in target else profile.adapter), budget)
+    if as_json:
+        print_json(rulings_to_dict(rulings))
+    else:
+        for ruling in rulings:
+            _print(ruling)
+    if any(not each.kept for ruling in rulings for each in ruling.judged):
+        raise typer.Exit(BROKEN)
+
+
+async def _judge(profile: Profile, wire: str, budget: int) -> list[Ruling]:
+    rulings = []
+    for found in await find_wires(profile, wire):
+        card, _ = await Diagnosis(budget=budget).run(found)
+        rulings.append(judge(card))
+    return rulings
+
+
+def _print(ruling: Ruling) -> None:
+    target = console()
+    head = f"{ruling.card.model} over {ruling.card.adapter} at {ruling.card.base_url}"
+    target.print(Text(harmless(head), "bold"), soft_wrap=True)
+    print_rows(target, ("rule", "", "answers", ""), [_row(each) for each in ruling.judged])
+    say(f"{ruling.kept} of {ruling.applied} rules are kept")
+
+
+def _row(judged: Judged) -> list[Text]:
+    word, style = ("kept", "green") if judged.kept else ("broken", "red")
+    if not judged.answers:
+        word, style = "not seen", "dim"
+    first = judged.violations[0] if judged.violations else None
+    broken = len({violation.answer for violation in judged.violations})
+    counts = f"{broken} of {judged.answers}" if first else str(judged.answers)
+    what = (
+        f"{judged.rule.text} Here, answer {first.answer} ({first.asked}): {first.what}" if first else judged.rule.text
+    )
+    return [Text(judged.rule.name), Text(word, style), Text(counts), Text(harmless(what))]

@@ -1,0 +1,171 @@
+"""Prints inspections and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from streamfold.terminal import harmless, print_rows
+
+from ..inspection import Comparison, Event, Inspection, Step, called, steps, stream_words, usage_words
+
+__all__ = ["print_comparison", "print_inspection"]
+
+_STYLES = {
+    "reasoning": "magenta",
+    "text": "blue",
+    "refusal": "red",
+    "call": "cyan",
+    "stream": "dim",
+    "warning": "yellow",
+    "error": "bold red",
+}
+_LONGEST = 160  # characters of a piece, or of a run of them
+_JOINED = ("reasoning", "text", "refusal", "call")
+
+
+def print_inspection(target: Console, made: Inspection, *, every: bool = False) -> None:
+    """Prints a stream event by event, and the answer that it gave. `every`: runs of pieces are not joined."""
+    target.print(Text.assemble((harmless(made.name), "bold"), (f"  {' · '.join(stream_words(made))}", "dim")))
+    for name in ("origin", "request", "notes"):
+        if text := made.about.get(name):
+            target.print(Text(f"  {harmless(text)}", "dim"), soft_wrap=True)
+    target.print()
+    target.print(_events_table(made, every))
+    target.print()
+    _print_outcome(target, made)
+
+
+# --- Events ----------------------------------------------------------------------------------------------------------
+
+
+def _events_table(made: Inspection, every: bool) -> Table:
+    timed = made.duration is not None
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="dim")
+    table.add_column("event", justify="right", no_wrap=True)
+    if timed:
+        table.add_column("seconds", justify="right", no_wrap=True)
+        table.add_column("gap", justify="right", no_wrap=True, style="dim")
+    table.add_column("part", no_wrap=True)
+    table.add_column("what came", overflow="fold", ratio=3)
+    table.add_column("why", overflow="fold", ratio=2, style="dim")
+    for events, lines in _runs(list(zip(made.events, steps(made), strict=True)), every):
+        for number, step in enumerate(lines):
+            times = _times(events) if number == 0 else ["", ""]
+            style = _STYLES[step.lane]
+            part = step.lane if step.call is None else f"call {step.call}"
+            what = Text(harmless(_cut(step)), style if step.lane in ("warning", "error", "stream") else "")
+            row = [Text(_numbers(events) if number == 0 else ""), *(map(Text, times) if timed else ())]
+            table.add_row(*row, Text(part, style), what, Text(harmless(step.why)))
+    return table
+
+
+def _runs(
+    rows: Sequence[tuple[Event, tuple[Step, ...]]], every: bool
+) -> Iterator[tuple[list[Event], tuple[Step, ...]]]:
+    """Yields the rows; successive events that only continue the same text or arguments become one row."""
+
+    def key(row: tuple[int, tuple[Event, tuple[Step, ...]]]) -> object:
+        number, (_, lines) = row
+        (first, *others) = lines
+        if every or others or first.what or first.lane not in _JOINED:
+            return number
+        return first.lane, first.call, first.why
+
+    for _, run in groupby(enumerate(rows), key):
+        group = [row for _, row in run]
+        lines = group[0][1]
+        if len(group) > 1:
+            lines = (replace(lines[0], piece="".join(line.piece for _, (line,) in group)),)
+        yield [event for event, _ in group], lines
+
+
+def _numbers(events: list[Event]) -> str:
+    first, last = events[0].number, events[-1].number
+    if first is None:
+        return "-"
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _times(events: list[Event]) -> list[str]:
+    time, gap = events[0].time, events[0].gap
+    return ["", ""] if time is None or gap is None else [f"{time:.3f}", f"+{gap:.3f}"]
+
+
+def _cut(step: Step) -> str:
+    if len(step.piece) <= _LONGEST:
+        return step.shown
+    return f"{replace(step, piece=step.piece[:_LONGEST]).shown}... ({len(step.piece):,} characters)"
+
+
+# --- The outcome -------------------------------------------------------------------------------------------------
+
+
+def _print_outcome(target: Console, made: Inspection) -> None:
+    reply, failed = made.reply, made.failed
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in (("reasoning", reply.reasoning), ("text", reply.text), ("refusal", reply.refusal)):
+        if text:
+            table.add_row(Text(name, _STYLES[name]), Text(harmless(text)))
+    for call in reply.tool_calls:
+        shown = Text.assemble((harmless(call.name), "bold"), f" {harmless(call.raw_arguments) or '{}'}")
+        shown.append(f"  {harmless(call.id)}", "dim")
+        table.add_row(Text("tool call", _STYLES["call"]), shown)
+    if not reply.tool_calls:
+        for traced in made.calls:
+            shown = Text(f"{called(traced.number, traced.name)} {harmless(traced.arguments)!r}", "dim")
+            table.add_row(Text("not called", "dim"), shown)
+    if reply.usage:
+        table.add_row(Text("usage", "dim"), Text(usage_words(reply.usage)))
+    for warning in made.warnings:
+        number = made.events[warning.event].number
+        where = f"event {number}" if number else "at the end"
+        table.add_row(Text("warning", "yellow"), Text(f"{warning.code}: {harmless(warning.detail)} ({where})"))
+    target.print(table)
+    if failed:
+        retry = " The same request may succeed later." if failed.retryable else ""
+        target.print(Text(f"{failed.error}: {harmless(failed.message)}.{retry}", "bold red"))
+    else:
+        target.print(Text(f"finished: {reply.finish_reason}", "bold"))
+
+
+# --- Comparisons -----------------------------------------------------------------------------------------------------
+
+
+def print_comparison(target: Console, made: Comparison) -> None:
+    """Prints whether two streams gave the same answer, and the first event that says something else."""
+    target.print(Text.assemble(("A ", "bold"), harmless(made.a), ("   B ", "bold"), harmless(made.b)), soft_wrap=True)
+    target.print()
+    print_rows(target, ("answer", "", "A", "B"), list(_verdicts(made)))
+    target.print()
+    if first := made.meaning:
+        target.print(Text(f"the first event that says something else: event {first.number}", "bold"))
+        for name, side in (("A", first.a), ("B", first.b)):
+            shown = Text("(no more)", "dim") if side is None else Text(_shortened(side))
+            target.print(Text.assemble((f"  {name} ", "bold"), shown), soft_wrap=True)
+        target.print()
+    target.print(
+        Text("the same answer" if made.same else "not the same answer", "bold green" if made.same else "bold red")
+    )
+
+
+def _verdicts(made: Comparison) -> Iterator[list[Text]]:
+    for verdict in made.answer:
+        if verdict.same:
+            if verdict.a:
+                yield [Text(verdict.field), Text("same", "green"), Text(_shortened(verdict.a), "dim"), Text()]
+            continue
+        word, style = ("ignored", "dim") if verdict.ignored else ("differs", "red")
+        yield [Text(verdict.field), Text(word, style), Text(_shortened(verdict.a)), Text(_shortened(verdict.b))]
+
+
+def _shortened(text: str) -> str:
+    text = harmless(" ".join(text.split()) if text.strip() else text)
+    return text if len(text) <= 240 else f"{text[:240]}... ({len(text):,} characters)"

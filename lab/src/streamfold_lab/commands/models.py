@@ -1,0 +1,46 @@
+"""`streamfold models`: what an endpoint serves, with the limits that it tells."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import anyio
+import typer
+from rich.text import Text
+
+from streamfold.terminal import File, console, harmless, print_json, print_rows, reported_errors, say
+
+from ..doctor import ServedModel, read_target, served_models
+
+__all__ = ["models"]
+
+
+def models(
+    target: Annotated[str, typer.Argument(help="PROVIDER, or the base URL of a server.")],
+    api_key_env: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
+    adapter: Annotated[str | None, typer.Option(help="The wire of a server that is named by its URL.")] = None,
+    config: File = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON for each model.")] = False,
+) -> None:
+    """List the models that an endpoint serves, with their limits as far as it tells them.
+
+    Models that the catalogue has no facts about are marked.
+    """
+    with reported_errors(as_json):
+        given = {"api_key_env": api_key_env, "adapter": adapter}
+        profile = read_target(target, config, **{key: value for key, value in given.items() if value is not None})
+        found = anyio.run(served_models, profile)
+    if as_json:
+        for model in found:
+            print_json({"provider": profile.name, **asdict(model)})
+    elif not found:
+        say("the list is empty")
+    else:
+        print_rows(console(), ("model", "context", "output", "catalogue"), [_row(model) for model in found])
+
+
+def _row(model: ServedModel) -> list[Text]:
+    limits = ["" if limit is None else f"{limit:,}" for limit in (model.context_tokens, model.max_output_tokens)]
+    known = Text("known", "green") if model.known else Text("unknown", "yellow")
+    return [Text(harmless(model.name)), *map(Text, limits), known]

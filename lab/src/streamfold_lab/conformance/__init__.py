@@ -1,0 +1,7 @@
+"""Judges a server by the documentation of its wire: every rule, every violation, and a score."""
+
+from __future__ import annotations
+
+from .judge import RULES, Judged, Ruling, judge, rulings_to_dict
+
+__all__ = ["RULES", "Judged", "Ruling", "judge", "rulings_to_dict"]

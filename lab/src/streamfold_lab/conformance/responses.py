@@ -1,0 +1,195 @@
+"""The rules of the Responses API, streamed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from streamfold.text import join_surrogates
+
+from .rules import Rule, Stream, error_with_message, event_stream_type, named_by_type, rule_maker, wrong_sum
+
+__all__ = ["RESPONSES"]
+
+RESPONSES: list[Rule] = []
+rule = rule_maker("responses", "https://platform.openai.com/docs/api-reference/responses-streaming", RESPONSES)
+
+_ENDS = ("response.completed", "response.incomplete", "response.failed")
+_TEXT = "response.output_text"
+_ARGUMENTS = "response.function_call_arguments"
+
+
+rule("content-type", "A stream has the content type text/event-stream.")(event_stream_type)
+rule("names", "Every event has an event: line, which is its type.")(named_by_type)
+
+
+@rule("sequence", "Every event has a sequence_number, one more than the event before.")
+def _sequence(stream: Stream) -> Iterator[str]:
+    numbers = [payload["sequence_number"] for payload in stream.objects if "sequence_number" in payload]
+    missing = len(stream.objects) - len(numbers)
+    if missing:
+        yield f"{missing} of {len(stream.objects)} events have no sequence_number"
+    elif any(after - before != 1 for before, after in pairwise(numbers)):
+        yield f"the numbers are {numbers[:12]}"
+
+
+@rule("created-first", "The first event is response.created, with a response that is in progress.")
+def _created_first(stream: Stream) -> Iterator[str]:
+    first = stream.objects[0] if stream.objects else {}
+    response = first.get("response")
+    if first.get("type") != "response.created":
+        yield f"the first event is {first.get('type')!r}"
+    elif not isinstance(response, Mapping) or response.get("status") not in ("in_progress", "queued"):
+        yield "response.created has no response in progress"
+
+
+@rule("response", "The response has id, object, created_at, model, status and output.")
+def _response(stream: Stream) -> Iterator[str]:
+    for payload in stream.of("response.created", *_ENDS):
+        response = payload.get("response") or {}
+        names = ("id", "object", "created_at", "model", "status", "output")
+        if missing := [name for name in names if name not in response]:
+            yield f"{payload['type']}: no {', '.join(missing)}"
+
+
+@rule("end", "The last event is response.completed, response.incomplete or response.failed.")
+def _end(stream: Stream) -> Iterator[str]:
+    last = stream.events[-1].payload if stream.events else None
+    kind = last.get("type") if isinstance(last, Mapping) else last
+    if kind not in _ENDS:
+        yield f"the last event is {kind!r}"
+
+
+@rule("end-status", "The type of the last event is the status of the response.")
+def _end_status(stream: Stream) -> Iterator[str]:
+    for payload in stream.of(*_ENDS):
+        status = (payload.get("response") or {}).get("status")
+        if payload["type"] != f"response.{status}":
+            yield f"{payload['type']} with the status {status!r}"
+
+
+@rule("cut", "An answer that is cut by max_output_tokens is incomplete.")
+def _cut(stream: Stream) -> Iterator[str] | None:
+    limit = stream.seen.sent.get("max_output_tokens")
+    return _not_cut(stream, limit) if isinstance(limit, int) else None
+
+
+def _not_cut(stream: Stream, limit: int) -> Iterator[str]:
+    for payload in stream.of("response.completed"):
+        used = ((payload.get("response") or {}).get("usage") or {}).get("output_tokens")
+        if used == limit:
+            yield f"{used} of {limit} tokens, and completed"
+
+
+@rule("items", "Every item is added once and done once, under the same output_index and id.")
+def _items(stream: Stream) -> Iterator[str]:
+    added = Counter(map(_place, stream.of("response.output_item.added")))
+    done = Counter(map(_place, stream.of("response.output_item.done")))
+    if any("no output_index" in place for place in [*added, *done]):
+        yield "an item has no output_index"
+    elif added != done or any(count > 1 for count in added.values()):
+        yield f"added: {sorted(added.elements())}; done: {sorted(done.elements())}"
+
+
+def _place(payload: Mapping[str, Any]) -> str:
+    item = payload.get("item") or {}
+    return f"{payload.get('output_index', 'no output_index')} {item.get('type')} {item.get('id')}"
+
+
+@rule("indexes", "Items are numbered 0, 1, 2 in the order in which they are added.")
+def _indexes(stream: Stream) -> Iterator[str]:
+    numbers = [payload.get("output_index") for payload in stream.of("response.output_item.added")]
+    if numbers != list(range(len(numbers))):
+        yield f"the numbers are {numbers}"
+
+
+@rule("places", "Every delta has item_id and output_index, and that of a text content_index too.")
+def _places(stream: Stream) -> Iterator[str]:
+    for payload in stream.of(f"{_TEXT}.delta", f"{_ARGUMENTS}.delta"):
+        names = ["item_id", "output_index", *(["content_index"] if payload["type"].startswith(_TEXT) else [])]
+        if missing := [name for name in names if name not in payload]:
+            yield f"{payload['type']}: no {', '.join(missing)}"
+            return
+
+
+@rule("parts", "A part of a message is added before its text, and done after it.")
+def _parts(stream: Stream) -> Iterator[str] | None:
+    return _part_order(stream) if stream.of(f"{_TEXT}.delta") else None
+
+
+def _part_order(stream: Stream) -> Iterator[str]:
+    order = [payload["type"] for payload in stream.of("response.content_part.added", f"{_TEXT}.delta",
+                                                      "response.content_part.done")]  # fmt: skip
+    if order[0] != "response.content_part.added":
+        yield "a text without response.content_part.added"
+    if order[-1] != "response.content_part.done":
+        yield "a text without response.content_part.done"
+
+
+@rule("text", "response.output_text.done has the text of all its deltas.")
+def _text(stream: Stream) -> Iterator[str] | None:
+    return _wholes(stream, _TEXT, "text") if stream.of(f"{_TEXT}.delta") else None
+
+
+@rule("arguments", "response.function_call_arguments.done has the arguments of all their deltas.")
+def _arguments(stream: Stream) -> Iterator[str] | None:
+    calls = [item for item in map(_item, stream.of("response.output_item.done")) if item.get("type") == "function_call"]
+    return _wholes(stream, _ARGUMENTS, "arguments") if calls and not stream.of("response.incomplete") else None
+
+
+def _item(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    item = payload.get("item")
+    return item if isinstance(item, Mapping) else {}
+
+
+def _wholes(stream: Stream, kind: str, member: str) -> Iterator[str]:
+    pieces: dict[Any, str] = {}
+    for payload in stream.of(f"{kind}.delta"):
+        pieces[payload.get("item_id")] = pieces.get(payload.get("item_id"), "") + str(payload.get("delta", ""))
+    wholes = {payload.get("item_id"): payload.get(member) for payload in stream.of(f"{kind}.done")}
+    pieces = {item: join_surrogates(text) for item, text in pieces.items()}
+    if not pieces and not wholes:
+        yield f"there are no {kind} events"
+    elif pieces and pieces != wholes:
+        yield f"deltas: {str(list(pieces.values()))[:60]}; done: {str(list(wholes.values()))[:60]}"
+
+
+@rule("calls", "A function_call item has call_id, name, and arguments that are JSON.")
+def _calls(stream: Stream) -> Iterator[str] | None:
+    calls = [item for item in map(_item, stream.of("response.output_item.done")) if item.get("type") == "function_call"]
+    return _broken_calls(calls) if calls and not stream.of("response.incomplete") else None
+
+
+def _broken_calls(calls: list[Mapping[str, Any]]) -> Iterator[str]:
+    for call in calls:
+        if missing := [name for name in ("id", "call_id", "name", "arguments") if not call.get(name)]:
+            yield f"no {', '.join(missing)}"
+            continue
+        try:
+            json.loads(call["arguments"])
+        except (TypeError, ValueError):
+            yield f"the arguments are {str(call['arguments'])[:60]!r}"
+
+
+@rule("output", "The output of the last event has the items that were done, in their order.")
+def _output(stream: Stream) -> Iterator[str]:
+    done = [item.get("id") for item in map(_item, stream.of("response.output_item.done"))]
+    for payload in stream.of("response.completed", "response.incomplete"):
+        listed = [item.get("id") for item in (payload.get("response") or {}).get("output") or ()]
+        if listed != done:
+            yield f"done: {done}; listed: {listed}"
+
+
+@rule("usage", "The last event has the usage, and its total is the sum.")
+def _usage(stream: Stream) -> Iterator[str]:
+    for payload in stream.of("response.completed", "response.incomplete"):
+        usage = (payload.get("response") or {}).get("usage") or {}
+        yield from wrong_sum([usage.get(name) for name in ("input_tokens", "output_tokens", "total_tokens")])
+
+
+@rule("error-object", "A refused request has a 4xx status and an error object with message and type.", errors=True)
+def _error_object(stream: Stream) -> Iterator[str]:
+    return error_with_message(stream)

@@ -1,0 +1,32 @@
+"""Asks a server what it really does: probes, findings, a profile, and a report card."""
+
+from __future__ import annotations
+
+from .diagnosis import AUTO, Diagnosis, find_wires, plan, read_target
+from .export import Change, cards_from, cards_to_dict, compare_cards, read_cards
+from .listing import ServedModel, read_models, served_models
+from .page import render_card
+from .profile import write_profile
+from .values import VERDICTS, Card, Finding, Seen
+
+__all__ = [
+    "AUTO",
+    "VERDICTS",
+    "Card",
+    "Change",
+    "Diagnosis",
+    "Finding",
+    "Seen",
+    "ServedModel",
+    "cards_from",
+    "cards_to_dict",
+    "compare_cards",
+    "find_wires",
+    "plan",
+    "read_cards",
+    "read_models",
+    "read_target",
+    "render_card",
+    "served_models",
+    "write_profile",
+]

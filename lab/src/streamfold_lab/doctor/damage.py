@@ -1,0 +1,129 @@
+"""Finds damage in the bytes of an answer: what no server means to send, and what a proxy or a fault leaves behind."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+from streamfold.engine import StreamDecoder, event_ranges
+from streamfold.recording import Recording
+from streamfold.values import Reply, StreamError
+
+from .questions import COUNT, LINE_WORDS, UNICODE_TEXT, words
+from .values import Seen
+
+__all__ = ["Damage", "damage", "has_gap", "repeats", "said", "wanted"]
+
+Damage: TypeAlias = Literal["comment", "utf8", "half", "truncated", "garbage", "repeated"]
+_FIELDS = (b"data", b"event", b"id", b"retry")
+_LINES = {LINE_WORDS: LINE_WORDS, UNICODE_TEXT: UNICODE_TEXT, COUNT: " ".join(map(str, range(1, 101)))}
+# Half of a surrogate pair, as JSON escapes it: a character outside of the first 65,536 that was cut in two.
+_HALF = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+_CONTENT = ("content", "text", "reasoning_content", "reasoning", "thinking", "arguments", "partial_json", "delta")
+
+
+def damage(body: bytes) -> set[Damage]:
+    """Returns the kinds of damage in the body of an event stream."""
+    return {kind for kind, _ in _damages(body)}
+
+
+def _damages(body: bytes) -> Iterator[tuple[Damage, int]]:
+    before: bytes | None = None
+    for start, end, payloads, ended in event_ranges(body):
+        block = body[start:end]
+        lines = block.splitlines()
+        if any(line.startswith(b":") for line in lines):
+            yield "comment", start
+        if any(line.strip() and line[:1] != b":" and line.split(b":")[0] not in _FIELDS for line in lines):
+            yield "garbage", start
+        if not payloads or not ended:
+            continue
+        payload = b"\n".join(body[first:last] for first, last in payloads).strip()
+        if kind := _payload_damage(payload):
+            yield kind, start
+        elif _HALF.search(payload):
+            yield "half", start
+        elif block == before and _is_structure(payload):
+            yield "repeated", start
+        before = block
+
+
+def _payload_damage(payload: bytes) -> Damage | None:
+    if payload == b"[DONE]" or not payload:
+        return None
+    try:
+        json.loads(payload.decode("utf-8"))
+    except UnicodeDecodeError:
+        return "utf8"
+    except ValueError:
+        return "truncated" if payload.startswith(b"{") else "garbage"
+    return None
+
+
+def _is_structure(payload: bytes) -> bool:
+    """Whether an event is more than a piece of content, which a model may write twice in a row."""
+    return payload == b"[DONE]" or not any(_contents(json.loads(payload)))
+
+
+def _contents(value: Any) -> Iterator[str]:
+    match value:
+        case dict():
+            for name, member in value.items():
+                if name in _CONTENT and isinstance(member, str) and member:
+                    yield member
+                else:
+                    yield from _contents(member)
+        case list():
+            for member in value:
+                yield from _contents(member)
+
+
+def wanted(seen: Seen) -> str:
+    """Returns the line that the request wanted to have repeated; empty if it wanted something else."""
+    sent = json.dumps(seen.sent, ensure_ascii=False)
+    return next((line for asked, line in _LINES.items() if asked in sent), "")
+
+
+def said(text: str) -> str:
+    """Returns a text without the reasoning that a server may have left at its head."""
+    return text.rpartition("</think>")[2]
+
+
+def repeats(seen: Seen) -> bool:
+    """Whether events of an answer came twice: the line that was asked for is in it once they are taken out."""
+    line = words(wanted(seen))
+    if seen.recording is None or not line or words(said(seen.text)) == line:
+        return False
+    body = seen.recording.body
+    blocks = [body[start:end] for start, end, _, _ in event_ranges(body)]
+    once = [block for at, block in enumerate(blocks) if at == 0 or block != blocks[at - 1]]
+    without = replace(seen.recording, body=b"".join(once), cuts=())
+    return len(once) < len(blocks) and words(said(_read(without).text)) == line
+
+
+def _read(recording: Recording) -> Reply:
+    decoder = StreamDecoder(recording.adapter, **recording.options())
+    try:
+        decoder.feed(recording.body)
+        decoder.close(interrupted=recording.interrupted)
+    except StreamError:
+        return Reply()
+    return decoder.reply
+
+
+def has_gap(text: str, whole: str) -> bool:
+    """Whether a text is another one with pieces missing, as if events had been lost. A text that is cut has none.
+
+    >>> has_gap("alpha charlie", "alpha bravo charlie"), has_gap("alpha", "alpha bravo charlie")
+    (True, False)
+    """
+    cut: Callable[[str], Sequence[str]] = str.split if whole[:1].isdigit() else lambda text: "".join(text.split())
+    parts, left = cut(text), iter(cut(whole))
+    if not parts or "".join(cut(whole)).startswith("".join(parts)):
+        return False
+    return all(part in left for part in parts)

@@ -1,0 +1,195 @@
+"""Examines a server: finds the wires that it speaks and the model to ask, and makes a card of each wire."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import httpx
+
+from streamfold.config import Profile, read_config, read_profile
+from streamfold.text import shown_url
+from streamfold.values import APIError, APIStatusError, ConfigError, Timeouts, __version__
+
+from .examine import Examination
+from .listing import read_models
+from .probes import PROBES
+from .questions import HELLO
+from .sending import Endpoint, prepare
+from .values import Ask, Card, Finding, Probe
+
+__all__ = ["AUTO", "Diagnosis", "Planned", "find_wires", "plan", "read_target"]
+
+AUTO = "auto"
+WIRES = ("chat", "responses", "anthropic")
+_ABSENT = (404, 405, 501)
+TIMEOUTS = Timeouts(connect=10.0, first_event=60.0, read=30.0, stall=60.0, total=180.0)
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """How a server is examined.
+
+    Attributes:
+        budget: the largest number of requests on each wire.
+        folder: where the answers are recorded; None: in a temporary folder that is deleted.
+        timeouts: of each request.
+        report: called with each finding as it is made.
+        http_client: the client to send with. It remains the caller's.
+    """
+
+    budget: int = 120
+    folder: Path | None = None
+    timeouts: Timeouts = TIMEOUTS
+    probes: Iterable[Probe] = PROBES
+    report: Callable[[Finding], None] = field(default=lambda finding: None)
+    http_client: httpx.AsyncClient | None = None
+
+    async def run(self, profile: Profile) -> tuple[Card, Profile]:
+        """Examines one wire. Returns its card, and the profile with all settings that were found.
+
+        Raises:
+            ConfigError: the profile can't be used.
+        """
+        began = anyio.current_time()
+        async with AsyncExitStack() as stack:
+            folder = self.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamfold-")))
+            endpoint = Endpoint(profile, folder / profile.adapter, self.timeouts, self.http_client)
+            await stack.enter_async_context(endpoint)
+            examination = Examination(endpoint, tuple(self.probes), self.budget, self.report)
+            findings = await examination.run()
+        card = Card(
+            name=profile.name,
+            base_url=shown_url(profile.base_url),
+            adapter=profile.adapter,
+            model=profile.sent_model() or "",
+            server=next((seen.headers["server"] for seen in examination.seen if "server" in seen.headers), ""),
+            date=datetime.now(UTC).date().isoformat(),
+            version=__version__,
+            requests=endpoint.requests,
+            seconds=round(anyio.current_time() - began, 3),
+            findings=tuple(findings),
+            answers=tuple(examination.seen),
+        )
+        return card, endpoint.profile
+
+
+def read_target(target: str, file: Path | None = None, **overrides: Any) -> Profile:
+    """Returns the profile of a target: a URL, `NAME` or `NAME:MODEL`.
+
+    Raises:
+        ConfigError: an unknown name, or a URL that can't be used.
+    """
+    if target.startswith(("http://", "https://")):
+        settings = {"name": _name_of(target), "base_url": target, "max_retries": 0}
+        return read_profile({**settings, **{key: value for key, value in overrides.items() if value is not None}})
+    return read_config(file).profile(target, overrides)
+
+
+def _name_of(url: str) -> str:
+    """Returns a name for a provider by the host of its URL."""
+    host = urlsplit(url).hostname or "server"
+    if host in ("localhost", "::1") or host.startswith("127."):
+        return "local"
+    return re.sub(r"[^a-z0-9]+", "-", host.removeprefix("api.").lower()).strip("-") or "server"
+
+
+async def find_wires(
+    profile: Profile,
+    adapter: str = AUTO,
+    *,
+    timeouts: Timeouts = TIMEOUTS,
+    http_client: httpx.AsyncClient | None = None,
+) -> list[Profile]:
+    """Returns a profile for each wire on which a server answers, the one for Chat Completions first.
+
+    A URL without a path is tried with `/v1` too. Without a model, the first one that the server lists is taken.
+
+    Args:
+        adapter: the wire to examine; "auto": all that answer.
+
+    Raises:
+        ConfigError: the server lists no model and none was given, or no wire answers.
+        APIError: the server can't be reached, or refuses the key.
+    """
+    problems: list[str] = []
+    for base in _bases(profile.base_url):
+        tried = profile.model_copy(update={"base_url": base})
+        found: list[Profile] = []
+        with tempfile.TemporaryDirectory(prefix="streamfold-") as folder:
+            for wire in WIRES if adapter == AUTO else (adapter,):
+                candidate = _as_wire(tried, wire, first=not found)
+                async with Endpoint(candidate, Path(folder), timeouts, http_client) as endpoint:
+                    endpoint.use(await _with_model(endpoint))
+                    problem = await _problem(endpoint)
+                if problem is None:
+                    found.append(endpoint.profile)
+                else:
+                    problems.append(f"{wire} at {shown_url(base)}: {problem}")
+        if found:
+            return found
+    raise ConfigError(f"no wire answers. {'; '.join(problems)}")
+
+
+def _bases(url: str) -> list[str]:
+    return [url] if urlsplit(url).path.strip("/") else [f"{url.rstrip('/')}/v1", url]
+
+
+def _as_wire(profile: Profile, wire: str, *, first: bool) -> Profile:
+    if profile.adapter == wire:
+        return profile
+    kept = {name: getattr(profile, name) for name in profile.model_fields_set if name not in ("adapter", "quirks")}
+    name = profile.name if first else f"{profile.name}-{wire}"
+    return type(profile).model_validate({**kept, "adapter": wire, "name": name})
+
+
+async def _with_model(endpoint: Endpoint) -> Profile:
+    """Returns the profile with a model. Raises ConfigError if the server names none."""
+    profile = endpoint.profile
+    if profile.model:
+        return profile
+    try:
+        names = [model.name for model in read_models(await endpoint.get("/models"))]
+    except APIStatusError as error:
+        if error.status_code not in _ABSENT:
+            raise
+        names = []
+    except ValueError:
+        names = []
+    return profile.model_copy(update={"model": names[0]}) if names else profile
+
+
+async def _problem(endpoint: Endpoint) -> str | None:
+    """Returns why a wire does not answer; None if it does. Raises APIError if no wire can."""
+    if not endpoint.profile.model:
+        raise ConfigError("the server lists no models: name one with --model")
+    seen = await endpoint.ask("wire", Ask("hello", HELLO, patience=1))
+    if seen.way == "unreachable" and isinstance(seen.error, APIError):
+        raise seen.error
+    if isinstance(seen.error, APIStatusError) and seen.error.status_code in _ABSENT:
+        return seen.said
+    return seen.said if seen.way == "garbled" and "html" in seen.said.lower() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One request as it would be sent."""
+
+    probe: Probe
+    ask: Ask
+    body: Mapping[str, Any]
+
+
+def plan(profile: Profile, probes: Iterable[Probe] = PROBES) -> list[Planned]:
+    """Returns all requests that an examination may send, without sending any."""
+    adapter = profile.make_adapter(profile.model)
+    asked = [probe for probe in probes if profile.adapter in probe.wires]
+    return [Planned(probe, ask, prepare(profile, adapter, ask)[1]) for probe in asked for ask in probe.asks]

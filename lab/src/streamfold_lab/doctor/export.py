@@ -1,0 +1,111 @@
+"""Cards as plain data, read back again, and compared: `streamfold doctor --json` and `--compare`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from streamfold.values import ConfigError
+
+from .values import VERDICTS, Card, Finding, Setting
+
+__all__ = ["Change", "cards_from", "cards_to_dict", "compare_cards", "read_cards"]
+
+FORMAT = "streamfold.doctor/1"
+TIMED = ("pace",)  # what differs from one run to the next
+
+
+def cards_to_dict(cards: Iterable[Card]) -> dict[str, Any]:
+    """Returns cards as data for `json.dumps`. The answers themselves are not in it."""
+    return {"format": FORMAT, "cards": [_card(card) for card in cards]}
+
+
+def _card(card: Card) -> dict[str, Any]:
+    kept = {name: getattr(card, name) for name in _HEAD}
+    findings = [
+        {**asdict(finding), "settings": [_setting(each) for each in finding.settings]} for finding in card.findings
+    ]
+    return {**kept, "findings": findings}
+
+
+_HEAD = ("name", "base_url", "adapter", "model", "server", "date", "version", "requests", "seconds")
+
+
+def _setting(setting: Setting) -> dict[str, Any]:
+    return {"key": list(setting.key), "value": setting.value, "why": setting.why}
+
+
+def read_cards(path: Path) -> list[Card]:
+    """Reads a file of `streamfold doctor --json`. Raises ConfigError if it is not one."""
+    try:
+        data = json.loads(path.read_text("utf-8-sig"))
+    except (ValueError, RecursionError) as exc:
+        raise ConfigError(f"{path}: not JSON: {exc}") from exc
+    if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+        raise ConfigError(f"{path}: not written by streamfold doctor --json ({FORMAT})")
+    try:
+        return cards_from(data)
+    except (KeyError, TypeError, ValueError) as exc:
+        raise ConfigError(f"{path}: a member is missing or wrong: {exc}") from exc
+
+
+def cards_from(data: Mapping[str, Any]) -> list[Card]:
+    """Returns the cards in the data of `cards_to_dict`."""
+    return [_read_card(cast("Mapping[str, Any]", card)) for card in data["cards"]]
+
+
+def _read_card(card: Mapping[str, Any]) -> Card:
+    findings = tuple(_read_finding(finding) for finding in card["findings"])
+    return Card(**{name: card[name] for name in _HEAD}, findings=findings)
+
+
+def _read_finding(finding: Mapping[str, Any]) -> Finding:
+    if finding["verdict"] not in VERDICTS:
+        raise ValueError(f"unknown verdict {finding['verdict']!r}")
+    settings = tuple(Setting(tuple(each["key"]), each["value"], each["why"]) for each in finding["settings"])
+    rest = {name: value for name, value in finding.items() if name not in ("settings", "answers")}
+    return Finding(**rest, settings=settings, answers=tuple(finding["answers"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A finding that is another one now. None: it was not there.
+
+    Attributes:
+        adapter: the wire.
+    """
+
+    adapter: str
+    probe: str
+    question: str
+    before: Finding | None
+    after: Finding | None
+
+
+def compare_cards(before: Iterable[Card], after: Iterable[Card]) -> list[Change]:
+    """Returns what changed between two examinations: findings with another verdict, or with other settings.
+
+    The words of a finding may differ from run to run, as models do, and are not compared; nor are times.
+    """
+    old, new = _by_place(before), _by_place(after)
+    changes = []
+    for place in dict.fromkeys([*old, *new]):
+        first, second = old.get(place), new.get(place)
+        if place[1] not in TIMED and _meaning(first) != _meaning(second):
+            question = (second or first or _NO_FINDING).question
+            changes.append(Change(*place, question, first, second))
+    return changes
+
+
+_NO_FINDING = Finding("", "", "", "skipped", "")
+
+
+def _by_place(cards: Iterable[Card]) -> dict[tuple[str, str], Finding]:
+    return {(card.adapter, finding.probe): finding for card in cards for finding in card.findings}
+
+
+def _meaning(finding: Finding | None) -> Any:
+    return finding and (finding.verdict, [(setting.key, setting.value) for setting in finding.settings])

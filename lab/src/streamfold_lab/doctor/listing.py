@@ -1,0 +1,112 @@
+"""What an endpoint serves: its list of models, with the limits that it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from streamfold.config import Profile
+from streamfold.values import APIError, ProtocolError, Timeouts
+
+from .sending import Endpoint
+
+__all__ = ["ServedModel", "read_models", "served_models"]
+
+_TIMEOUTS = Timeouts(connect=10.0, first_event=30.0, read=30.0, total=60.0)
+_PAGES = 50  # of a list; more would be a server that never ends it
+
+# Where servers tell limits: OpenRouter, Moonshot and Together; vLLM; Groq; Mistral and LM Studio; Anthropic; Gemini;
+# llama.cpp (`meta`).
+_CONTEXT = (
+    "context_length", "max_model_len", "context_window", "max_context_length", "max_input_tokens", "inputTokenLimit",
+    "n_ctx", "n_ctx_train",
+)  # fmt: skip
+_OUTPUT = ("max_completion_tokens", "max_output_tokens", "max_tokens", "outputTokenLimit")
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model in the list of an endpoint.
+
+    Attributes:
+        context_tokens, max_output_tokens: as the endpoint tells them; None if it does not.
+        known: whether the catalogue, or the configuration, has facts about it.
+    """
+
+    name: str
+    context_tokens: int | None = None
+    max_output_tokens: int | None = None
+    known: bool = False
+
+
+async def served_models(profile: Profile, *, http_client: httpx.AsyncClient | None = None) -> list[ServedModel]:
+    """Returns what an endpoint serves, in its own order.
+
+    Raises:
+        APIError: the list could not be fetched, or is not one.
+        ConfigError: the key or a variable is not set.
+    """
+    found: list[ServedModel] = []
+    async with Endpoint(profile, Path(), _TIMEOUTS, http_client) as endpoint:
+        path: str | None = "/models"
+        for _ in range(_PAGES):
+            if path is None:
+                break
+            try:
+                page = await endpoint.get(path)
+            except ValueError as exc:
+                raise _named(ProtocolError(f"the list of models is not JSON: {exc}"), profile) from exc
+            found += read_models(page, profile)
+            path = _next_page(page)
+    return found
+
+
+def _named(error: APIError, profile: Profile) -> APIError:
+    error.provider = profile.name
+    return error
+
+
+def _next_page(page: Any) -> str | None:
+    """Returns the path of the next page; None if there is none. Anthropic and Gemini have pages."""
+    match page:
+        case {"has_more": True, "last_id": str(last)}:
+            return f"/models?after_id={last}"
+        case {"nextPageToken": str(token)} if token:
+            return f"/models?pageToken={token}"
+    return None
+
+
+def read_models(listed: Any, profile: Profile | None = None) -> list[ServedModel]:
+    """Returns the models in a list, in any of the shapes that servers give it.
+
+    >>> read_models({"data": [{"id": "m-1", "max_model_len": 4096}]})
+    [ServedModel(name='m-1', context_tokens=4096, max_output_tokens=None, known=False)]
+    """
+    rows = listed.get("data") or listed.get("models") if isinstance(listed, Mapping) else listed
+    models = []
+    for row in rows if isinstance(rows, list) else []:
+        members = row if isinstance(row, Mapping) else {"id": row}
+        name = members.get("id") or members.get("name")
+        if isinstance(name, str) and name:
+            name = name.removeprefix("models/")  # Gemini
+            models.append(ServedModel(name, _limit(members, _CONTEXT), _limit(members, _OUTPUT), _known(name, profile)))
+    return models
+
+
+def _limit(row: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    values = [value for part in _parts(row) for name in names if type(value := part.get(name)) is int]
+    return next((value for value in values if value > 0), None)
+
+
+def _parts(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yields a row, and the parts in which servers put limits."""
+    yield row
+    yield from (part for name in ("top_provider", "meta", "limits") if isinstance(part := row.get(name), Mapping))
+
+
+def _known(name: str, profile: Profile | None) -> bool:
+    return profile is not None and any(table.pattern != "*" and table.fits(name) for table in profile.models)

@@ -1,0 +1,98 @@
+"""The report card: one HTML page with all findings, in which each answer opens in the inspector's timeline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from importlib.resources import files
+from typing import Any
+
+from streamfold.config import Profile
+
+from ..inspection import document, json_block, page_assets, page_data, page_frame
+from .profile import profile_text
+from .values import VERDICTS, Card, Finding, Seen
+
+__all__ = ["render_card"]
+
+_PER_FINDING = 3  # answers that a finding can open; one that is as documented, a single one
+_LONGEST_BODY = 20_000  # characters of a body that is no stream
+
+
+def render_card(cards: Sequence[tuple[Card, Profile]]) -> str:
+    """Returns the report card of the wires of one server, as text. Write it as UTF-8.
+
+    Args:
+        cards: the cards, each with the profile that the examination ended with.
+    """
+    title = f"{cards[0][0].name} at {cards[0][0].base_url}" if cards else "nothing was examined"
+    before, after = document(
+        _asset("card.html"),
+        command="doctor",
+        title=title,
+        style=_asset("card.css"),
+        script=_asset("card.js"),
+        framed=[page_assets()],
+    )
+    return before + json_block(_data(title, cards)) + after
+
+
+def _asset(name: str) -> str:
+    return files(__package__).joinpath("assets", name).read_text("utf-8")
+
+
+def _data(title: str, cards: Sequence[tuple[Card, Profile]]) -> dict[str, Any]:
+    first = cards[0][0] if cards else None
+    return {
+        "title": title,
+        "facts": f"by streamfold doctor {first.version}, {first.date}" if first else "",
+        "frame": page_frame("an answer"),
+        "cards": [_card(card, profile) for card, profile in cards],
+        "answers": [answer for number, (card, _) in enumerate(cards) for answer in _answers(number, card)],
+    }
+
+
+def _card(card: Card, profile: Profile) -> dict[str, Any]:
+    counts = {verdict: len(card.with_verdict(verdict)) for verdict in VERDICTS}
+    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    facts = [card.model, card.server, f"{card.requests} requests in {card.seconds:.1f} s", words]
+    findings = [{**asdict(finding), "answers": _shown(finding)} for finding in card.findings]
+    return {
+        "adapter": card.adapter,
+        "facts": " · ".join(filter(None, facts)),
+        "findings": findings,
+        "profile": profile_text(card, profile),
+    }
+
+
+def _shown(finding: Finding) -> tuple[int, ...]:
+    return finding.answers[: 1 if finding.verdict == "ok" else _PER_FINDING]
+
+
+def _answers(number: int, card: Card) -> Iterator[dict[str, Any]]:
+    """Yields the answers that findings can open."""
+    wanted = {answer for finding in card.findings for answer in _shown(finding)}
+    for seen in card.answers:
+        if seen.number in wanted:
+            yield {
+                "card": number,
+                "number": seen.number,
+                "name": f"{seen.probe}/{seen.ask}: {seen.way}",
+                "request": _request(seen),
+                "stream": json.loads(page_data(seen.inspection)) if seen.inspection else None,
+                "body": _body(seen),
+            }
+
+
+def _request(seen: Seen) -> str:
+    sent = seen.recording.sent if seen.recording else None
+    return f"{sent.method} {sent.path}\n\n{sent.body}" if sent else "there was no response"
+
+
+def _body(seen: Seen) -> str:
+    if seen.recording is None:
+        return seen.said
+    headers = "\n".join(f"{name}: {value}" for name, value in seen.recording.headers.items())
+    body = seen.recording.body[:_LONGEST_BODY].decode("utf-8", "replace")
+    return f"status {seen.recording.status}\n{headers}\n\n{body}"

@@ -1,0 +1,333 @@
+"""Tool calls: whether they come, whole and where they belong, and whether choices are respected."""
+
+from __future__ import annotations
+
+from streamfold.values import NamedTool
+
+from ..questions import HELLO, NOTE, NOTE_TEXT, ONE_CALL, SAVE, SAY_AND_CALL, TIME, TWO_CALLS, WEATHER, capped
+from ..values import Answers, Ask, Outcome, Probe, Seen, Setting
+from .judging import (
+    call_to,
+    capability,
+    dialect_of,
+    first,
+    force_a_call,
+    quirk,
+    refusal,
+    shown,
+    unclear,
+    was_refused,
+    with_members,
+)
+
+__all__ = ["CALLS"]
+
+_BROKEN = "a call whose arguments are not JSON can't be run by accident: it has an error"
+
+
+def _one_call(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused:
+        why = refusal(seen)
+        return Outcome("no", why, "tools are refused before they are sent", (capability("tools", "no", why),))
+    call = call_to(seen.reply, "get_weather")
+    if call is not None and "paris" in str(call.arguments).lower():
+        pieces = seen.inspection.calls[0].fragments if seen.inspection and seen.inspection.calls else 1
+        saw = f"one call, arguments in {pieces} piece{'s' * (pieces != 1)}"
+        return Outcome("ok", saw, settings=(capability("tools", "yes", saw),))
+    if (dialect := dialect_of(seen, "get_weather")) is not None:
+        why = f"the call is in the text, as {shown(seen.text)}"
+        does = f'read by the dialect "{dialect}"'
+        yes = capability("tools", "yes", "calls are read from the text")
+        return Outcome("set", why, does, (Setting(("dialect",), dialect, why), yes))
+    if "leaked_markup" in seen.codes and seen.inspection:
+        detail = next(w.detail for w in seen.inspection.warnings if w.code == "leaked_markup")
+        return Outcome("fault", detail, "no dialect reads it as a valid call")
+    return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
+
+
+def _broken(seen: Seen) -> Outcome | None:
+    broken = [call for call in seen.reply.tool_calls if call.error]
+    if not broken:
+        return None
+    return unclear(f"the arguments of {broken[0].name} are not a JSON object: {shown(broken[0].raw_arguments)}")
+
+
+def _required(answers: Answers) -> Outcome:
+    if answers["required"].refused:
+        why, calm = refusal(answers["required"]), answers.get("without_thinking")
+        if calm and calm.fine and calm.reply.tool_calls:
+            does = '"auto" is sent while the model thinks, with a warning: forced_while_thinking = false'
+            return Outcome("set", why, does, (quirk("forced_while_thinking", False, why),))
+        does = '"auto" is sent instead, with a warning'
+        return Outcome("set", why, does, (capability("forced_choice", "no", why),))
+    seen = answers["required"]
+    if seen.reply.tool_calls and not _broken(seen):
+        return Outcome("ok", f"called {seen.reply.tool_calls[0].name}")
+    if guided := _guided(seen, "required"):
+        return guided
+    return unclear(f"no call, though one was required; said {shown(seen.text, 60)}")
+
+
+def _guided(seen: Seen, dialect: str) -> Outcome | None:
+    if dialect_of(seen, "get_time") not in ("required", "named"):
+        return None
+    why = f"the forced call is in the text, as {shown(seen.text)}"
+    return Outcome("set", why, f'read by the dialect "{dialect}"', (Setting(("dialect",), dialect, why),))
+
+
+def _named(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused:
+        return Outcome("no", refusal(seen), "requests that name a tool fail")
+    names = [call.name for call in seen.reply.tool_calls]
+    if names and set(names) == {"get_time"}:
+        return Outcome("ok", "called the tool that was named")
+    if names:
+        return Outcome("fault", f"get_time was named, and {', '.join(names)} came", "the calls are handed out as sent")
+    return _guided(seen, "named") or unclear(f"no call, though get_time was named; said {shown(seen.text, 60)}")
+
+
+def _none(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused:
+        return Outcome("no", refusal(seen), "leave the tools out instead")
+    if "calls_dropped" in seen.codes:
+        return Outcome("handled", "calls came all the same", "dropped, with the warning calls_dropped")
+    if "leaked_markup" in seen.codes or "<tool_call>" in seen.text:
+        return Outcome("handled", f"wrote a call into the text: {shown(seen.text)}", "it stays text, with a warning")
+    return Outcome("ok", "no call")
+
+
+def _left_alone(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused:
+        return Outcome("fault", refusal(seen))
+    if seen.reply.tool_calls:
+        return unclear(f"called {seen.reply.tool_calls[0].name}, though nothing asked for it")
+    return Outcome("ok", "answered in text")
+
+
+def _parallel(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused:
+        return Outcome("fault", refusal(seen))
+    good = [call for call in seen.reply.tool_calls if not call.error]
+    cities = " ".join(str(call.arguments).lower() for call in good)
+    if len(good) > 1 and "paris" in cities and "london" in cities:
+        saw = f"{len(good)} calls in one answer, apart"
+        return Outcome("ok", saw, settings=(capability("parallel_calls", "yes", saw),))
+    if len(good) < len(seen.reply.tool_calls):
+        return unclear(f"calls are mixed up: {shown(' '.join(c.raw_arguments for c in seen.reply.tool_calls))}")
+    return unclear(f"{len(good)} call{'s' * (len(good) != 1)}")
+
+
+def _one_at_a_time(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused:
+        return Outcome("no", refusal(seen), "requests with parallel_tool_calls=False fail")
+    if len(seen.reply.tool_calls) > 1:
+        return Outcome("fault", f"{len(seen.reply.tool_calls)} calls, though only one was allowed")
+    return Outcome("ok", f"{len(seen.reply.tool_calls)} call")
+
+
+def _say_and_call(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused:
+        return Outcome("fault", refusal(seen))
+    if call_to(seen.reply, "get_weather") and seen.text.strip():
+        return Outcome("ok", f"a call, and the text {shown(seen.text, 50)}")
+    what = "a call without text" if seen.reply.tool_calls else f"no call; said {shown(seen.text, 50)}"
+    return unclear(what)
+
+
+def _long_arguments(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused:
+        return Outcome("fault", refusal(seen))
+    if "repaired_arguments" in seen.codes and seen.inspection:
+        detail = next(w.detail for w in seen.inspection.warnings if w.code == "repaired_arguments")
+        return Outcome("handled", detail, "repaired, with the warning repaired_arguments")
+    call = call_to(seen.reply, "save_note")
+    if call is not None:
+        same = call.arguments.get("text", "").strip() == NOTE_TEXT
+        if same:
+            return Outcome("ok", "quotes, backslash, brackets, tags and a line end came back")
+        return unclear(f"a valid call with another text: {shown(str(call.arguments.get('text')))}")
+    return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
+
+
+def _cut_call(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused and seen.inspection:
+        return Outcome("handled", f"a cut call ends in an error: {shown(seen.said)}", "it is not handed out")
+    if seen.refused:
+        return Outcome("fault", refusal(seen))
+    if seen.reply.finish_reason == "length":
+        return Outcome("ok", "a cut call is reported as cut", "it is not handed out")
+    broken = [call for call in seen.reply.tool_calls if call.error]
+    if broken:
+        raw = seen.reply.raw_finish_reason
+        return Outcome("fault", f"a cut call is reported as finished ({raw})", _BROKEN)
+    return unclear("the call fitted into the limit" if seen.reply.tool_calls else "no call")
+
+
+def _no_arguments(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused:
+        return Outcome("fault", refusal(seen))
+    call = call_to(seen.reply, "get_time")
+    if call is None:
+        return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
+    if call.raw_arguments.strip() in ("{}", ""):
+        how = "as {}" if call.raw_arguments.strip() else "as an empty text"
+        return Outcome("ok" if call.raw_arguments.strip() else "handled", f"no arguments, {how}", "read as {}")
+    return Outcome("ok", f"arguments {shown(call.raw_arguments, 40)}")
+
+
+def _allowed(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused:
+        return Outcome("ok", refusal(seen), "the other tools are left out instead")
+    names = {call.name for call in seen.reply.tool_calls}
+    if names == {"get_time"}:
+        why = "only the allowed tool was called"
+        return Outcome("set", why, "sent as allowed_tools", (quirk("allowed_tools", True, why),))
+    return Outcome("ok", "accepted, and not respected", "the other tools are left out instead")
+
+
+CALLS = (
+    Probe(
+        "one_call",
+        "tool calls",
+        "Does a tool call arrive as a call?",
+        _one_call,
+        (Ask("weather", ONE_CALL, (WEATHER, TIME), options=capped()),),
+        whim=True,
+    ),
+    Probe(
+        "required",
+        "tool calls",
+        'Does tool_choice "required" bring a call?',
+        _required,
+        (
+            Ask("required", HELLO, (TIME,), "required", capped(), 'tool_choice: "required"', force_a_call),
+            Ask(
+                "without_thinking",
+                HELLO,
+                (TIME,),
+                "required",
+                capped(reasoning_effort="none"),
+                "required, and thinking off",
+                force_a_call,
+                was_refused("required"),
+            ),
+        ),
+        whim=True,
+    ),
+    Probe(
+        "named",
+        "tool calls",
+        "Does naming a tool bring a call of that tool?",
+        _named,
+        (Ask("named", HELLO, (WEATHER, TIME), NamedTool("get_time"), capped(), "tool_choice: get_time"),),
+        whim=True,
+        needs="one_call",
+    ),
+    Probe(
+        "none",
+        "tool calls",
+        'Does tool_choice "none" prevent calls?',
+        _none,
+        (Ask("none", ONE_CALL, (WEATHER, TIME), "none", capped(96), 'tool_choice: "none"'),),
+        needs="one_call",
+    ),
+    Probe(
+        "left_alone",
+        "tool calls",
+        "Are tools left alone when nothing asks for them?",
+        _left_alone,
+        (Ask("hello", HELLO, (WEATHER, TIME), options=capped(96)),),
+        whim=True,
+        needs="one_call",
+    ),
+    Probe(
+        "parallel",
+        "tool calls",
+        "Do two calls of one answer stay apart?",
+        _parallel,
+        (Ask("two", TWO_CALLS, (WEATHER,), options=capped(512)),),
+        whim=True,
+        needs="one_call",
+    ),
+    Probe(
+        "one_at_a_time",
+        "tool calls",
+        "Is parallel_tool_calls=False respected?",
+        _one_at_a_time,
+        (Ask("two", TWO_CALLS, (WEATHER,), options=capped(512, parallel_tool_calls=False)),),
+        wires=("chat", "responses", "anthropic"),
+        needs="one_call",
+    ),
+    Probe(
+        "say_and_call",
+        "tool calls",
+        "Does a text beside a call arrive?",
+        _say_and_call,
+        (Ask("both", SAY_AND_CALL, (WEATHER,), options=capped()),),
+        whim=True,
+        needs="one_call",
+    ),
+    Probe(
+        "long_arguments",
+        "tool calls",
+        "Do difficult characters survive in arguments?",
+        _long_arguments,
+        (Ask("note", SAVE, (NOTE,), options=capped(512)),),
+        whim=True,
+        needs="one_call",
+    ),
+    Probe(
+        "cut_call",
+        "tool calls",
+        "Does a call that is cut by the limit say so?",
+        _cut_call,
+        (Ask("note", SAVE, (NOTE,), options=capped(12), special="at most 12 tokens"),),
+        needs="one_call",
+    ),
+    Probe(
+        "no_arguments",
+        "tool calls",
+        "How does a call without arguments arrive?",
+        _no_arguments,
+        (Ask("time", "What time is it? Use the tool get_time.", (TIME,), options=capped()),),
+        whim=True,
+        needs="one_call",
+    ),
+    Probe(
+        "allowed_tools",
+        "tool calls",
+        "Can a choice be limited to some of the tools?",
+        _allowed,
+        (
+            Ask(
+                "allowed",
+                ONE_CALL,
+                (WEATHER, TIME),
+                options=capped(),
+                special="allowed_tools: get_time",
+                edit=with_members(
+                    tool_choice={
+                        "type": "allowed_tools",
+                        "allowed_tools": {
+                            "mode": "required",
+                            "tools": [{"type": "function", "function": {"name": "get_time"}}],
+                        },
+                    }
+                ),
+            ),
+        ),
+        wires=("chat",),
+        needs="one_call",
+    ),
+)

@@ -1,0 +1,131 @@
+"""Small judgements that several probes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from streamfold.engine import StreamDecoder
+from streamfold.values import Reply, StreamError, ToolCall
+
+from ..values import Answers, Outcome, Seen, Setting
+
+__all__ = [
+    "accepted",
+    "call_to",
+    "capability",
+    "dialect_of",
+    "edit_messages",
+    "first",
+    "force_a_call",
+    "quirk",
+    "read_again",
+    "refusal",
+    "shown",
+    "unclear",
+    "was_refused",
+    "with_members",
+    "without_members",
+]
+
+DIALECTS = ("hermes", "kimi", "qwen3coder", "glm", "deepseek", "mistral", "llama3", "required", "named")
+
+
+def first(answers: Answers) -> Seen:
+    """Returns the first answer of a probe."""
+    return next(iter(answers.values()))
+
+
+def shown(text: str, longest: int = 90) -> str:
+    """Returns a text in quotes, on one line and cut to a readable length."""
+    line = " ".join(text.split())
+    return f'"{line if len(line) <= longest else line[: longest - 3] + "..."}"'
+
+
+def refusal(seen: Seen) -> str:
+    """Returns how the server refused a request, in its own words."""
+    status = seen.recording.status if seen.recording else None
+    how = f"status {status}" if status and status != 200 else "an error in the stream"
+    return f"refused with {how}: {shown(seen.said)}"
+
+
+def quirk(name: str, value: Any, why: str) -> Setting:
+    """Returns a setting among the quirks."""
+    return Setting(("quirks", name), value, why)
+
+
+def capability(name: str, value: str, why: str) -> Setting:
+    """Returns a setting among the capabilities."""
+    return Setting(("capabilities", name), value, why)
+
+
+def was_refused(name: str) -> Callable[[Answers], bool]:
+    """Returns a condition: the request of this name was refused."""
+    return lambda answers: name in answers and answers[name].refused
+
+
+def accepted(name: str) -> Callable[[Answers], bool]:
+    """Returns a condition: the request of this name was answered."""
+    return lambda answers: name in answers and answers[name].fine
+
+
+def with_members(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Returns an edit that sets members of the body."""
+    return lambda body: {**body, **members}
+
+
+def without_members(*names: str, **members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Returns an edit that removes members of the body, and sets others."""
+    return lambda body: {name: value for name, value in body.items() if name not in names} | members
+
+
+def call_to(reply: Reply, name: str) -> ToolCall | None:
+    """Returns the first valid call of a tool."""
+    return next((call for call in reply.tool_calls if call.name == name and not call.error), None)
+
+
+def read_again(seen: Seen, dialect: str, adapter: str) -> Reply:
+    """Returns the answer as it is read with another dialect; an empty one if it can't be read so."""
+    if seen.recording is None:
+        return Reply()
+    recording = replace(seen.recording, dialect=dialect)
+    decoder = StreamDecoder(adapter, **recording.options())
+    try:
+        decoder.feed(recording.body)
+        decoder.close(interrupted=recording.interrupted)
+    except StreamError:
+        return Reply()
+    return decoder.reply
+
+
+def dialect_of(seen: Seen, tool: str) -> str | None:
+    """Returns the dialect that finds a valid call of a tool in a text; None if none does.
+
+    Several share their markers, so that all of them read the recorded answer: one that finds the call and leaves
+    nothing of it in the text is the right one.
+    """
+    adapter = seen.inspection.adapter if seen.inspection else "chat"
+    found = {name: read_again(seen, name, adapter) for name in DIALECTS}
+    readers = [name for name, reply in found.items() if call_to(reply, tool)]
+    return min(readers, key=lambda name: len(found[name].text), default=None)
+
+
+def force_a_call(body: dict[str, Any]) -> dict[str, Any]:
+    """Writes the choice "required" into a body, also where the profile says that it is not to be sent."""
+    match body:
+        case {"tools": [{"input_schema": _}, *_]}:
+            return {**body, "tool_choice": {"type": "any"}}
+        case {"tools": [{"type": "function"}, *_]}:
+            return {**body, "tool_choice": "required"}
+    return body
+
+
+def edit_messages(edit: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Callable[[dict[str, Any]], Any]:
+    """Returns an edit of the messages of a body."""
+    return lambda body: {**body, "messages": edit(body["messages"])}
+
+
+def unclear(saw: str) -> Outcome:
+    """Returns the outcome of a question that the model did not decide."""
+    return Outcome("unclear", saw)

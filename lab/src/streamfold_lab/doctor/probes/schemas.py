@@ -1,0 +1,265 @@
+"""Schemas: what a server accepts in those of tools, and whether it holds an answer to one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from streamfold.values import Tool
+
+from ..questions import CAPITAL, HELLO, WEATHER, capped
+from ..values import Answers, Ask, Outcome, Probe
+from .judging import accepted, capability, first, quirk, refusal, shown, unclear, was_refused, with_members
+
+__all__ = ["SCHEMAS"]
+
+_REFS = {
+    "type": "object",
+    "properties": {"place": {"$ref": "#/$defs/Place"}},
+    "required": ["place"],
+    "additionalProperties": False,
+    "$defs": {"Place": {"type": "string", "description": "A city."}},
+}
+
+# Keywords that servers are known to refuse, each on a property that would be valid without it.
+_KEYWORDS: dict[str, dict[str, Any]] = {
+    "pattern": {"type": "string", "pattern": "^[A-Z]"},
+    "format": {"type": "string", "format": "date"},
+    "minLength": {"type": "string", "minLength": 1},
+    "maxLength": {"type": "string", "maxLength": 80},
+    "minimum": {"type": "integer", "minimum": 0},
+    "maximum": {"type": "integer", "maximum": 9},
+    "multipleOf": {"type": "integer", "multipleOf": 1},
+    "minItems": {"type": "array", "items": {"type": "string"}, "minItems": 0},
+    "maxItems": {"type": "array", "items": {"type": "string"}, "maxItems": 9},
+    "uniqueItems": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+    "const": {"const": "yes"},
+    "default": {"type": "string", "default": "yes"},
+    "title": {"type": "string", "title": "A title"},
+    "examples": {"type": "string", "examples": ["yes"]},
+    "anyOf": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    "oneOf": {"oneOf": [{"type": "string"}, {"type": "null"}]},
+    "allOf": {"allOf": [{"type": "string"}]},
+    "not": {"type": "string", "not": {"const": "no"}},
+    "patternProperties": {"type": "object", "patternProperties": {"^x": {"type": "string"}}},
+    "propertyNames": {"type": "object", "propertyNames": {"maxLength": 9}},
+}
+_ANSWER = {
+    "type": "object",
+    "properties": {"capital": {"type": "string"}, "population": {"type": "integer"}},
+    "required": ["capital", "population"],
+    "additionalProperties": False,
+}
+_LOOSE = {"type": "object", "properties": {"capital": {"type": "string"}, "note": {"type": "string"}}}
+
+
+def _tool(*keywords: str) -> Tool:
+    properties = {f"p_{keyword.lower()}": _KEYWORDS[keyword] for keyword in keywords}
+    return Tool("describe", "Describes something.", {"type": "object", "properties": properties, "required": []})
+
+
+def _format(schema: dict[str, Any], strict: bool | None = None) -> Any:
+    wanted: dict[str, Any] = {"name": "capital", "schema": schema}
+    return with_members(
+        response_format={
+            "type": "json_schema", "json_schema": wanted if strict is None else {**wanted, "strict": strict}
+        }
+    )  # fmt: skip
+
+
+def _with_schema(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Returns an edit that puts back what the profile may have changed in the schema of the tool."""
+
+    def edit(body: dict[str, Any]) -> dict[str, Any]:
+        (tool,) = body["tools"]
+        return {**body, "tools": [{**tool, "function": {**tool["function"], "parameters": schema}}]}
+
+    return edit
+
+
+def _refs(answers: Answers) -> Outcome:
+    if answers["refs"].fine:
+        return Outcome("ok", "$ref in a schema is accepted")
+    why = refusal(answers["refs"])
+    if (inlined := answers.get("inlined")) and inlined.fine:
+        return Outcome("set", why, "definitions are written in place: inline_refs = true",
+                       (quirk("inline_refs", True, why),))  # fmt: skip
+    return Outcome("unclear", why)
+
+
+def _keywords(answers: Answers) -> Outcome:
+    if answers["all"].fine:
+        return Outcome("ok", f"{len(_KEYWORDS)} keywords are accepted")
+    bad = tuple(name for name, seen in answers.items() if name != "all" and seen.refused)
+    if not bad:
+        return Outcome("unclear", f"{refusal(answers['all'])}; each keyword alone is accepted")
+    why = f"{', '.join(bad)}: {refusal(answers[bad[0]])}"
+    does = "left out, and said in the description instead: unsupported_keywords"
+    return Outcome("set", why, does, (quirk("unsupported_keywords", list(bad), why),))
+
+
+def _data(text: str) -> Any:
+    """The JSON of an answer, also inside a code fence."""
+    text = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _schema(answers: Answers) -> Outcome:
+    seen = answers["schema"]
+    if seen.fine:
+        data = _data(seen.text)
+        if isinstance(data, dict) and set(data) == {"capital", "population"}:
+            saw = "the answer fits the schema"
+            return Outcome("ok", saw, settings=(capability("structured_output", "yes", saw),))
+        return unclear(f"accepted, and not respected: {shown(seen.text, 60)}")
+    why = refusal(seen)
+    no = capability("structured_output", "no", why)
+    if (plain := answers.get("json")) and plain.fine:
+        does = "a schema is asked for by JSON mode and an instruction"
+        return Outcome("set", why, does, (quirk("response_format", "json_object", why),))
+    if (tool := answers.get("tool")) and tool.fine:
+        does = "an answer of a form is asked for as a tool call"
+        return Outcome("set", why, does, (quirk("response_format", "tool", why),))
+    return Outcome("set", why, "structured output is refused before it is sent", (no,))
+
+
+def _strict(answers: Answers) -> Outcome:
+    strict, loose = answers["strict"], answers.get("loose")
+    if strict.refused:
+        return Outcome("ok", f"strict: {refusal(strict)}", "strict is not sent")
+    if loose and loose.refused:
+        why = f"a schema outside of the strict subset is {refusal(loose)}"
+        does = "schemas of pydantic models are sent in the strict subset: strict_output = true"
+        return Outcome("set", why, does, (quirk("strict_output", True, why),))
+    return Outcome("ok", "strict is accepted with any schema")
+
+
+def _json_mode(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused:
+        return Outcome("no", refusal(seen), 'response_format "json" fails')
+    if isinstance(_data(seen.text), dict):
+        return Outcome("ok", "a JSON object")
+    return unclear(f"no JSON object: {shown(seen.text, 60)}")
+
+
+def _names(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused:
+        return Outcome("no", refusal(seen), "use letters, digits, _ and - in the names of tools")
+    return Outcome("ok", "a name of 64 characters with - and _ is accepted")
+
+
+_LONG_NAME = Tool("look-up_" + "x" * 56, "Looks something up.", {"type": "object", "properties": {}})
+
+SCHEMAS = (
+    Probe(
+        "refs",
+        "schemas",
+        "Is $ref accepted in the schema of a tool?",
+        _refs,
+        (
+            Ask(
+                "refs",
+                HELLO,
+                (Tool("go", "Goes to a place.", _REFS),),
+                options=capped(48),
+                special="$ref",
+                edit=_with_schema(_REFS),
+            ),
+            Ask("inlined", HELLO, (WEATHER,), options=capped(48), when=was_refused("refs")),
+        ),
+        wires=("chat",),
+        needs="one_call",
+    ),
+    Probe(
+        "keywords",
+        "schemas",
+        "Which keywords are accepted in the schema of a tool?",
+        _keywords,
+        (
+            Ask(
+                "all",
+                HELLO,
+                (_tool(*_KEYWORDS),),
+                options=capped(48),
+                special=f"{len(_KEYWORDS)} keywords",
+                edit=_with_schema(_tool(*_KEYWORDS).parameters),
+            ),
+            *(
+                Ask(
+                    name,
+                    HELLO,
+                    (_tool(name),),
+                    options=capped(16),
+                    special=name,
+                    when=was_refused("all"),
+                    edit=_with_schema(_tool(name).parameters),
+                )
+                for name in _KEYWORDS
+            ),
+        ),
+        wires=("chat",),
+        needs="one_call",
+    ),
+    Probe(
+        "tool_names",
+        "schemas",
+        "Which names may tools have?",
+        _names,
+        (Ask("long", HELLO, (_LONG_NAME,), options=capped(48), special="64 characters"),),
+        needs="one_call",
+    ),
+    Probe(
+        "json_schema",
+        "structured output",
+        "Is an answer held to a JSON schema?",
+        _schema,
+        (
+            Ask("schema", CAPITAL, options=capped(128), special="response_format: json_schema", edit=_format(_ANSWER)),
+            Ask(
+                "json",
+                CAPITAL,
+                options=capped(128),
+                special="response_format: json_object",
+                when=was_refused("schema"),
+                edit=with_members(response_format={"type": "json_object"}),
+            ),
+            Ask("tool", CAPITAL, (WEATHER,), "required", capped(), "a forced call instead", when=was_refused("json")),
+        ),
+        wires=("chat",),
+        whim=True,
+    ),
+    Probe(
+        "strict_output",
+        "structured output",
+        "Is there a strict mode with a subset of its own?",
+        _strict,
+        (
+            Ask("strict", CAPITAL, options=capped(128), special="strict: true", edit=_format(_ANSWER, strict=True)),
+            Ask(
+                "loose",
+                CAPITAL,
+                options=capped(128),
+                special="strict: true, and an optional property",
+                when=accepted("strict"),
+                edit=_format(_LOOSE, strict=True),
+            ),
+        ),
+        wires=("chat",),
+        needs="json_schema",
+    ),
+    Probe(
+        "json_mode",
+        "structured output",
+        "Is there a JSON mode?",
+        _json_mode,
+        (Ask("json", CAPITAL, options=capped(128, response_format="json")),),
+        wires=("chat", "responses"),
+        whim=True,
+    ),
+)

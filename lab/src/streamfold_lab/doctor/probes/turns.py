@@ -1,0 +1,156 @@
+"""Earlier turns: whether calls and their results go back as they are written elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from streamfold.values import ToolCall, assistant, tool_result, user
+
+from ..questions import PICTURE, WEATHER, capped, words
+from ..values import Answers, Ask, Outcome, Probe
+from .judging import edit_messages, first, quirk, refusal, shown, unclear, was_refused
+
+__all__ = ["HISTORY", "TURNS", "raw_history"]
+
+_LONG_ID = "call_0123456789abcdefghijklmn"
+_SHORT_ID = "a1b2c3d4e"
+PLACEHOLDER = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+_CALL = ToolCall(_SHORT_ID, "get_weather", {"city": "Paris"}, '{"city": "Paris"}')
+HISTORY = (
+    user("What is the weather in Paris?"),
+    assistant(tool_calls=[_CALL]),
+    tool_result(_CALL, "18 degrees and sunny"),
+)
+
+
+def raw_history(
+    call_id: str | None = None, result: Any = None, drop: Sequence[str] = (), **turn: Any
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Returns an edit that writes parts of the history as they are, where the profile would rewrite them.
+
+    Args:
+        call_id: the id of the call.
+        result: the content of the tool's message.
+        drop: members that the turn with the call is not to have.
+        turn: members that it is to have.
+    """
+
+    def edit(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        question, turn_before, outcome = messages
+        (call,) = turn_before["tool_calls"]
+        call_turn = {name: value for name, value in turn_before.items() if name not in drop} | turn
+        chosen = call_id or call["id"]
+        call_turn["tool_calls"] = [{**call, "id": chosen}]
+        content = outcome["content"] if result is None else result
+        return [question, call_turn, {**outcome, "tool_call_id": chosen, "content": content}]
+
+    return edit_messages(edit)
+
+
+def _signed_calls(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Returns an edit that gives calls of Chat Completions these members, and no other signature."""
+
+    def signed(message: dict[str, Any]) -> dict[str, Any]:
+        calls = [
+            {name: value for name, value in call.items() if name != "extra_content"} | members
+            for call in message.get("tool_calls", ())
+        ]
+        return {**message, "tool_calls": calls} if calls else message
+
+    return lambda body: (
+        {**body, "messages": [signed(each) for each in body["messages"]]} if "messages" in body else body
+    )
+
+
+def _tool_history(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused and (signed := answers.get("signed")) and signed.fine:
+        why = f"calls without a thought signature are {refusal(seen)}"
+        does = "lost signatures are replaced by a placeholder: call_signatures = true"
+        return Outcome("set", why, does, (quirk("call_signatures", True, why),))
+    if seen.refused:
+        return Outcome("fault", refusal(seen), "a tool loop can't work")
+    if "18" in words(seen.text):
+        return Outcome("ok", "answered from the tool's result")
+    return unclear(f"accepted; said {shown(seen.text, 60)}")
+
+
+def _call_ids(answers: Answers) -> Outcome:
+    if answers["long"].fine:
+        return Outcome("ok", "an id of another provider is accepted")
+    why = refusal(answers["long"])
+    if (short := answers.get("short")) and short.fine:
+        does = 'ids are replaced by nine letters and digits: call_ids = "nine_alphanumeric"'
+        return Outcome("set", why, does, (quirk("call_ids", "nine_alphanumeric", why),))
+    return unclear(why)
+
+
+def _result_images(answers: Answers) -> Outcome:
+    seen = first(answers)
+    if seen.refused:
+        return Outcome("ok", refusal(seen), "images are moved into a message of the user")
+    why = "an image in a tool's result is accepted"
+    return Outcome("set", why, "result_images = true", (quirk("result_images", True, why),))
+
+
+TURNS = (
+    Probe(
+        "tool_history",
+        "conversation",
+        "Are earlier calls and their results accepted?",
+        _tool_history,
+        (
+            Ask("history", HISTORY, (WEATHER,), options=capped(), edit=_signed_calls()),
+            Ask(
+                "signed",
+                HISTORY,
+                (WEATHER,),
+                options=capped(),
+                special="a call with the placeholder of a thought signature",
+                edit=_signed_calls(extra_content=PLACEHOLDER),
+                when=was_refused("history"),
+            ),
+        ),
+        whim=True,
+        needs="one_call",
+    ),
+    Probe(
+        "call_ids",
+        "conversation",
+        "Are ids of calls of other providers accepted?",
+        _call_ids,
+        (
+            Ask("long", HISTORY, (WEATHER,), options=capped(64), special=_LONG_ID, edit=raw_history(_LONG_ID)),
+            Ask(
+                "short",
+                HISTORY,
+                (WEATHER,),
+                options=capped(64),
+                special=_SHORT_ID,
+                when=was_refused("long"),
+                edit=raw_history(_SHORT_ID),
+            ),
+        ),
+        wires=("chat",),
+        needs="tool_history",
+    ),
+    Probe(
+        "result_images",
+        "conversation",
+        "May a tool's result be an image?",
+        _result_images,
+        (
+            Ask(
+                "image",
+                HISTORY,
+                (WEATHER,),
+                options=capped(64),
+                special="an image in the result",
+                edit=raw_history(result=[{"type": "image_url", "image_url": {"url": PICTURE}}]),
+            ),
+        ),
+        wires=("chat",),
+        needs="tool_history",
+    ),
+)

@@ -1,0 +1,146 @@
+"""Writes what was found into `streamfold.toml`: one table for a provider, with the reason for each line beside it."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from streamfold.config import Profile, config_problems, key_lines, read_config, spelled
+from streamfold.text import shown_url
+from streamfold.values import ConfigError
+
+from .values import Card, Setting
+
+__all__ = ["profile_text", "write_profile"]
+
+_LONGEST = 100  # characters of a reason
+
+
+def profile_text(card: Card, profile: Profile) -> str:
+    """Returns the table of a provider as TOML, with the evidence for each setting in a comment."""
+    base: dict[str, Any] = {"adapter": profile.adapter, "base_url": shown_url(profile.base_url), "model": card.model}
+    if profile.api_key_env:
+        base["api_key_env"] = list(profile.api_key_env)
+    lines = [
+        f"# From {card.requests} requests on {card.date}, by streamfold doctor {card.version}.",
+        f"[{spelled(('providers', card.name))}]",
+        *(f"{name} = {_toml(value)}" for name, value in base.items()),
+    ]
+    top, tables = _grouped(card.settings)
+    lines += [_line(setting) for setting in top]
+    for table, settings in tables.items():
+        lines += ["", f"[{spelled(('providers', card.name, table))}]", *map(_line, settings)]
+    return "\n".join(lines) + "\n"
+
+
+def write_profile(path: Path, card: Card, profile: Profile) -> list[str]:
+    """Adds the table of a provider to a file, or updates the one that is there.
+
+    Lines that the examination says nothing about are kept, comments included.
+
+    Returns:
+        What was changed, a line each.
+
+    Raises:
+        ConfigError: the file can't be read or written, or a setting is written in a form that can't be updated.
+    """
+    text = path.read_text("utf-8") if path.exists() else ""
+    if card.name in _read(path, text).get("providers", {}):
+        new, changes = _updated(path, text, card)
+    else:
+        gap = "" if not text or text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
+        new, changes = text + gap + profile_text(card, profile), [f"added [{spelled(('providers', card.name))}]"]
+    _checked(path, new, card.name)
+    try:
+        path.write_text(new, "utf-8", newline="\n")
+    except OSError as exc:
+        raise ConfigError(f"{path} can't be written: {exc.strerror}") from exc
+    return changes
+
+
+def _read(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigError(f"{path} is not TOML: {exc}") from exc
+
+
+def _grouped(settings: Iterable[Setting]) -> tuple[list[Setting], dict[str, list[Setting]]]:
+    top: list[Setting] = []
+    tables: dict[str, list[Setting]] = {}
+    for setting in settings:
+        (tables.setdefault(setting.key[0], []) if len(setting.key) > 1 else top).append(setting)
+    return top, tables
+
+
+def _line(setting: Setting) -> str:
+    why = " ".join(setting.why.split())
+    why = why if len(why) <= _LONGEST else f"{why[: _LONGEST - 3]}..."
+    printable = "".join(char if char.isprintable() else "?" for char in why)
+    return f"{setting.key[-1]} = {_toml(setting.value)} # {printable}"
+
+
+def _toml(value: Any) -> str:
+    """Returns a value as TOML, which writes texts, numbers, booleans and lists of them as JSON does."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _updated(path: Path, text: str, card: Card) -> tuple[str, list[str]]:
+    changes = []
+    for setting in card.settings:
+        before = _value(_read(path, text)["providers"][card.name], setting.key)
+        if before != setting.value:
+            text = _with_setting(path, text, ("providers", card.name, *setting.key), setting)
+            changes.append(f"{spelled(setting.key)} = {_toml(setting.value)}")
+    return text, changes
+
+
+def _value(table: Any, key: tuple[str, ...]) -> Any:
+    for part in key:
+        table = table.get(part) if isinstance(table, Mapping) else None
+    return table
+
+
+def _with_setting(path: Path, text: str, key: tuple[str, ...], setting: Setting) -> str:
+    """Returns the text with one line replaced or added."""
+    lines, places = text.splitlines(), key_lines(text)
+    table = key[:-1]
+    header = f"[{spelled(table)}]"
+    if key in places:
+        at = places[key] - 1
+        if not _is_one_line(lines[at], setting.key[-1]):
+            raise ConfigError(f"{path}:{at + 1}: can't update this form: write {_line(setting)} under {header}")
+        lines[at] = _line(setting)
+    elif table in places and lines[places[table] - 1].lstrip().startswith("["):
+        lines.insert(places[table], _line(setting))
+    elif table in places:
+        raise ConfigError(f"{path}:{places[table]}: can't update this form: write {_line(setting)} under {header}")
+    else:
+        last = max(number for place, number in places.items() if place[: len(table) - 1] == table[:-1])
+        lines[last:last] = ["", header, _line(setting)]
+    return "\n".join(lines) + "\n"
+
+
+def _is_one_line(line: str, key: str) -> bool:
+    """Whether a line is a whole pair of this key alone."""
+    try:
+        return list(tomllib.loads(line)) == [key]
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+def _checked(path: Path, text: str, name: str) -> None:
+    """Raises ConfigError if the provider could not be used as it is written."""
+    trial = path.with_name(f".{path.name}.trial")
+    trial.write_text(text, "utf-8")
+    try:
+        read = read_config(trial)
+        read.profile(name)
+        problems = [problem for problem in config_problems(read) if "not set" not in problem and name in problem]
+    finally:
+        trial.unlink()
+    if problems:
+        raise ConfigError(f"{path} was not changed: {problems[0]}")

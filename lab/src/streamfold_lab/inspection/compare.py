@@ -1,0 +1,146 @@
+"""Compares two recorded streams: whether they gave the same answer, and the first event that says something else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any
+
+from streamfold.values import Call, ConfigError, Delta, Meta, Part, Reasoning, Refusal, Sequence, Summary, Text
+
+from .values import Event, Inspection
+from .words import delta_kind, delta_words, usage_words
+
+__all__ = ["ANSWER_FIELDS", "Comparison", "FirstDifference", "Verdict", "compare"]
+
+ANSWER_FIELDS = ("outcome", "text", "reasoning", "refusal", "finish_reason", "calls", "usage", "ids", "model", "extras")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One part of the answer in both streams. If `ignored`, a difference does not count."""
+
+    field: str
+    same: bool
+    ignored: bool
+    a: str
+    b: str
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDifference:
+    """The first pair of events that say different things.
+
+    Attributes:
+        number: of the event, the same in both streams.
+        a, b: what the events say; None where a stream has no such event.
+    """
+
+    number: int
+    a: str | None
+    b: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two recordings compared.
+
+    Attributes:
+        a, b: their names.
+        answer: the parts of the answer, each with a verdict.
+        meaning: the first event that says something else, apart from ids.
+    """
+
+    a: str
+    b: str
+    answer: tuple[Verdict, ...]
+    meaning: FirstDifference | None
+
+    @property
+    def same(self) -> bool:
+        """Whether both gave the same answer, apart from the ignored parts."""
+        return all(verdict.same or verdict.ignored for verdict in self.answer)
+
+
+def compare(a: Inspection, b: Inspection, *, ignore: Collection[str] = ()) -> Comparison:
+    """Compares two streams.
+
+    Args:
+        ignore: parts of the answer that do not count, of `ANSWER_FIELDS`.
+
+    Returns:
+        The verdicts, and the first difference.
+
+    Raises:
+        ConfigError: `ignore` names an unknown part.
+    """
+    if unknown := [name for name in ignore if name not in ANSWER_FIELDS]:
+        raise ConfigError(f"unknown part of the answer {unknown[0]!r}. Allowed: {', '.join(ANSWER_FIELDS)}")
+    left, right = _answer(a), _answer(b)
+    verdicts = [Verdict(name, left[name] == right[name], name in ignore, *_shown(name, left, right)) for name in left]
+    return Comparison(a.name, b.name, tuple(verdicts), _first_difference(a, b))
+
+
+def _answer(made: Inspection) -> dict[str, Any]:
+    reply, failed = made.reply, made.failed
+    return {
+        "outcome": f"{failed.error}: {failed.message}" if failed else "finished",
+        "text": reply.text,
+        "reasoning": reply.reasoning,
+        "refusal": reply.refusal,
+        "finish_reason": None if failed else reply.finish_reason,
+        "calls": [(call.name, call.arguments) for call in reply.tool_calls],
+        "usage": reply.usage and replace(reply.usage, raw={}),
+        "ids": (reply.id, [call.id for call in reply.tool_calls]),
+        "model": reply.model,
+        "extras": reply.extras,
+    }
+
+
+def _shown(name: str, left: dict[str, Any], right: dict[str, Any]) -> tuple[str, str]:
+    """Both values of a part in words; of long texts the place where they differ."""
+    a, b = left[name], right[name]
+    match name:
+        case "calls":
+            return tuple(", ".join(f"{call}({arguments})" for call, arguments in side) for side in (a, b))  # type: ignore[return-value]
+        case "ids":
+            return tuple(", ".join([answer or "none", *calls]) for answer, calls in (a, b))  # type: ignore[return-value]
+        case "usage":
+            return tuple(usage_words(side) if side else "" for side in (a, b))  # type: ignore[return-value]
+        case "text" | "reasoning" if a != b:
+            at = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+            return _excerpt(a, at), _excerpt(b, at)
+        case "extras":
+            return ", ".join(a), ", ".join(b)
+    return a or "", b or ""
+
+
+def _excerpt(text: str, at: int) -> str:
+    start = max(0, at - 20)
+    return f"{'...' * bool(start)}{text[start : at + 40]}{'...' * (len(text) > at + 40)} ({len(text)} characters)"
+
+
+def _first_difference(a: Inspection, b: Inspection) -> FirstDifference | None:
+    first, second = ([_meaning(event) for event in made.events if event.number] for made in (a, b))
+    for number, (left, right) in enumerate(zip_longest(first, second), 1):
+        if left != right:
+            return FirstDifference(number, left, right)
+    return None
+
+
+def _meaning(event: Event) -> str:
+    """Describes an event in words, without ids, numbers and times."""
+    said = [delta for delta in event.deltas if not isinstance(delta, Meta | Sequence)]
+    return "; ".join(f"{delta_kind(delta)}: {delta_words(_anonymous(delta))}" for delta in said) or "nothing"
+
+
+def _anonymous(delta: Delta) -> Delta:
+    match delta:
+        case Call():
+            return replace(delta, id=None, item=None)
+        case Summary(calls):
+            return Summary([replace(call, id=None, item=None) for call in calls])
+        case Text(_, Part() as part) | Reasoning(_, Part() as part) | Refusal(_, Part() as part):
+            return replace(delta, part=part._replace(item=None))
+    return delta

@@ -1,0 +1,75 @@
+"""HTML pages that need no network, no server and no other file.
+
+A page gets its facts as JSON in a data block and draws them itself. Text of a server can't become markup: the data
+block has no character that HTML could read as markup, the script never makes HTML from text, and the content security
+policy allows only the page's own script and style, by their hashes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from streamfold.text import finite
+
+__all__ = ["document", "json_block"]
+
+# Inside <script> only `<` matters; the others are escaped in case the JSON is pasted elsewhere.
+_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+
+
+def document(
+    body: str, *, command: str, title: str, style: str, script: str, framed: Sequence[tuple[str, str]] = ()
+) -> tuple[str, str]:
+    """Returns a page before and after its data, which `json_block` writes. All of it is UTF-8.
+
+    Args:
+        body: its HTML.
+        command: the command that makes such pages, for the title.
+        framed: styles and scripts of pages that this one shows in a frame: its policy has to allow them too.
+    """
+    values = {
+        "policy": _policy([style, *(style for style, _ in framed)], [script, *(script for _, script in framed)]),
+        "command": command,
+        "title": html.escape(_encodable(title)),
+        "style": style,
+        "body": body,
+        "script": script,
+    }
+    before, _, after = files(__package__).joinpath("assets", "document.html").read_text("utf-8").partition("$data")
+    return Template(before).substitute(values), Template(after).substitute(values)
+
+
+def _policy(styles: Iterable[str], scripts: Iterable[str]) -> str:
+    """Returns a content security policy that allows these styles and scripts, by their hashes, and nothing else."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {' '.join(map(_hash, scripts))}",
+            f"style-src {' '.join(map(_hash, styles))}",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def _hash(text: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+
+def json_block(value: Any) -> str:
+    """Returns JSON for a data block of a page: no character in it can be read as markup."""
+    text = json.dumps(finite(value), ensure_ascii=False, separators=(",", ":"))
+    return _encodable(text.translate(_ESCAPES))
+
+
+def _encodable(text: str) -> str:
+    """Escapes halves of surrogate pairs, which can't be encoded; in JSON the escape means the same."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,70 @@
+"""Inspections and comparisons as plain dicts, in the format of docs/inspect.md.
+
+Every member is always present, if only as null, so that readers need no defaults.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from streamfold.values import Delta
+
+from .compare import Comparison
+from .values import Event, Inspection
+from .words import delta_kind
+
+__all__ = ["comparison_to_dict", "to_dict"]
+
+
+def to_dict(inspection: Inspection) -> dict[str, Any]:
+    """Returns the inspection as data for `json.dumps`."""
+    return {
+        "format": "streamfold.inspection/1",
+        **_plain(inspection),
+        "events": [_event(position, event) for position, event in enumerate(inspection.events)],
+        "duration": seconds(inspection.duration),
+    }
+
+
+def comparison_to_dict(comparison: Comparison) -> dict[str, Any]:
+    """Returns the comparison as data for `json.dumps`."""
+    return {"format": "streamfold.diff/1", "same": comparison.same, **_plain(comparison)}
+
+
+def seconds(value: float | None) -> float | None:
+    """Returns a time rounded to the microsecond; None if it is not finite, because JSON has no such number."""
+    return None if value is None or not math.isfinite(value) else round(value, 6)
+
+
+def _event(position: int, event: Event) -> dict[str, Any]:
+    return {
+        "position": position,
+        **_plain(event),
+        "time": seconds(event.time),
+        "gap": seconds(event.gap),
+        "deltas": [_delta(delta) for delta in event.deltas],
+    }
+
+
+def _delta(delta: Delta) -> dict[str, Any]:
+    members = _plain(delta)
+    members.pop("body", None)  # of a failure: `raw` and `data` have it
+    return {"kind": delta_kind(delta), **members}
+
+
+def _plain(value: Any) -> Any:
+    """Returns our own values as dicts and lists, and JSON data unchanged."""
+    if is_dataclass(value):
+        members = {member.name: getattr(value, member.name) for member in fields(value)}
+        # How a block or a usage is read later is a function, which says nothing about the stream.
+        return {name: _plain(member) for name, member in members.items() if not callable(member)}
+    if isinstance(value, tuple):
+        return _plain(value._asdict()) if hasattr(value, "_asdict") else [_plain(item) for item in value]
+    if isinstance(value, list):
+        return [_plain(item) if is_dataclass(item) else item for item in value]
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value

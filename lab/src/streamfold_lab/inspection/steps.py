@@ -1,0 +1,115 @@
+"""The few lines that describe an event to a reader: what it added to which part of the answer, and why.
+
+The terminal and the page show these. Facts that every event repeats, such as the model's name, are shown once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from streamfold.values import Call, Delta, Meta, Reasoning, Refusal, Sequence, Summary, Text
+
+from .values import Caused, Event, Inspection, Placement
+from .words import called, delta_kind, delta_words
+
+__all__ = ["Lane", "Step", "steps"]
+
+Lane: TypeAlias = Literal["reasoning", "text", "refusal", "call", "stream", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that an event did.
+
+    Attributes:
+        lane: the part of the answer that it belongs to; `stream` is everything that the model did not write.
+        call: the number of the call, in the lane `call`.
+        what: a description, unless it is simply the next piece of a text or of arguments.
+        piece: that piece.
+        why: the reason why it belongs there, or its effect.
+    """
+
+    lane: Lane
+    what: str = ""
+    piece: str = ""
+    why: str = ""
+    call: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """The step in one line without control characters."""
+        return ", ".join(part for part in (self.what, repr(self.piece) if self.piece else "") if part)
+
+
+def steps(inspection: Inspection) -> list[tuple[Step, ...]]:
+    """Returns the steps of every event, in the order of `inspection.events`."""
+    warned: dict[int, list[Caused]] = {}
+    for warning in inspection.warnings:
+        warned.setdefault(warning.event, []).append(warning)
+    known = Meta()
+    made: list[tuple[Step, ...]] = []
+    for position, event in enumerate(inspection.events):
+        news: list[Delta] = []
+        for delta in event.deltas:
+            if isinstance(delta, Meta):
+                if (delta.id or known.id, delta.model or known.model) == (known.id, known.model):
+                    continue
+                known = Meta(delta.id or known.id, delta.model or known.model)
+            news.append(delta)
+        lines = [*_lines(event, news), *(_warning(warning, inspection) for warning in warned.get(position, ()))]
+        if event.error:
+            lines.append(Step("error", event.error))
+        made.append(tuple(lines) or (Step("stream", _nothing(event)),))
+    return made
+
+
+def _lines(event: Event, news: list[Delta]) -> Iterator[Step]:
+    if event.kind == "comment":
+        yield Step("stream", f"comment {' '.join(event.raw.split())!r}")
+    if event.kind == "unread":
+        yield Step("stream", "not read: the answer had ended")
+    for delta in news:
+        if isinstance(delta, Meta):
+            yield Step("stream", f"meta: {delta_words(delta)}")
+    if event.reasoning:
+        yield Step("reasoning", piece=event.reasoning)
+    if event.text:
+        yield Step("text", piece=event.text)
+    for delta in news:
+        if isinstance(delta, Refusal):
+            yield Step("refusal", "all of it" if delta.whole else "", delta.text)
+    for placement in event.placements:
+        yield _fragment(placement)
+    for note in event.notes:
+        yield Step("stream", note)
+    for delta in news:
+        if isinstance(delta, Reasoning) and not delta.text:
+            yield Step("reasoning", "there is some, and it is not shown")
+        elif not isinstance(delta, Meta | Text | Reasoning | Refusal | Call | Summary | Sequence):
+            yield Step("stream", f"{delta_kind(delta)}: {delta_words(delta)}")
+    if event.kind == "end" and not event.error:
+        yield Step("stream", "end of the body" + ": the answer is finished" * event.finished)
+
+
+def _fragment(placement: Placement) -> Step:
+    parts = [f"name {placement.name!r}"] if placement.name else []
+    parts += [f"id {placement.id!r}"] if placement.id else []
+    parts += ["all arguments"] if placement.whole and placement.arguments else []
+    if placement.call is None:
+        return Step("stream", "an empty tool call entry", why="it says nothing")
+    return Step("call", ", ".join(parts), placement.arguments, placement.why, placement.call)
+
+
+def _warning(warning: Caused, inspection: Inspection) -> Step:
+    about = ""
+    if warning.call is not None:
+        call = inspection.calls[warning.call]
+        number = inspection.events[call.first].number
+        about = f"about {called(call.number, call.name)}" + (f", opened by event {number}" if number else "")
+    return Step("warning", f"{warning.code}: {warning.detail}", why=about)
+
+
+def _nothing(event: Event) -> str:
+    return f"{event.name}: nothing that the answer needs" if event.name else "nothing that the answer needs"

@@ -1,0 +1,219 @@
+"""Runs a body through the library's own decoder and notes what each event does.
+
+Nothing is decided here. The body is fed line by line, because any cut gives the same answer: whatever the decoder does
+with a line belongs to the event that the line ended.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from streamfold.adapters import Adapter, find_adapter
+from streamfold.engine import EventRange, OpenCall, StreamDecoder, body_kind, event_ranges
+from streamfold.engine import Placement as Found
+from streamfold.engine.dialects import Dialect
+from streamfold.values import Call, Limits, Reply, StreamChunk, StreamError, ToolLike, WarningCode
+
+from .values import Caused, Event, EventKind, Failed, Inspection, Placement, TracedCall
+from .watchers import Notes, TracedAdapter
+from .words import placement_words, unshown_words
+
+__all__ = ["inspect_stream"]
+
+
+def inspect_stream(
+    body: bytes,
+    *,
+    name: str = "",
+    adapter: str | Adapter = "chat",
+    dialect: str | Dialect | None = None,
+    tools: Iterable[ToolLike] = (),
+    tool_choice: Any = "auto",
+    start_in_reasoning: bool = False,
+    limits: Limits | None = None,
+    cuts: Sequence[tuple[int, float]] = (),
+    interrupted: str | None = None,
+    about: Mapping[str, str] | None = None,
+) -> Inspection:
+    """Explains the body of an answer.
+
+    Args:
+        adapter, dialect, tools, tool_choice, start_in_reasoning, limits: as a `StreamDecoder` takes them.
+        cuts: the pieces in which the network delivered the body: the bytes of each, and the seconds before it.
+        interrupted: how the connection broke off after the body, if it did.
+        name, about: what is known about the recording; they are handed on.
+
+    Raises:
+        ConfigError: there is no such adapter or dialect, or a tool can't be used. A stream that can't be read raises
+            nothing: the error is part of what is explained.
+    """
+    reader = TracedAdapter(find_adapter(adapter)() if isinstance(adapter, str) else adapter)
+    notes = Notes()
+    decoder = StreamDecoder(
+        reader,
+        dialect=dialect,
+        tools=tools,
+        tool_choice=tool_choice,
+        start_in_reasoning=start_in_reasoning,
+        limits=limits,
+        listener=notes,
+    )
+    trace = _Trace(decoder, reader, notes, _Clock(cuts), by_dialect=dialect is not None)
+    failed = trace.run(body, interrupted)
+    return Inspection(
+        name=name,
+        adapter=reader.name,
+        dialect=dialect if isinstance(dialect, str) or dialect is None else type(dialect).__name__,
+        size=len(body),
+        events=tuple(trace.events),
+        calls=tuple(_calls(notes.opened.values(), trace.events)),
+        warnings=tuple(trace.warnings.values()),
+        reply=(failed.partial if failed else decoder.reply) or Reply(),
+        failed=Failed(type(failed).__name__, failed.message, failed.retryable) if failed else None,
+        pieces=tuple(size for size, _ in cuts),
+        about=dict(about or {}),
+    )
+
+
+class _Clock:
+    """The times at which the bytes of a body arrived.
+
+    Args:
+        cuts: the bytes of each piece from the network, and the seconds since the one before.
+    """
+
+    def __init__(self, cuts: Sequence[tuple[int, float]]) -> None:
+        self._ends = list(accumulate(size for size, _ in cuts))
+        self._times = list(accumulate(delay for _, delay in cuts))
+
+    def at(self, end: int) -> tuple[float | None, int | None]:
+        """Returns the time of byte `end`, and the number of the network read with it."""
+        if not self._ends:
+            return None, None
+        piece = min(bisect_left(self._ends, end), len(self._ends) - 1)
+        return self._times[piece], piece + 1
+
+
+class _Trace:
+    """Gives a body to a decoder and makes events out of what the watchers saw."""
+
+    def __init__(
+        self, decoder: StreamDecoder, reader: TracedAdapter, notes: Notes, clock: _Clock, *, by_dialect: bool
+    ) -> None:
+        self.events: list[Event] = []
+        self.warnings: dict[tuple[WarningCode, str], Caused] = {}
+        self._decoder, self._reader, self._notes, self._clock = decoder, reader, notes, clock
+        self._by_dialect = by_dialect
+        self._number = 0
+        self._time = 0.0
+
+    def run(self, body: bytes, interrupted: str | None) -> StreamError | None:
+        """Reads the body. Returns the error in which it ends, if it does."""
+        decoder, reader = self._decoder, self._reader
+        is_stream = not body or body_kind(body) == "events"
+        failed: StreamError | None = None
+        closed = False
+        ranges = event_ranges(body) if is_stream else [EventRange(0, len(body), ended=True)]
+        for start, end, _, ended in ranges:
+            raw = body[start:end]
+            if closed:
+                self._add("unread", start, raw, [])
+            else:
+                chunks = self._feed(raw)
+                cut_off = end == len(body) and not (is_stream and ended)
+                done = decoder.done
+                if done or cut_off:
+                    more, failed = self._close(interrupted)
+                    chunks += more
+                    closed = True
+                kind: EventKind = "event" if reader.read or done else "rest" if closed else "comment"
+                if cut_off and reader.read and reader.read[0].error:
+                    kind = "rest"
+                self._add(kind if is_stream else "body", start, raw, chunks, failed)
+        if not closed:
+            chunks, failed = self._close(interrupted)
+            if chunks or failed or self._notes.warned:
+                self._add("end", len(body), b"", chunks, failed)
+        return failed
+
+    def _feed(self, raw: bytes) -> list[StreamChunk]:
+        chunks: list[StreamChunk] = []
+        for line in raw.splitlines(keepends=True):
+            if not self._decoder.done:
+                chunks += self._decoder.feed(line)
+        return chunks
+
+    def _close(self, interrupted: str | None) -> tuple[list[StreamChunk], StreamError | None]:
+        chunks: list[StreamChunk] = []
+        try:
+            chunks = self._decoder.end(interrupted=interrupted)
+            self._decoder.close()
+        except StreamError as error:
+            return chunks, error
+        return chunks, None
+
+    def _add(
+        self, kind: EventKind, start: int, raw: bytes, chunks: list[StreamChunk], failed: StreamError | None = None
+    ) -> None:
+        end = start + len(raw)
+        time, piece = self._clock.at(end) if raw else (None, None)
+        gap = None if time is None else time - self._time
+        self._time = self._time if time is None else time
+        read, self._reader.read = self._reader.read, []
+        self._number += kind == "event"
+        event = next((reading.event for reading in read if reading.event), None)
+        deltas = tuple(delta for reading in read for delta in reading.deltas)
+        text, reasoning = ("".join(getattr(chunk, name) for chunk in chunks) for name in ("delta", "reasoning"))
+        placements, warned = self._notes.take()
+        for warning, call in warned:
+            key = warning.code, warning.detail
+            about = None if call is None else call.number
+            self.warnings.setdefault(key, Caused(*key, len(self.events), about))
+        empty = [] if self._by_dialect else [delta for delta in deltas if isinstance(delta, Call) and delta.is_empty]
+        self.events.append(
+            Event(
+                number=self._number if kind == "event" else None,
+                kind=kind,
+                start=start,
+                end=end,
+                raw=raw.decode("utf-8", "replace"),
+                name=event.event if event and event.event != "message" else "",  # what events without a name are called
+                data=event.data if event else "",
+                time=time,
+                gap=gap,
+                piece=piece,
+                deltas=deltas,
+                text=text,
+                reasoning=reasoning,
+                placements=(*map(_placement, placements), *map(_nowhere, empty)),
+                notes=tuple(unshown_words(deltas, text, reasoning, by_dialect=self._by_dialect)),
+                finished=any(chunk.finished for chunk in chunks),
+                error=failed.message if failed else next((r.error for r in read if r.error), None),
+            )
+        )
+
+
+def _placement(found: Found) -> Placement:
+    part, call = found.part, found.call
+    why = placement_words(found)
+    return Placement(
+        call.number, found.opened, found.rule, why, part.index, part.id, part.name, part.arguments, part.whole
+    )
+
+
+def _nowhere(part: Call) -> Placement:
+    return Placement(None, False, None, "an empty entry: says nothing", part.index)
+
+
+def _calls(opened: Iterable[OpenCall], events: Sequence[Event]) -> Iterator[TracedCall]:
+    came: dict[int, list[int]] = {}
+    for position, event in enumerate(events):
+        for placement in event.placements:
+            if placement.call is not None:
+                came.setdefault(placement.call, []).append(position)
+    for call in opened:
+        at = came[call.number]
+        yield TracedCall(call.number, call.index, call.id, call.name, call.text, len(at), at[0], at[-1])

@@ -1,0 +1,80 @@
+"""Keeps what happens while an answer is read: the deltas of the adapter, and the decisions of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streamfold.adapters import Adapter
+from streamfold.engine import OpenCall, Placement
+from streamfold.values import Delta, ProtocolWarning
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+    from streamfold.requests import Request
+
+__all__ = ["Notes", "TracedAdapter"]
+
+
+class Reading(NamedTuple):
+    """What an adapter made of an event, or of a whole body (None), or why it could not."""
+
+    event: ServerSentEvent | None
+    deltas: tuple[Delta, ...]
+    error: str | None = None
+
+
+class TracedAdapter(Adapter):
+    """An adapter that keeps what it read."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+        self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
+        self.read: list[Reading] = []
+
+    def encode(self, request: Request) -> dict[str, Any]:
+        return self._adapter.encode(request)
+
+    def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
+        return self._keep(event, lambda: self._adapter.decode(event))
+
+    def decode_body(self, body: Any) -> Iterable[Delta]:
+        return self._keep(None, lambda: self._adapter.decode_body(body))
+
+    def _keep(self, event: ServerSentEvent | None, read: Callable[[], Iterable[Delta]]) -> list[Delta]:
+        try:
+            deltas = list(read())
+        except ValueError as exc:
+            self.read.append(Reading(event, (), f"can't be read: {exc}"))
+            raise
+        self.read.append(Reading(event, tuple(deltas)))
+        return deltas
+
+
+class Notes:
+    """Listens to a decoder, and keeps what it decided until it is taken.
+
+    Attributes:
+        placements: where fragments of calls went.
+        warned: the warnings, each with the call that it is about.
+        opened: all calls so far.
+    """
+
+    def __init__(self) -> None:
+        self.placements: list[Placement] = []
+        self.warned: list[tuple[ProtocolWarning, OpenCall | None]] = []
+        self.opened: dict[int, OpenCall] = {}
+
+    def __call__(self, what: Placement | tuple[ProtocolWarning, OpenCall | None]) -> None:
+        if isinstance(what, Placement):
+            self.placements.append(what)
+            self.opened[what.call.number] = what.call
+        else:
+            self.warned.append(what)
+
+    def take(self) -> tuple[list[Placement], list[tuple[ProtocolWarning, OpenCall | None]]]:
+        """Returns the placements and the warnings since the last time."""
+        taken = self.placements, self.warned
+        self.placements, self.warned = [], []
+        return taken

@@ -1,0 +1,226 @@
+"""Describes facts and decisions in sentences, the same in the terminal, in JSON and on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from streamfold.engine import OpenCall, Placement
+from streamfold.values import (
+    Answered,
+    Block,
+    BlockEnd,
+    BlockPiece,
+    Call,
+    Delta,
+    Done,
+    Extra,
+    Failure,
+    Finish,
+    MessageStart,
+    Meta,
+    Reasoning,
+    Refusal,
+    Sequence,
+    Summary,
+    Text,
+    Usage,
+    UsageUpdate,
+    Warn,
+    word,
+)
+
+from .values import Inspection
+
+__all__ = [
+    "called",
+    "delta_kind",
+    "delta_words",
+    "placement_words",
+    "stream_words",
+    "unshown_words",
+    "usage_words",
+]
+
+_KINDS: dict[type[object], str] = {
+    Text: "text",
+    Reasoning: "reasoning",
+    Refusal: "refusal",
+    Call: "call",
+    Summary: "summary",
+    Extra: "extra",
+    Sequence: "sequence",
+    Meta: "meta",
+    Warn: "warning",
+    Failure: "failure",
+    Usage: "usage",
+    Finish: "finish",
+    Done: "done",
+    MessageStart: "message",
+    UsageUpdate: "usage",
+    Block: "block",
+    BlockPiece: "block",
+    BlockEnd: "block",
+    Answered: "answered",
+}
+
+
+def delta_kind(delta: Delta) -> str:
+    """Returns the kind of a delta in one word."""
+    return _KINDS[type(delta)]
+
+
+def called(number: int, name: str) -> str:
+    """Returns the label of a call: `call 1 (get_time)`."""
+    return f"call {number} ({name if name.isprintable() else repr(name)})" if name else f"call {number}"
+
+
+def placement_words(found: Placement) -> str:
+    """Explains why a fragment belongs to a call."""
+    part, call, rival = found.part, found.call, found.rival
+    here = called(call.number, call.name)
+    there = called(rival.number, rival.name) if rival else "another call"
+    unknown = f"unknown index {part.index}"
+    match found.rule:
+        case "item":
+            return f"item {_quoted(part.item)} is known: continues {here}"
+        case "index":
+            return f"index {part.index} is in use: continues {here}"
+        case "changed_id":
+            return f"index {part.index} is in use, the id is another, and nothing begins a call: continues {here}"
+        case "id":
+            return f"id {_quoted(part.id)} is known: continues {here}"
+        case "last":
+            return f"{'no index' if part.index is None else unknown}: the last call goes on, {here}"
+        case "turn":
+            return f"{unknown}, no name: arguments of {here}, whose turn it is, and which has none yet"
+        case "first":
+            return f"no call is open: opens {here}"
+        case "index_taken":
+            return f"index {part.index} is that of {there}, but {_news(part, rival)}: opens {here}"
+        case "id_taken":
+            return f"id {_quoted(part.id)} is that of {there}, but {_news(part, None)}: opens {here}"
+        case "another":
+            return f"no index, and {_news(part, None)}: opens {here}"
+        case "new_index":
+            return f"nobody opened index {part.index} yet: opens {here}"
+        case "new_item":
+            return f"nobody opened item {_quoted(part.item)} yet: opens {here}"
+        case "listed_id":
+            return f"the server's list of calls: id {_quoted(part.id)} is that of {here}"
+        case "listed_item":
+            return f"the server's list of calls: item {_quoted(part.item)} is that of {here}"
+        case "listed_index":
+            return f"the server's list of calls: an unknown id, but the place and the name of {here}"
+        case "listed_name":
+            return f"the server's list of calls: an unknown id, the next one of this name is {here}"
+        case "listed_new":
+            return f"the server's list of calls: it was not streamed: opens {here}"
+
+
+def delta_words(delta: Delta) -> str:
+    """Describes a delta in one line."""
+    match delta:
+        case Text(text, _, whole) | Reasoning(text, _, whole) | Refusal(text, _, whole):
+            return f"{'all of it: ' * whole}{_shown(text)}"
+        case Call(index, call_id, name, arguments, whole):
+            parts = [f"index {index}"] if index is not None else []
+            parts += [f"id {_quoted(call_id)}"] if call_id else []
+            parts += [f"name {_quoted(name)}"] if name else []
+            parts += [f"{'all ' * whole}arguments {_shown(arguments)}"] if arguments else []
+            return ", ".join(parts) or "nothing"
+        case Summary(calls):
+            return "the server's list of calls: " + (", ".join(call.name or "?" for call in calls) or "none")
+        case Extra(name, value):
+            return f"{name}: {_cut(repr(value))}"
+        case Sequence(number):
+            return f"event number {number}" if number is not None else "no event number"
+        case Meta(response_id, model):
+            return ", ".join(said for value in (response_id, model) if (said := word(value))) or "nothing new"
+        case Warn(code, detail):
+            return f"{code}: {detail}"
+        case Failure(info):
+            return info.message
+        case Usage():
+            return usage_words(delta)
+        case Finish(reason, raw):
+            return reason if reason == raw else f"{reason} (as sent: {_quoted(raw)})"
+        case Done():
+            return "nothing follows"
+        case MessageStart(message_id):
+            return f"message {_quoted(message_id or '')} begins"
+        case UsageUpdate(members):
+            return _cut(repr(dict(members)))
+        case Block(index, kind, value):
+            return f"{_at(index)}{kind}: {_cut(repr(value))}"
+        case BlockPiece(index, _, member, value):
+            return f"{_at(index)}{member}: {_cut(repr(value))}"
+        case BlockEnd(index):
+            return f"{_at(index)}complete"
+        case Answered(call_id, name):
+            return f"the server ran the call {_quoted(call_id or name or '')} itself"
+
+
+def _at(index: int | None) -> str:
+    return "" if index is None else f"block {index}, "
+
+
+def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dialect: bool) -> Iterator[str]:
+    """Explains why text of an event is not in the chunks that came out with it."""
+    for kind, shown in ((Text, text), (Reasoning, reasoning)):
+        pieces = [delta for delta in deltas if isinstance(delta, kind) and delta.text]
+        if shown or not pieces:
+            continue
+        what = delta_kind(pieces[0])
+        if all(piece.whole or piece.part for piece in pieces):
+            yield f"{what}: it was said already, nothing of it is new"
+        elif by_dialect:
+            yield f"{what}: kept by the dialect; it is markup, or may become some"
+        else:
+            yield f"{what}: half of a character, which waits for the other half"
+
+
+def stream_words(made: Inspection) -> list[str]:
+    """Describes a stream: each fact in a few words."""
+    facts = [made.adapter + (f" + {made.dialect}" if made.dialect else ""), _many(made.count, "event")]
+    facts.append(f"{made.size:,} bytes")
+    facts += [_many(len(made.pieces), "piece") + " from the network"] if made.pieces else []
+    facts.append("no times recorded" if made.duration is None else f"{made.duration:.3f} s")
+    facts += [f"HTTP {made.about['status']}"] if "status" in made.about else []
+    return facts
+
+
+def usage_words(usage: Usage) -> str:
+    """Returns token counts in one line."""
+    counts = [
+        (usage.input_tokens, "in"),
+        (usage.output_tokens, "out"),
+        (usage.cached_tokens, "cached"),
+        (usage.reasoning_tokens, "reasoning"),
+    ]
+    return ", ".join(f"{count} {what}" for count, what in counts if count is not None) + " tokens"
+
+
+def _news(part: Call, other: OpenCall | None) -> str:
+    """Describes what in a fragment contradicts the call that it might continue."""
+    if part.id and not (other and other.id == part.id):
+        return f"id {_quoted(part.id)} is a new one" if other is None else f"id {_quoted(part.id)} is not its"
+    if part.name and other is not None and part.name != other.name:
+        return f"the name is {_quoted(part.name)}"
+    return "an object begins again"
+
+
+def _quoted(name: str | None) -> str:
+    name = name or ""
+    return repr(name if len(name) <= 26 else f"{name[:12]}...{name[-8:]}")
+
+
+def _shown(text: str) -> str:
+    return repr(_cut(text))
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 120 else text[:120] + "..."

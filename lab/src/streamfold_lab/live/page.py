@@ -1,0 +1,153 @@
+"""The page and its data, as an ASGI app around the gateway."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from streamfold.client import Hooks
+from streamfold.values import ConfigError
+
+from .viewers import Viewers
+from .views import Glance, recording_of, timeline
+from .watched import Watch, Watched
+
+__all__ = ["LivePage"]
+
+_PREFIX = "/ui"
+_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)
+_TYPES = {"page.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
+_COMMON = {
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none';"
+    " form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class LivePage:
+    """Watches the providers of a gateway, and shows their answers at `/ui`.
+
+    Args:
+        answers: how many of the last answers are kept, in memory.
+        most_bytes: of all their bodies together.
+        keys: the keys for the page; without any, it is for this machine alone.
+        fixtures: the folder in which answers are saved as fixtures.
+
+    Attributes:
+        hooks: for `gateway(hooks=...)`.
+    """
+
+    def __init__(
+        self,
+        *,
+        answers: int = 50,
+        most_bytes: int = 64 * 2**20,
+        keys: Collection[str] = (),
+        fixtures: str | Path = "fixtures/gateway",
+    ) -> None:
+        self._watch = Watch(answers, most_bytes)
+        self._viewers = Viewers(keys)
+        self._fixtures = Path(fixtures)
+        self._glances: dict[int, Glance] = {}
+        self.hooks: Hooks = self._watch.hooks
+        self._app = Starlette(
+            routes=[
+                Route(_PREFIX, self._asset("page.html", {"content-security-policy": _POLICY})),
+                Route(f"{_PREFIX}/page.js", self._asset("page.js")),
+                Route(f"{_PREFIX}/page.css", self._asset("page.css")),
+                Route(f"{_PREFIX}/answers", self._list),
+                Route(f"{_PREFIX}/answers/{{number:int}}", self._timeline),
+                Route(f"{_PREFIX}/answers/{{number:int}}/fixture", self._save, methods=["POST"]),
+            ],
+            exception_handlers={HTTPException: _error},  # type: ignore[dict-item]
+        )
+
+    def around(self, app: Any) -> Any:
+        """Returns an ASGI app that serves the page, and everything else by `app`."""
+
+        async def serve(scope: Any, receive: Any, send: Any) -> None:
+            path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
+            ours = scope["type"] == "http" and (path == _PREFIX or path.startswith(f"{_PREFIX}/"))
+            await (self._app if ours else app)(scope, receive, send)
+
+        return serve
+
+    def _asset(self, name: str, headers: Mapping[str, str] | None = None) -> Any:
+        content = files(__package__).joinpath("assets", name).read_bytes()
+
+        async def answer(request: Request) -> Response:
+            self._viewers.check(request.scope)
+            return Response(content, headers={**_COMMON, **(headers or {})}, media_type=_TYPES[name])
+
+        return answer
+
+    async def _list(self, request: Request) -> Response:
+        """The answers that have changed since `since`, and the numbers of all."""
+        self._viewers.check(request.scope)
+        since, kept = _number(request.query_params.get("since")), self._watch.all()
+        numbers = [watched.number for watched in kept]
+        self._glances = {number: glance for number, glance in self._glances.items() if number in set(numbers)}
+        changed = [
+            self._glances.setdefault(watched.number, Glance(watched)).line()
+            for watched in kept
+            if watched.version > since
+        ]
+        data = {"clock": self._watch.clock, "numbers": numbers, "changed": changed}
+        return JSONResponse(data, headers=_COMMON)
+
+    async def _timeline(self, request: Request) -> Response:
+        self._viewers.check(request.scope)
+        page = await anyio.to_thread.run_sync(timeline, self._found(request))
+        # The page has its own policy, with hashes of its script and style; this one adds what a page can't say itself.
+        return HTMLResponse(page, headers={**_COMMON, "content-security-policy": "frame-ancestors 'none'"})
+
+    async def _save(self, request: Request) -> Response:
+        self._viewers.check(request.scope)
+        watched, name = self._found(request), request.query_params.get("name", "")
+        if not _NAME.fullmatch(name):
+            raise HTTPException(400, "a name has letters, digits, _, . and -, and at most 100 of them")
+        if watched.ended is None:
+            raise HTTPException(409, "the answer is still on its way")
+        if not watched.pieces or watched.dropped:
+            raise HTTPException(409, "the answer has no body, or it was too large to be kept")
+        path = await anyio.to_thread.run_sync(self._write, watched, name)
+        return JSONResponse({"saved": str(path)}, 201, headers=_COMMON)
+
+    def _write(self, watched: Watched, name: str) -> Path:
+        path = self._fixtures / name
+        try:
+            self._fixtures.mkdir(parents=True, exist_ok=True)
+            recording_of(watched, name).save(path, replace_older=False)
+        except FileExistsError:
+            raise HTTPException(409, f"there is a fixture {path}") from None
+        except (OSError, ConfigError) as exc:
+            raise HTTPException(500, f"the fixture can't be written: {exc}") from exc
+        return path
+
+    def _found(self, request: Request) -> Watched:
+        if (watched := self._watch.find(request.path_params["number"])) is None:
+            raise HTTPException(404, "this answer is not kept any more")
+        return watched
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 16 else -1
+
+
+async def _error(_: Request, error: HTTPException) -> Response:
+    return JSONResponse({"error": error.detail}, error.status_code, headers={**_COMMON, **(error.headers or {})})

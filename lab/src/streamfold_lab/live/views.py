@@ -1,0 +1,155 @@
+"""What a viewer sees of an answer: a line of the list, the inspector's timeline, and a recording of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
+
+from streamfold.adapters import find_adapter
+from streamfold.engine import StreamDecoder
+from streamfold.recording import Cut, Recording, cleaned_body, expected
+from streamfold.values import NamedTool, StreamError
+
+from ..inspection import inspect_stream, render_page
+from .watched import Watched
+
+__all__ = ["Glance", "recording_of", "timeline"]
+
+_WINDOW = 4000  # characters of an answer in which secrets are looked for
+_SHOWN = 300  # characters of it that the list shows
+
+
+class Glance:
+    """The line of an answer in the list. While the answer grows, its text is read on from where it was."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self._decoder: StreamDecoder | None = None
+        self._read = 0
+        self._tail = self._thought = ""
+        self._attempts = -1
+
+    def line(self) -> dict[str, Any]:
+        """Returns the line as JSON data, without secrets."""
+        watched, reply, error = self._watched, self._watched.reply, self._watched.error
+        text = self._text()
+        redact: Callable[[str], str] = watched.info.redactor.text
+        made = {
+            "number": watched.number,
+            "provider": watched.info.provider,
+            "adapter": watched.info.adapter,
+            "model": watched.info.model,
+            "state": watched.state,
+            "began": watched.began,
+            "seconds": round((watched.ended or monotonic()) - watched.since, 3),
+            "bytes": watched.size,
+            "text": redact(text[-_WINDOW:])[-_SHOWN:],
+            "calls": [call.name for call in reply.tool_calls] if reply else [],
+            "finish": reply.finish_reason if reply else None,
+            "warnings": [],
+            "error": None,
+            "retries": len(watched.failed),
+            "tokens": [reply.usage.input_tokens, reply.usage.output_tokens] if reply and reply.usage else None,
+        }
+        warned = reply.warnings if reply else error.warnings if error else ()
+        made["warnings"] = list(dict.fromkeys(warning.code for warning in warned))
+        if error is not None:
+            made["error"] = {"kind": type(error).__name__, "message": error.message}
+        return made
+
+    def _text(self) -> str:
+        """The end of the text so far; of the reasoning while there is no text."""
+        watched = self._watched
+        outcome = watched.reply or (watched.error and watched.error.partial)
+        if outcome:
+            self._decoder = None
+            return outcome.text or outcome.reasoning
+        if self._attempts != len(watched.failed):  # another attempt begins from the beginning
+            self._attempts, self._read, self._tail, self._thought = len(watched.failed), 0, "", ""
+            self._decoder = StreamDecoder(find_adapter(watched.info.adapter)(), **_reading(watched))
+        if self._decoder is not None:
+            pieces = watched.pieces[self._read :]
+            self._read += len(pieces)
+            try:
+                chunks = [chunk for _, piece in pieces for chunk in self._decoder.feed(piece)]
+            except StreamError:  # the provider's own reader reports it
+                self._decoder, chunks = None, []
+            self._tail = (self._tail + "".join(chunk.delta for chunk in chunks))[-_WINDOW:]
+            self._thought = (self._thought + "".join(chunk.reasoning for chunk in chunks))[-_WINDOW:]
+        return self._tail or self._thought
+
+
+def timeline(watched: Watched) -> str:
+    """Returns the inspector's page for an answer, as far as it came. Takes a while for a large one."""
+    body, cuts = _clean(watched)
+    info, error = watched.info, watched.error
+    about = {
+        "provider": info.provider,
+        "model": info.model,
+        "began": datetime.fromtimestamp(watched.began, UTC).isoformat(timespec="milliseconds"),
+        "state": watched.state,
+    }
+    if watched.dropped:
+        about["kept"] = f"the first {len(body):,} of {watched.size:,} bytes"
+    if error is not None:
+        about["error"] = f"{type(error).__name__}: {error.message}"
+    for attempt in watched.failed:
+        about["failed before"] = f"{attempt.provider}: {attempt.problem}"
+    inspection = inspect_stream(
+        body,
+        name=f"{info.provider} {watched.number}",
+        adapter=info.adapter,
+        cuts=[(cut.size, cut.delay) for cut in cuts],
+        interrupted=_ending(watched),
+        about=about,
+        **_reading(watched),
+    )
+    return render_page(inspection)
+
+
+def recording_of(watched: Watched, name: str) -> Recording:
+    """Returns an answer that has ended as a recording, without secrets."""
+    body, cuts = _clean(watched)
+    info, choice = watched.info, watched.info.request.tool_choice
+    address = urlsplit(info.url)
+    whole = watched.state == "finished"
+    made = Recording(
+        name=name,
+        body=body,
+        adapter=info.adapter,
+        cuts=tuple(Cut(cut.size, round(cut.delay, 6)) for cut in cuts),
+        broken=not whole,
+        source="recorded",
+        origin=f"{address.scheme}://{address.netloc}, recorded by the gateway",
+        date=datetime.fromtimestamp(watched.began, UTC).date().isoformat(),
+        request=info.redactor.text(f"POST {address.path} for the model {info.model!r}"),
+        complete=whole,
+        ended=_ending(watched) or "",
+        dialect=info.dialect or "",
+        tools=tuple(tool.name for tool in info.request.tools),
+        tool_choice=choice.name if isinstance(choice, NamedTool) else choice if isinstance(choice, str) else "auto",
+    )
+    return replace(made, expect=expected(made))
+
+
+def _clean(watched: Watched) -> tuple[bytes, tuple[Cut, ...]]:
+    redactor = watched.info.redactor.with_secrets((), guess=True)
+    body, cuts = watched.taken()
+    return cleaned_body(body, [Cut(size, wait) for size, wait in cuts], redactor)
+
+
+def _reading(watched: Watched) -> dict[str, Any]:
+    request = watched.info.request
+    return {"dialect": watched.info.dialect, "tools": request.tools, "tool_choice": request.tool_choice}
+
+
+def _ending(watched: Watched) -> str | None:
+    if watched.state == "finished":
+        return None
+    if watched.error is not None:
+        return watched.error.message
+    return "the reader left" if watched.state == "left" else "the answer is still on its way"

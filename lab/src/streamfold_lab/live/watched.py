@@ -1,0 +1,164 @@
+"""The last answers, as their bytes passed. Kept by hooks of the providers, which do as little as possible."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from itertools import pairwise
+from time import monotonic, time
+from typing import Literal, TypeAlias
+
+from streamfold.client import Hooks, RequestInfo
+from streamfold.values import APIError, Attempt, Reply
+
+__all__ = ["Watch", "Watched"]
+
+Ending: TypeAlias = Literal["finished", "failed", "left"]
+
+_NOTE = "streamfold_lab.live"
+_LARGEST = 16 * 2**20  # bytes of one answer; of a longer one the beginning is kept
+
+
+@dataclass(slots=True, eq=False)
+class Watched:
+    """One answer.
+
+    Attributes:
+        number: counts the answers, from 1.
+        ending: how it ended, if it did; "left": the reader left before the end.
+        version: of the last change, by the clock of the `Watch`.
+        began: seconds since the epoch.
+        since: when that was, by the monotonic clock.
+        pieces: of the body, each with the time at which it came.
+        size: of the body in bytes, also of what was not kept.
+        dropped: whether pieces are no longer kept, because there are too many.
+        ended: when it ended, by the monotonic clock; None before.
+        failed: the attempts that failed.
+    """
+
+    number: int
+    info: RequestInfo
+    ending: Ending | None = None
+    version: int = 0
+    began: float = field(default_factory=time)
+    since: float = field(default_factory=monotonic)
+    pieces: list[tuple[float, bytes]] = field(default_factory=list)
+    size: int = 0
+    dropped: bool = False
+    ended: float | None = None
+    failed: list[Attempt] = field(default_factory=list)
+    reply: Reply | None = None
+    error: APIError | None = None
+
+    @property
+    def state(self) -> Literal["waiting", "streaming", "finished", "failed", "left"]:
+        """What is happening to it."""
+        return self.ending or ("streaming" if self.size else "waiting")
+
+    def taken(self) -> tuple[bytes, list[tuple[int, float]]]:
+        """Returns the body as far as it was kept, and its pieces: the bytes of each, and the seconds before it."""
+        pieces = tuple(self.pieces)  # it may grow meanwhile
+        times = [self.since, *(when for when, _ in pieces)]
+        waits = [max(0.0, after - before) for before, after in pairwise(times)]
+        body = b"".join([piece for _, piece in pieces])
+        return body, [(len(piece), wait) for (_, piece), wait in zip(pieces, waits, strict=True)]
+
+
+class Watch:
+    """The last answers of the providers that have its `hooks`.
+
+    Args:
+        answers: how many are kept.
+        most_bytes: of all their bodies together; the oldest are dropped first.
+
+    Attributes:
+        clock: counts the changes, so that a viewer can ask for what is new.
+    """
+
+    def __init__(self, answers: int, most_bytes: int) -> None:
+        self._most, self._free = answers, most_bytes
+        self._watched: OrderedDict[int, Watched] = OrderedDict()
+        self._sizes: dict[int, int] = {}  # as they were when somebody looked
+        self._numbers = 0
+        self.clock = 0
+        self.hooks = Hooks(
+            on_request=self._request,
+            on_bytes=self._piece,
+            on_retry=self._retry,
+            on_finish=self._finish,
+            on_error=self._error,
+            on_close=self._close,
+        )
+
+    def find(self, number: int) -> Watched | None:
+        """Returns an answer by its number, if it is still kept."""
+        return self._watched.get(number)
+
+    def all(self) -> list[Watched]:
+        """Returns the answers that are kept, the oldest first."""
+        for found in self._watched.values():
+            if self._sizes.get(found.number) != found.size:  # looked for here, so that a piece costs nothing more
+                self._changed(found)
+                self._sizes[found.number] = found.size
+        return list(self._watched.values())
+
+    def _request(self, info: RequestInfo) -> None:
+        found: Watched | None = info.notes.get(_NOTE)
+        if found is None:
+            self._numbers += 1
+            found = info.notes[_NOTE] = self._watched[self._numbers] = Watched(self._numbers, info)
+            if len(self._watched) > self._most:
+                self._drop_oldest()
+        else:  # another attempt
+            self._free += _kept(found)
+            found.pieces, found.size = [], 0
+        self._changed(found)
+
+    def _piece(self, info: RequestInfo, data: bytes) -> None:
+        """Keeps a piece. This is all that happens to the gateway for each piece while nobody looks."""
+        found: Watched = info.notes[_NOTE]
+        found.size += len(data)
+        if not found.dropped:
+            found.pieces.append((monotonic(), data))
+            self._free -= len(data)
+            if self._free < 0 or found.size > _LARGEST:
+                self._make_room(found)
+
+    def _retry(self, info: RequestInfo, attempt: Attempt) -> None:
+        found: Watched = info.notes[_NOTE]
+        found.failed.append(attempt)
+        self._changed(found)
+
+    def _finish(self, info: RequestInfo, reply: Reply) -> None:
+        found: Watched = info.notes[_NOTE]
+        found.reply, found.ending, found.ended = reply, "finished", monotonic()
+        self._changed(found)
+
+    def _error(self, info: RequestInfo, error: APIError) -> None:
+        found: Watched = info.notes[_NOTE]
+        found.error, found.ending, found.ended = error, "failed", monotonic()
+        self._changed(found)
+
+    def _close(self, info: RequestInfo) -> None:
+        found: Watched | None = info.notes.get(_NOTE)
+        if found is not None and found.ended is None:
+            found.ending, found.ended = "left", monotonic()
+            self._changed(found)
+
+    def _changed(self, found: Watched) -> None:
+        self.clock = found.version = self.clock + 1
+
+    def _make_room(self, growing: Watched) -> None:
+        while self._free < 0 and len(self._watched) > 1:
+            self._drop_oldest()
+        growing.dropped = growing.dropped or self._free < 0 or growing.size > _LARGEST
+
+    def _drop_oldest(self) -> None:
+        number, oldest = self._watched.popitem(last=False)
+        self._sizes.pop(number, None)
+        self._free += _kept(oldest)
+        oldest.pieces, oldest.dropped = [], True  # it may still be under way
+
+
+def _kept(found: Watched) -> int:
+    return sum(len(piece) for _, piece in found.pieces)

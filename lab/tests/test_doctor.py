@@ -1,0 +1,244 @@
+"""The doctor: what is planted in a server is found, nothing else is, and the profile that it writes fits the server."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from examined import KEY, PROFILE, examine
+from patients import Patient
+from scale import pick, some
+from streamfold import faults
+from streamfold.adapters.chat import ChatQuirks
+from streamfold.config import config_problems, read_config, read_profile
+from streamfold.faults import Fault
+from streamfold_lab.doctor import Card, cards_from, cards_to_dict, compare_cards, find_wires, plan, write_profile
+
+# httpx on trio, when a stream is left before its end.
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+
+
+# One planted value for each quirk.
+QUIRKS: dict[str, Any] = {
+    "max_tokens_field": "max_completion_tokens",
+    "stream_usage": False,
+    "response_format": "json_object",
+    "strict_output": True,
+    "inline_refs": True,
+    "unsupported_keywords": ("minLength", "pattern"),
+    "reasoning_field": "reasoning",
+    "reasoning_required": True,
+    "reasoning_details": True,
+    "reasoning_split": True,
+    "thinking_switch": "enable_thinking",
+    "effort_grades": False,
+    "forced_while_thinking": False,
+    "allowed_tools": True,
+    "result_images": True,
+    "developer_role": False,
+    "message_names": False,
+    "empty_turns": True,
+    "seed_field": "random_seed",
+    "call_ids": "nine_alphanumeric",
+    "call_signatures": True,
+    "continues": "prefix",
+}
+# One planted fault of each kind, and the probe that names it.
+FAULTS: dict[str, tuple[Fault, str]] = {
+    "cut_after": (faults.cut_after(events=3), "cuts"),
+    "reset": (faults.reset(after_events=3), "resets"),
+    "hang_up": (faults.hang_up(), "hang_ups"),
+    "stall": (faults.stall(after_events=3), "stalls"),
+    "slow": (faults.slow(0.5), "pace"),
+    "keepalive": (faults.keepalive(after_events=2), "comments"),
+    "garbage": (faults.garbage(after_events=2), "garbage"),
+    "drop": (faults.drop([4, 8]), "lost"),
+    "duplicate": (faults.duplicate([4, 8]), "repeated"),
+    "corrupt": (faults.corrupt(3), "utf8"),
+    "truncate_json": (faults.truncate_json(3), "truncated"),
+    "status": (faults.status(503), "statuses"),
+}
+
+
+@dataclass
+class Plant:
+    """What is planted in a server, and how it is recognised."""
+
+    quirk: str = ""
+    fault: str = ""
+
+    def found(self, card: Card) -> bool:
+        if self.fault:
+            finding = card.of(FAULTS[self.fault][1])
+            return finding is not None and finding.verdict in ("fault", "handled")
+        settings = {setting.key: setting.value for setting in card.settings}
+        if self.quirk == "forced_while_thinking" and ("capabilities", "forced_choice") in settings:
+            return True  # where nothing switches thinking off, there is no other way to say it
+        wanted = QUIRKS[self.quirk]
+        found = settings.get(("quirks", self.quirk))
+        return sorted(found or ()) == sorted(wanted) if isinstance(wanted, tuple) else found == wanted
+
+
+def quirks(*names: str) -> ChatQuirks:
+    """Quirks with planted values. Reasoning can only be required under some name."""
+    values = {name: QUIRKS[name] for name in names}
+    if "reasoning_required" in names:
+        values.setdefault("reasoning_field", "reasoning_content")
+    return ChatQuirks(**values)
+
+
+@pytest.fixture(scope="module")
+def clean() -> Card:
+    return examine(Patient())[0]
+
+
+def test_a_clean_server_has_no_findings(clean: Card) -> None:
+    """Nothing is at fault, nothing has to be set, and every question has an answer."""
+    assert clean.with_verdict("fault", "set", "handled") == []
+    assert [setting.key for setting in clean.settings if setting.key[0] != "capabilities"] == []
+    unknown = [finding.probe for finding in clean.with_verdict("unclear", "no", "skipped")]
+    assert unknown == ["reasoning", "thinking_switch", "reasoning_back", "continues", "kept_open", "caching"]
+    assert clean.requests < 60
+
+
+def test_every_quirk_and_every_fault_can_be_planted() -> None:
+    """A new quirk or fault has to be planted here, and found."""
+    assert set(QUIRKS) == {field.name for field in fields(ChatQuirks)}
+    kinds = {name: getattr(faults, name) for name in faults.__all__}
+    assert set(FAULTS) == {
+        name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Fault)
+    } - {"Fault"}
+
+
+@pytest.mark.parametrize("name", some(list(QUIRKS), 5))
+def test_a_planted_quirk_is_found(name: str, clean: Card) -> None:
+    """The profile gets exactly the quirk that was planted."""
+    card, _ = examine(Patient(quirks=quirks(name)))
+    expected = {("quirks", field) for field in {name, *(["reasoning_field"] if "required" in name else [])}}
+    assert Plant(quirk=name).found(card)
+    assert {setting.key for setting in card.settings if setting.key[0] != "capabilities"} == expected
+    assert [finding.probe for finding in card.with_verdict("fault")] == []
+
+
+@pytest.mark.parametrize(("name", "times"), some([(name, times) for times in (1, None) for name in FAULTS], 7))
+def test_a_planted_fault_is_named(name: str, times: int | None, clean: Card) -> None:
+    """A fault is named whether it happens always or once, and no other one is."""
+    fault, probe = FAULTS[name]
+    card, _ = examine(Patient(faults=[fault], turns=times))
+    names = {probe for _, probe in FAULTS.values()}
+    wrong = {finding.probe for finding in card.findings if finding.verdict in ("fault", "handled")}
+    assert wrong & names == {probe}
+
+
+@pytest.mark.parametrize("dialect", some(["hermes", "kimi", "deepseek", "mistral", "llama3", "think"], 3))
+def test_the_dialect_is_found(dialect: str) -> None:
+    """A server that leaves calls or reasoning in the text gets the dialect that reads them."""
+    card, learned = examine(Patient(dialect=dialect))
+    assert learned.dialect == dialect
+    assert card.with_verdict("fault") == []
+
+
+def _threes(rng: random.Random) -> Iterator[list[Plant]]:
+    """Three different things, several times. Faults happen a few times only: one that never ends hides the others."""
+    pool = [*(Plant(quirk=name) for name in QUIRKS), *(Plant(fault=name) for name in FAULTS)]
+    for _ in range(pick(10, 4)):
+        three = rng.sample(pool, 3)
+        while {"response_format", "strict_output"} <= {plant.quirk for plant in three}:
+            three = rng.sample(pool, 3)  # a server without schemas has no strict ones
+        yield three
+
+
+def test_three_at_once_are_found() -> None:
+    """Of what is planted three at a time, at least 95 % is named."""
+    planted, found = 0, 0
+    missed: list[Any] = []
+    for seed in range(pick(20, 1)):
+        for three in _threes(random.Random(seed)):
+            patient = Patient(
+                quirks=quirks(*(plant.quirk for plant in three if plant.quirk)),
+                faults=[FAULTS[plant.fault][0] for plant in three if plant.fault],
+                turns=2,
+            )
+            card, _ = examine(patient)
+            planted += 3
+            found += sum(plant.found(card) for plant in three)
+            missed += [(plant, three) for plant in three if not plant.found(card)]
+    assert found >= 0.95 * planted, missed
+
+
+@pytest.mark.parametrize("name", some(list(QUIRKS), 2))
+def test_the_written_profile_fits(name: str, tmp_path: Path) -> None:
+    """The profile passes `config check`, the same probes find it right, and nothing that fails is left."""
+    card, learned = examine(Patient(quirks=quirks(name)))
+    file = tmp_path / "streamfold.toml"
+    write_profile(file, card, learned)
+    config = read_config(file)
+    assert config_problems(config) == []
+    profile = config.tables["patient"]
+    again, _ = examine(Patient(quirks=quirks(name)), dict(profile))
+    assert {s.key: s.value for s in again.settings} == {s.key: s.value for s in card.settings}
+    assert again.with_verdict("fault") == []
+
+
+def test_no_key_is_in_the_output(tmp_path: Path) -> None:
+    """Cards, recordings and profiles have no key, also where the server echoes it."""
+    patient = Patient(echo=KEY)
+    card, learned = examine(patient, folder=tmp_path / "answers")
+    write_profile(tmp_path / "streamfold.toml", card, learned)
+    assert KEY not in str(cards_to_dict([card]))
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) > 2 * card.requests
+    assert not any(KEY.encode() in content for content in written)
+    assert patient.requests
+
+
+def test_cards_can_be_read_and_compared(clean: Card) -> None:
+    """A card survives JSON, is equal to itself, and tells what another version of the server does differently."""
+    (read,) = cards_from(cards_to_dict([clean]))
+    assert compare_cards([clean], [read]) == []
+    other, _ = examine(Patient(quirks=quirks("seed_field")))
+    assert [(change.probe, change.after and change.after.verdict) for change in compare_cards([read], [other])] == [
+        ("seed", "set")
+    ]
+
+
+def test_a_second_run_is_equal_apart_from_times(clean: Card) -> None:
+    """The same server gives the same card."""
+    again, _ = examine(Patient())
+    assert [f for f in again.findings if f.probe != "pace"] == [f for f in clean.findings if f.probe != "pace"]
+
+
+def test_the_budget_is_kept() -> None:
+    """No more requests are sent than allowed, and what was not asked says so."""
+    patient = Patient()
+    card, _ = examine(patient, budget=5)
+    assert len(patient.requests) == card.requests == 5
+    assert "the budget of 5 requests is used up" in [finding.saw for finding in card.with_verdict("skipped")]
+
+
+def test_the_plan_sends_nothing() -> None:
+    """All requests that an examination sends are announced by the plan."""
+    patient = Patient()
+    card, _ = examine(patient)
+    planned = [dict(one.body) for one in plan(read_profile(PROFILE))]
+    planned += [{name: value for name, value in body.items() if name != "temperature"} for body in planned]
+    assert [body for body in patient.requests if body not in planned] == []
+    assert card.requests <= len(planned) * 3
+
+
+def test_a_server_is_found_without_path_and_model() -> None:
+    """The URL of a host is enough: `/v1`, the wire and the model are found."""
+
+    async def run() -> Sequence[Any]:
+        async with Patient().client() as client:
+            return await find_wires(read_profile({"base_url": "http://patient.test"}), http_client=client)
+
+    (profile,) = trio.run(run, clock=MockClock(autojump_threshold=0))
+    assert (profile.adapter, profile.base_url, profile.model) == ("chat", "http://patient.test/v1", "patient-1")

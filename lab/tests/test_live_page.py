@@ -1,0 +1,253 @@
+"""The live page of `streamfold serve --ui`: what it knows, who may see it, and what it saves."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from gateways import CHAT, asking, serve_command
+from servers import END, STREAM, Connection, framed, serving
+from streamfold.gateway import gateway
+from streamfold.recording import Recording
+from streamfold_lab.live import LivePage
+
+pytestmark = pytest.mark.anyio
+
+KEY = "sk-upstream-0123456789abcdef"
+LOCAL = {"host": "127.0.0.1"}
+SAVE = {"x-streamfold": "1"}
+
+
+def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
+    return f"data: {json.dumps({'choices': [{'delta': delta, 'finish_reason': finish}]})}\n\n".encode()
+
+
+HELLO = [chunk({"content": "Hello "}), chunk({"content": "there"}, "stop"), b"data: [DONE]\n\n"]
+
+
+class Desk:
+    """A gateway with its page, in this process: a client of the model, and a viewer of the page."""
+
+    def __init__(self, app: Any, client: str = "127.0.0.1") -> None:
+        transport = httpx.ASGITransport(app, client=(client, 1234))
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+
+    async def ask(self, question: str = "Hi", **members: Any) -> httpx.Response:
+        return await self.http.post(CHAT, json=asking(CHAT, question, **members))
+
+    async def seen(self, since: int = -1) -> dict[str, Any]:
+        answer = await self.http.get("/ui/answers", params={"since": since})
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+
+@asynccontextmanager
+async def desk(script: Any, **options: Any) -> AsyncIterator[Desk]:
+    async with serving(script) as server:
+        page = LivePage(**options)
+        config = {"base_url": server.base_url, "model": "m-1", "api_key": KEY, "max_retries": 1}
+        app = gateway({"main": config}, hooks=page.hooks)
+        made = Desk(page.around(app))
+        async with app, made.http:
+            yield made
+
+
+async def hello(peer: Connection) -> None:
+    await peer.request()
+    await peer.send(STREAM, framed(*HELLO), END)
+
+
+async def test_an_answer_is_seen_while_it_streams() -> None:
+    """State, text so far, and the whole of it at the end; a viewer that knows it all gets nothing again."""
+    go_on = anyio.Event()
+
+    async def slow(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM, framed(HELLO[0]))
+        await go_on.wait()
+        await peer.send(framed(*HELLO[1:]), END)
+
+    async with desk(slow) as made, anyio.create_task_group() as tasks:
+        assert (await made.seen())["changed"] == []
+        tasks.start_soon(made.ask)
+        with anyio.fail_after(10):
+            while not ((found := await made.seen())["changed"] and found["changed"][0]["text"]):
+                await anyio.sleep(0.01)
+        (line,) = found["changed"]
+        assert (line["state"], line["text"], line["model"], line["adapter"]) == ("streaming", "Hello ", "m-1", "chat")
+        again = await made.seen(found["clock"])
+        assert (again["changed"], again["numbers"]) == ([], [1])
+        go_on.set()
+        with anyio.fail_after(10):
+            while (await made.seen())["changed"][0]["state"] != "finished":
+                await anyio.sleep(0.01)
+        (line,) = (await made.seen())["changed"]
+        assert (line["text"], line["finish"], line["error"]) == ("Hello there", "stop", None)
+
+
+async def test_errors_warnings_and_failed_attempts() -> None:
+    """A line says what went wrong, and how often it was tried."""
+    answers = [
+        b"HTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\nbusy",
+        STREAM + framed(chunk({"content": "Hi"}), b"data: [DONE]\n\n") + END,
+        STREAM + framed(HELLO[0]),
+    ]
+
+    async def script(peer: Connection) -> None:
+        while answers:
+            await peer.request()
+            data = answers.pop(0)
+            await peer.send(data)
+            if not data.endswith(END):
+                return
+
+    async with desk(script) as made:
+        await made.ask()
+        await made.ask()
+        first, second = (await made.seen())["changed"]
+        assert (first["retries"], first["warnings"]) == (1, ["missing_finish_reason"])
+        assert second["state"] == "failed"
+        assert second["error"]["kind"] == "IncompleteStreamError"
+        assert second["text"] == "Hello "
+        page = await made.http.get("/ui/answers/2")
+        assert page.status_code == 200
+        assert "IncompleteStreamError" in page.text
+
+
+async def test_each_answer_opens_in_the_timeline() -> None:
+    """The inspector's page, with its own policy; what is not kept is a 404."""
+    async with desk(hello) as made:
+        await made.ask()
+        page = await made.http.get("/ui/answers/1")
+        assert "Hello " in page.text
+        assert "script-src 'sha256-" in page.text
+        assert page.headers["content-security-policy"] == "frame-ancestors 'none'"
+        assert (await made.http.get("/ui/answers/7")).status_code == 404
+
+
+async def test_only_the_last_answers_are_kept() -> None:
+    """By number and by size."""
+    async with desk(hello, answers=2) as made:
+        for _ in range(3):
+            await made.ask()
+        assert (await made.seen())["numbers"] == [2, 3]
+    async with desk(hello, most_bytes=200) as made:
+        for _ in range(3):
+            await made.ask()
+        assert (await made.seen())["numbers"] == [3]
+
+
+async def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    """A key that the provider echoes is neither in the list, nor in the timeline, nor in a fixture."""
+
+    async def echo(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM, framed(chunk({"content": f"your key is {KEY}"}, "stop"), HELLO[-1]), END)
+
+    async with desk(echo, fixtures=tmp_path) as made:
+        await made.ask()
+        await made.http.post("/ui/answers/1/fixture?name=echo", headers=SAVE)
+        for shown in (json.dumps(await made.seen()), (await made.http.get("/ui/answers/1")).text):
+            assert "your key is" in shown
+            assert KEY not in shown
+    saved = b"".join(file.read_bytes() for file in tmp_path.iterdir() if file.is_file())
+    assert b"your key is" in saved
+    assert KEY.encode() not in saved
+
+
+async def test_an_answer_is_saved_as_a_fixture(tmp_path: Path) -> None:
+    """It is a recording with its origin, its pieces and what it must fold to. Nothing is replaced."""
+    async with desk(hello, fixtures=tmp_path / "new") as made:
+        await made.ask(tools=[{"type": "function", "function": {"name": "f"}}])
+        saved = await made.http.post("/ui/answers/1/fixture?name=hello", headers=SAVE)
+        assert (saved.status_code, Path(saved.json()["saved"])) == (201, tmp_path / "new" / "hello")
+        recording = Recording.load(tmp_path / "new" / "hello")
+        assert (recording.source, recording.tools, recording.expect["text"]) == ("recorded", ("f",), "Hello there")
+        assert recording.complete
+        assert sum(cut.size for cut in recording.cuts) == len(recording.body)
+        again = await made.http.post("/ui/answers/1/fixture?name=hello", headers=SAVE)
+        assert again.status_code == 409
+        for name in ("../evil", "a/b", "", ".hidden", "x" * 101, "a%0Ab"):
+            refused = await made.http.post(f"/ui/answers/1/fixture?name={name}", headers=SAVE)
+            assert refused.status_code == 400, name
+
+
+async def test_only_the_page_itself_saves() -> None:
+    """A form or a script of another site can't set the header, and browsers say where a request comes from."""
+    async with desk(hello) as made:
+        await made.ask()
+        for headers in ({}, {**SAVE, "sec-fetch-site": "cross-site"}):
+            answer = await made.http.post("/ui/answers/1/fixture?name=x", headers=headers)
+            assert answer.status_code == 403
+        assert (await made.http.get("/ui/answers/1/fixture?name=x")).status_code == 405
+
+
+async def test_without_a_key_it_is_for_this_machine_alone() -> None:
+    """Neither another machine, nor a name that leads here, nor a proxy in front."""
+    page = LivePage()
+    app = page.around(gateway({"main": {"base_url": "http://test/v1", "model": "m"}}, hooks=page.hooks))
+    paths = ["/ui", "/ui/page.js", "/ui/answers", "/ui/answers/1"]
+    async with Desk(app).http as here, Desk(app, "192.0.2.7").http as there:
+        for path in paths:
+            assert (await there.get(path)).status_code == 403
+            assert (await here.get(path, headers={"host": "evil.example"})).status_code == 403
+            assert (await here.get(path, headers={"x-forwarded-for": "192.0.2.7"})).status_code == 403
+        assert [(await here.get(path)).status_code for path in paths] == [200, 200, 200, 404]
+        assert (await here.get("/healthz")).status_code == 200  # the gateway is still there
+
+
+async def test_with_a_key_it_is_for_whoever_has_it() -> None:
+    """As a bearer token, or as the password that a browser asks for."""
+    page = LivePage(keys=["viewer"])
+    app = page.around(gateway({"main": {"base_url": "http://test/v1", "model": "m"}}, hooks=page.hooks))
+    basic = {kind: f"Basic {base64.b64encode(kind.encode()).decode()}" for kind in ("me:viewer", "me:wrong", "viewer")}
+    async with Desk(app, "192.0.2.7").http as viewer:
+        for given, status in [
+            ({}, 401),
+            ({"authorization": basic["me:viewer"]}, 200),
+            ({"authorization": "Bearer viewer"}, 200),
+            ({"authorization": basic["me:wrong"]}, 401),
+            ({"authorization": basic["viewer"]}, 401),
+            ({"authorization": "Basic ???"}, 401),
+            ({"x-api-key": "viewer"}, 401),
+        ]:
+            answer = await viewer.get("/ui", headers=given)
+            assert answer.status_code == status, given
+        assert answer.headers["www-authenticate"].startswith("Basic")
+
+
+async def test_the_page_loads_nothing_from_elsewhere() -> None:
+    """Its policy allows its own script and style, no inline code, and no frame around it."""
+    page = LivePage()
+    async with Desk(page.around(None)).http as viewer:
+        answer = await viewer.get("/ui")
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "http" not in answer.text
+        script = (await viewer.get("/ui/page.js")).text
+        assert "innerHTML" not in script
+
+
+async def test_streamfold_serve_ui(tmp_path: Path) -> None:
+    """`ui = true` serves the page beside the gateway, and the log says where."""
+    file = tmp_path / "streamfold.toml"
+    async with serving(hello) as server:
+        file.write_text(
+            f'[gateway]\nui = true\n[providers.main]\nbase_url = "{server.base_url}"\nmodel = "m"\nadapter = "chat"\n'
+        )
+        async with serve_command(file) as (address, said, _), httpx.AsyncClient(base_url=address) as client:
+            await client.post(CHAT, json=asking(CHAT))
+            found = (await client.get("/ui/answers")).json()
+    assert [line["text"] for line in found["changed"]] == ["Hello there"]
+    assert b"/ui" in said

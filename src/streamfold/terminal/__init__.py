@@ -1,0 +1,21 @@
+"""What commands share: output that is exact on a pipe and harmless on a terminal, options, and how failures end."""
+
+from __future__ import annotations
+
+from .errors import print_error, reported_errors
+from .options import AdapterName, DialectNames, File
+from .output import console, harmless, prepare_streams, print_json, print_rows, say
+
+__all__ = [
+    "AdapterName",
+    "DialectNames",
+    "File",
+    "console",
+    "harmless",
+    "prepare_streams",
+    "print_error",
+    "print_json",
+    "print_rows",
+    "reported_errors",
+    "say",
+]
