@@ -23,7 +23,7 @@ from mirror import WIRES, check_open_responses, check_response_events, comments,
 from streamfold import ConfigError, NotConfiguredError, Provider, ToolCall
 from streamfold.config import GatewaySettings, config_problems, read_config
 from streamfold.gateway import gateway
-from streamfold.gateway.serve import settings
+from streamfold.gateway.configured import settings
 from streamfold.recording import Recording, ReplayTransport
 
 pytestmark = [

@@ -23,7 +23,7 @@ from streamfold import APIConnectionError, ConfigError, IncompleteStreamError, P
 from streamfold.cli.app import app as cli
 from streamfold.config import read_config
 from streamfold.gateway import create_app
-from streamfold.gateway.serve import settings
+from streamfold.gateway.configured import settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(os.name != "posix", reason="workers need POSIX")]
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}})

@@ -4,52 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from ..client import Hooks
-from ..config import Config, GatewaySettings, RateLimitSettings, read_config
+from ..config import Config, GatewaySettings, read_config
 from ..values import ConfigError
-from .access import is_loopback
-from .keys import Client, read_keys
+from .app import Gateway
+from .configured import Page, configured_app, settings
 
-if TYPE_CHECKING:
-    from .app import Gateway
-
-__all__ = ["Page", "configured_app", "create_app", "run", "settings"]
-
-
-def settings(config: Config, **overrides: Any) -> GatewaySettings:
-    """Returns the settings of a file with the overrides that are not None on top.
-
-    Raises:
-        ConfigError: a mistake in them; or other machines could use the server without a key.
-    """
-    made = config.gateway(**overrides)
-    if not made.needs_key and not made.open and not is_loopback(made.host):
-        raise ConfigError(
-            f"other machines could use a server on {made.host}, and it asks for no key: set api_key_env in [gateway],"
-            " or open = true if that is intended"
-        )
-    if made.workers > 1 and made.ui:
-        raise ConfigError(
-            f"ui: the page shows the answers of one process, and workers is {made.workers}; set one of them"
-        )
-    if made.workers > 1 and os.name != "posix":
-        raise ConfigError("workers: several processes can share a port on POSIX systems only; start several gateways")
-    return made
-
-
-class Page(Protocol):
-    """A page beside the gateway."""
-
-    @property
-    def hooks(self) -> Hooks:
-        """What it wants to know of the providers' answers."""
-        ...
-
-    def around(self, app: Any) -> Any:
-        """Returns an ASGI app that serves the page, and everything else by `app`."""
-        ...
+__all__ = ["create_app", "run"]
 
 
 def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
@@ -67,41 +29,6 @@ def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
     """
     config = read_config(path)
     return configured_app(config, config.gateway(), path)
-
-
-def configured_app(
-    config: Config, chosen: GatewaySettings, path: str | os.PathLike[str] | None, page: Page | None = None
-) -> Gateway:
-    """Returns the app that settings describe.
-
-    Args:
-        path: the file that `config` was read from, if one was named.
-        page: the page that is shown beside it.
-
-    Raises:
-        ConfigError: there is nothing to serve, or something in the settings can't be used.
-    """
-    from .app import gateway
-
-    made = gateway(
-        {name: name for name in chosen.providers} or None,
-        config=path,
-        keys=_clients(config, chosen),
-        rate_limits=config.rate_limits() or RateLimitSettings(),
-        hooks=page.hooks if page else (),
-        **chosen.options(),
-    )
-    made.access.loopback_only = not chosen.needs_key and not chosen.open
-    return made
-
-
-def _clients(config: Config, chosen: GatewaySettings) -> list[Client]:
-    """Whose keys the environment holds."""
-    named = {
-        name: {"key": config.secret(given.key_env, f"gateway.keys.{name}.key_env"), **dict(given.options())}
-        for name, given in chosen.keys.items()
-    }
-    return read_keys([config.secret(variable) for variable in chosen.api_key_env]) + read_keys(named)
 
 
 def run(

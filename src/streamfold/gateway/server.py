@@ -7,20 +7,18 @@ import signal
 import socket
 from time import monotonic
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 
 from ..config import GatewaySettings
 from .app import Gateway
+from .configured import Page
 from .connections import bounded_protocol, connections_for
 from .logs import one_line
 from .models import Models
 from .server_log import log_config
 from .wires import WIRES
-
-if TYPE_CHECKING:
-    from .serve import Page
 
 __all__ = ["Server", "run", "say_what_is_served"]
 

@@ -19,8 +19,8 @@ import anyio
 
 from ..config import GatewaySettings, read_config, set_variable
 from ..limits import count_memory_in
+from .configured import configured_app, settings
 from .metrics import METRICS_FOLDER
-from .serve import configured_app, settings
 from .server import Server, say_what_is_served
 
 __all__ = ["Recipe", "Share", "work"]
