@@ -1,20 +1,16 @@
-"""The ASGI app: its paths, and the way of each request from its head to its answer."""
+"""The ASGI app: its paths, and what is opened and closed with it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from time import time
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-import anyio
-import anyio.to_thread
-from anyio.abc import TaskGroup
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response
@@ -24,27 +20,23 @@ from ..answers import ChatModel
 from ..client import Hooks
 from ..config import GatewayOptions, RateLimitSettings, read_settings, store_url
 from ..limits import LimitStore
-from ..text import parse_object
 from ..turns import Retention, TurnCache, TurnStore, read_turn_cache
-from ..values import ConfigError
 from .access import Access
-from .bodies import Bodies, ClientGone, Receive
-from .exchange import Exchange
+from .background import Background
+from .bodies import Receive
 from .failures import Refused, refused
+from .handler import RequestHandler
 from .kept import KeptResponses, ResponseRetention, ResponseStore, open_responses
 from .keys import Client, KeyRateLimits, read_keys
-from .logs import RequestLog
 from .metrics import Metrics
-from .models import Models, Served
-from .outcomes import write_json
-from .sink import Send, guarded, send_json
-from .wire import ClientRequest, Warnings, Wire
+from .models import Models
+from .sink import Send
+from .wire import Wire
 from .wires import WIRES, ChatWire, ResponsesWire
 
 __all__ = ["Gateway", "gateway"]
 
 _VERSIONS = ("v1", "v1beta")  # the second one is Gemini's
-_LARGE = 2**18  # bytes of a body above which it is parsed beside the event loop
 
 
 def gateway(
@@ -104,7 +96,6 @@ class Gateway:
     """The app that `gateway` returns.
 
     Attributes:
-        running: how many requests are being answered.
         draining: set it when the server is going to stop: `/readyz` answers 503 then, so that no new clients come.
     """
 
@@ -118,17 +109,14 @@ class Gateway:
         rate_limits: KeyRateLimits | None = None,
     ) -> None:
         self.models = models
-        self.running = 0
-        self.options = options
-        self.bodies = Bodies(options)
         self.access = access
+        self.draining = False
         self._memory = memory
         self._responses = responses
         self._rate_limits = rate_limits or KeyRateLimits(())
-        self._tasks: TaskGroup | None = None
-        self.draining = False
-        self._metrics = metrics = Metrics(models.names) if options.metrics else None
-        self._observers = [*([metrics.observe] if metrics else []), *([write_json] if options.json_log else [])]
+        self._background = Background()
+        metrics = Metrics(models.names) if options.metrics else None
+        self._handler = RequestHandler(models, access, options, memory, self._rate_limits, metrics)
         self._began = int(time())
         self._app = Starlette(
             routes=[
@@ -143,6 +131,11 @@ class Gateway:
             exception_handlers={HTTPException: _http_error, Refused: _refusal},  # type: ignore[dict-item]
             lifespan=self._lifespan,
         )
+
+    @property
+    def running(self) -> int:
+        """How many requests are being answered."""
+        return self._handler.running
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
@@ -159,167 +152,30 @@ class Gateway:
 
     async def __aenter__(self) -> Self:
         self.draining = False
-        self._tasks = await anyio.create_task_group().__aenter__()
+        await self._background.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.draining = True
-        tasks, self._tasks = self._tasks, None
         try:
-            if tasks is not None:
-                tasks.cancel_scope.cancel()
-                await tasks.__aexit__(kind, error, traceback)
+            await self._background.__aexit__(kind, error, traceback)
         finally:
             await self.aclose()
 
     @asynccontextmanager
     async def _lifespan(self, _: Any) -> AsyncIterator[None]:
-        if self._tasks is not None:  # it is used as a context manager too
+        if self._background.entered:  # it is used as a context manager too
             yield
             return
         async with self:
             yield
 
-    @asynccontextmanager
-    async def background(self) -> AsyncIterator[TaskGroup]:
-        """Gives a task group for what goes on when its client has left.
-
-        An app that nobody has entered, such as a mounted one, has no such place: the tasks are then waited for.
-        """
-        if self._tasks is not None:
-            yield self._tasks
-            return
-        failed: Exception | None = None
-        async with anyio.create_task_group() as tasks:
-            try:
-                yield tasks
-            except (ClientGone, Refused) as exc:
-                failed = exc
-        if failed is not None:
-            raise failed
-
-    async def answer(
-        self, wire: Wire, scope: Any, receive: Receive, send: Send, *, answer_id: str | None = None
-    ) -> None:
-        """Answers one request of a client: with the provider's answer, or with an error in the wire's form.
-
-        Args:
-            answer_id: the id of the answer; None: a new one.
-        """
-        log = self.log(wire, answer_id)
-        async with self.refusing(wire, send, log) as send:
-            client = self.access.check(scope)
-            log.key = client.name
-            self._check_room()
-            with self.bodies.held() as held:
-                body = await held.read(Headers(scope=scope), receive)
-                with self._counted():
-                    asked, served = await self._parsed(wire, body, scope, log, client)
-                    del body
-                    if (answer := await wire.at_once(asked, served)) is not None:
-                        await send_json(send, 200, answer.body, {**wire.headers(log.id), **answer.headers})
-                        log.answered(answer.note)
-                    else:
-                        asked, dropped = self._for_provider(wire, asked, served)
-                        memory = self._memory and self._memory.of(client.id)
-                        exchange = Exchange(wire, asked, served, self.options, log, dropped, memory)
-                        async with self._rate_limits.within(client) as settle:
-                            log.observers = [*self._observers, *([settle] if settle else [])]
-                            await exchange.run(receive, send)
-
-    @asynccontextmanager
-    async def refusing(self, wire: Wire, send: Send, log: RequestLog) -> AsyncIterator[Send]:
-        """Gives a `send` that raises ClientGone when the client has left. A refusal in the block is sent with it."""
-        send = guarded(send, self.options.send_timeout)
-        try:
-            try:
-                yield send
-            except Refused as refusal:
-                log.failed(refusal)
-                await send_json(send, *wire.error(refusal, log.id), {**wire.headers(log.id), **refusal.headers})
-        except ClientGone:
-            log.disconnected()
-
-    def log(self, wire: Wire, answer_id: str | None = None) -> RequestLog:
-        """Returns the log of a request."""
-        return RequestLog(answer_id or wire.id_prefix + uuid4().hex, wire.adapter, self._observers)
-
-    def check(self, wire: Wire, body: bytes, scope: Any, log: RequestLog, client: Client) -> None:
-        """Raises Refused for a request that can't be answered, whatever its provider says."""
-        self._for_provider(wire, *self._parse(wire, body, scope, log, client))
-
     def _routes(self, wire: Wire) -> list[Route]:
         if self._responses is not None and isinstance(wire, ResponsesWire):
-            return KeptResponses(self, wire, self._responses).routes()
-        return [Route(wire.path, _Endpoint(self, wire), methods=["POST"])]
-
-    async def _parsed(
-        self, wire: Wire, body: bytes, scope: Any, log: RequestLog, client: Client
-    ) -> tuple[ClientRequest, Served]:
-        """Parses a body. A large one is parsed in a thread, so that other clients do not wait for it."""
-        if len(body) > _LARGE:
-            return await anyio.to_thread.run_sync(self._parse, wire, body, scope, log, client)
-        return self._parse(wire, body, scope, log, client)
-
-    def _parse(
-        self, wire: Wire, body: bytes, scope: Any, log: RequestLog, client: Client
-    ) -> tuple[ClientRequest, Served]:
-        headers, params = Headers(scope=scope), {**QueryParams(scope["query_string"]), **scope["path_params"]}
-        try:
-            value = parse_object(body.decode("utf-8-sig"))
-        except ValueError as error:
-            raise refused(400, f"the request body is not JSON: {error}") from None
-        if isinstance(value, Mapping):
-            if isinstance(model := wire.model(value, params), str):
-                log.model = model
-            self._check_size(wire, value, model)
-        try:
-            # What may stand in a request depends on who is asked. Without a name, that is what is wrong with it.
-            named = self.models.find(model, client) if isinstance(value, Mapping) and isinstance(model, str) else None
-            adapters = named.adapters if named else ()
-            asked = wire.read(value, params=params, adapters=adapters, id=log.id, created=int(time()), headers=headers)
-        except ConfigError as error:
-            raise refused(400, str(error)) from error
-        return asked, named or self.models.find(asked.model, client)
-
-    def _for_provider(self, wire: Wire, asked: ClientRequest, served: Served) -> tuple[ClientRequest, Warnings]:
-        try:
-            return wire.for_provider(wire.without_client_ids(asked), served.adapters)
-        except ConfigError as error:
-            raise refused(400, str(error)) from error
-
-    def _check_size(self, wire: Wire, body: Mapping[str, Any], model: Any) -> None:
-        options, size = self.options, wire.size(body)
-        for count, most, what in [
-            (len(model) if isinstance(model, str) else 0, options.max_model_length, "characters in the model's name"),
-            (size.messages, options.max_messages, "messages"),
-            (size.tool_calls, options.max_tool_calls, "tool calls"),
-            (size.tools, options.max_tools, "tools"),
-        ]:
-            if count > most:
-                raise refused(400, f"too many {what}: {count}; allowed are {most}")
-
-    def _check_room(self) -> None:
-        if self.running >= self.options.max_requests:
-            message = f"{self.running} requests are being answered already; try again later"
-            raise refused(503, message, "overloaded", retry_after="1")
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Counts a request as running. Only now: one whose body is still on its way takes nobody's place."""
-        self._check_room()
-        self._count(1)
-        try:
-            yield
-        finally:
-            self._count(-1)
-
-    def _count(self, more: int) -> None:
-        self.running += more
-        if self._metrics is not None:
-            self._metrics.running(self.running)
+            return KeptResponses(self._handler, self._background, wire, self._responses).routes()
+        return [Route(wire.path, _Endpoint(self._handler, wire), methods=["POST"])]
 
     async def _health(self, _: HTTPRequest) -> Response:
         return JSONResponse({"status": "ok"})
@@ -343,12 +199,12 @@ class Gateway:
 class _Endpoint:
     """The requests of one wire, as an ASGI app. Starlette would call a function with a request that it has read."""
 
-    def __init__(self, app: Gateway, wire: Wire) -> None:
-        self._app = app
+    def __init__(self, handler: RequestHandler, wire: Wire) -> None:
+        self._handler = handler
         self._wire = wire
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        await self._app.answer(self._wire, scope, receive, send)
+        await self._handler.answer(self._wire, scope, receive, send)
 
 
 def _wire_of(request: HTTPRequest) -> type[Wire]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 from starlette.datastructures import Headers, QueryParams
@@ -18,17 +18,16 @@ from starlette.routing import Route
 from ...adapters.emitting import json_text
 from ...adapters.responses import response_skeleton
 from ...values import index
+from ..background import Background
 from ..bodies import Receive
 from ..failures import LONGEST_HEADER, refused
+from ..handler import RequestHandler
 from ..sink import EventSink, Send, send_json
+from ..wire import Wire
 from .asking import Handler, Request, parsed, relay, replayed, while_there
 from .conversation import Conversation, input_items, listed_item, not_found
 from .running import Attached, Running
 from .store import KeptResponse, ResponseStore
-
-if TYPE_CHECKING:
-    from ..app import Gateway
-    from ..wire import Wire
 
 __all__ = ["KeptResponses"]
 
@@ -46,8 +45,9 @@ class KeptResponses:
     when its client has left; any other is given up, as everywhere.
     """
 
-    def __init__(self, app: Gateway, wire: Wire, store: ResponseStore) -> None:
-        self._app = app
+    def __init__(self, handler: RequestHandler, background: Background, wire: Wire, store: ResponseStore) -> None:
+        self._handler = handler
+        self._background = background
         self._wire = wire
         self._store = store
         self._running: dict[str, Running] = {}
@@ -65,14 +65,14 @@ class KeptResponses:
 
     async def answer(self, handle: Handler, scope: Any, receive: Receive, send: Send) -> None:
         """Answers one request, with an error in the API's form if need be."""
-        log = self._app.log(self._wire)
-        async with self._app.refusing(self._wire, send, log) as guarded:
-            await handle(Request(scope, receive, guarded, self._app.access.check(scope), log))
+        log = self._handler.log(self._wire)
+        async with self._handler.refusing(self._wire, send, log) as guarded:
+            await handle(Request(scope, receive, guarded, self._handler.access.check(scope), log))
 
     # --- new responses ------------------------------------------------------------------------------------------------
 
     async def _create(self, asked: Request) -> None:
-        with self._app.bodies.held() as held:
+        with self._handler.bodies.held() as held:
             raw = await held.read(Headers(scope=asked.scope), asked.receive)
         body = await parsed(raw)
         if body is None or (body.get("store") is False and not any(body.get(name) for name in _OURS)):
@@ -108,19 +108,19 @@ class KeptResponses:
         return {**sent, "store": False}, items
 
     async def _pass_on(self, asked: Request, body: bytes, send: Send) -> None:
-        await self._app.answer(self._wire, asked.scope, replayed(body, asked.receive), send, answer_id=asked.log.id)
+        await self._handler.answer(self._wire, asked.scope, replayed(body, asked.receive), send, answer_id=asked.log.id)
 
     async def _detached(
         self, asked: Request, sent: dict[str, Any], kept: KeptResponse, about: Mapping[str, Any]
     ) -> None:
         """Has the answer made by a task of its own, and reads along for as long as the client is there."""
         body = json_text({**sent, "stream": True}).encode()
-        self._app.check(self._wire, body, asked.scope, asked.log, asked.client)  # its mistakes are not for later
+        self._handler.check(self._wire, body, asked.scope, asked.log, asked.client)  # its mistakes are not for later
         head = {"id": kept.id, "created_at": asked.created, "model": sent["model"], "status": "queued"}
         kept = replace(kept, response={**response_skeleton(sent), **head, **about})
         running = self._running[kept.id] = Running(self._store, kept, about)
         await self._store.put(kept)
-        async with self._app.background() as tasks:
+        async with self._background.tasks() as tasks:
             tasks.start_soon(self._make, running, asked.scope, body)
             if sent.get("stream"):
                 await self._follow(asked, kept.id, -1)
@@ -135,7 +135,7 @@ class KeptResponses:
             receive = replayed(body, running.receive)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch, running)
-                await self._app.answer(self._wire, scope, receive, running.send, answer_id=response_id)
+                await self._handler.answer(self._wire, scope, receive, running.send, answer_id=response_id)
                 tasks.cancel_scope.cancel()
         except Exception:  # it is the task of nobody: its failure must not end the answers of others
             running.log_failure()
@@ -225,7 +225,7 @@ class KeptResponses:
     async def _follow(self, asked: Request, response_id: str, after: int) -> None:
         """Writes the events of a response to a client, those that are there and those that come."""
         headers = self._wire.headers(response_id)
-        sink = EventSink(asked.send, headers, self._app.options.keepalive, self._wire.keep_alive)
+        sink = EventSink(asked.send, headers, self._handler.options.keepalive, self._wire.keep_alive)
 
         async def write() -> None:
             at = after
