@@ -22,6 +22,7 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py")
     if path != PACKAGE / "__init__.py"
 )
+OURS = {f"streamfold.{module}" for module in MODULES}
 PURE = ["values", "requests", "adapters", "engine"]  # bytes to chunks, and requests to JSON
 
 
@@ -86,6 +87,29 @@ def test_imports_go_down() -> None:
     while left := set(arrows) - set().union(*floors):
         floors.append({room for room in left if not arrows[room] & left})
         assert floors[-1], f"a circle among {sorted(left)}"
+
+
+def _imported_modules(module: str) -> set[str]:
+    """Our own modules that a module names in its imports, wherever they stand: in functions and for types too."""
+    here = ["streamfold", *module.split(".")]
+    found = set()
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + _is_package(module)] if node.level else []
+            start = ".".join([*base, *([node.module] if node.module else [])])
+            inside = {f"{start}.{alias.name}" for alias in node.names}
+            found |= inside if not node.module and inside <= OURS else inside | {start}
+    return {name.removeprefix("streamfold.") for name in found & OURS} - {module}
+
+
+def test_modules_import_down_too() -> None:
+    """Inside a room as between rooms: there is no circle of modules."""
+    left = {module: _imported_modules(module) for module in MODULES}
+    while ends := left.keys() - set().union(*left.values()) | {name for name in left if not left[name] & left.keys()}:
+        left = {name: imported for name, imported in left.items() if name not in ends}
+    assert sorted(left) == [], "a circle among them"
 
 
 @every(MODULES)
