@@ -125,6 +125,11 @@ class UIRequest:
             run_id=self.id,
             **options,
         )
+        self._tell(run)
+        return run
+
+    def _tell(self, run: ToolRun) -> None:
+        """Hands the decisions and results to a run that waits for them."""
         for decision in self.decisions:
             if decision.approved:
                 run.approve(decision.call_id)
@@ -134,7 +139,6 @@ class UIRequest:
         for result in self.results:
             if result.call_id in waiting:
                 run.answer(result.call_id, result.content, error=result.error)
-        return run
 
 
 def settled(messages: Iterable[Message]) -> list[Message]:
