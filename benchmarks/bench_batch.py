@@ -88,8 +88,8 @@ async def loop(rows: Path, url: str, concurrency: int) -> None:
 
 
 async def job(rows: Path, url: str, concurrency: int) -> None:
-    from streamfold import Provider, batch
-    from streamfold.jobs import export
+    from streamfold import Provider
+    from streamfold.jobs import batch, export
 
     settings = {"base_url": url, "model": "m", "transport": "aiohttp", "max_retries": 0}
     async with (
@@ -239,8 +239,7 @@ def kills(count: int = 5000, times: int = 10, concurrency: int = 100) -> None:
 
 def resume(count: int = 100_000) -> None:
     """A job that has done all rows but the last is started again: how long it takes until that row is asked."""
-    from streamfold import Answer
-    from streamfold.jobs import Ledger
+    from streamfold.jobs import Answer, Ledger
 
     with upstream() as server, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -267,7 +266,8 @@ def resume(count: int = 100_000) -> None:
 
 async def _nearly_done(folder: Path, url: str, count: int, ledgers: type, answers: type) -> None:
     """Makes the ledger of a job whose last row is missing: one that is stopped at once, and answers of no server."""
-    from streamfold import Provider, batch
+    from streamfold import Provider
+    from streamfold.jobs import batch
 
     path = folder / "out.jsonl.ledger"
     provider = Provider.from_config("main", config=folder / "streamfold.toml", max_retries=0)

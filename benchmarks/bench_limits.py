@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from streamfold import RateLimiter
+from streamfold.limits import RateLimiter
 
 PROCESSES, TASKS = 4, 50
 _RECORD = struct.Struct("<d")  # when something was granted

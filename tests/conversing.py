@@ -9,7 +9,8 @@ import json
 import random
 from typing import Any
 
-from streamfold import AudioPart, FilePart, ImagePart, Message, TextPart, ToolCall, tool_result
+from streamfold import Message, ToolCall, tool_result
+from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
 
 PNG, PDF, WAV = b"\x89PNG\r\n\x1a\n", b"%PDF-1.7\n", b"RIFF\x24\x00\x00\x00WAVEfmt "
 WORDS = [

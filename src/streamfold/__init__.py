@@ -1,4 +1,4 @@
-"""The async door to language models: streamed text, whole tool calls, one interface for every provider.
+"""An async Python client for LLM APIs: streamed text, complete tool calls, one interface for every provider.
 
 provider = Provider.from_config("kimi:kimi-k2.6")
 async for chunk in provider.chat_stream("Hello!"):
@@ -10,35 +10,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .engine import StreamDecoder
-from .requests import Capabilities, ChatOptions, Options, TimeoutOptions
+from .requests import ChatOptions
 from .values import (
     AllowedTools,
     APIConnectionError,
     APIError,
     APIStatusError,
     APITimeoutError,
-    Attempt,
-    AudioPart,
     AuthenticationError,
     BadRequestError,
     ConfigError,
     Cost,
     EmptyResponseError,
-    FilePart,
     FinishReason,
-    Growth,
-    ImagePart,
     IncompleteStreamError,
     InvalidReplyError,
     InvalidToolArgumentsError,
     Limits,
     Message,
-    Messages,
     NamedTool,
     NotConfiguredError,
     NotFoundError,
     PermissionDeniedError,
-    Prices,
     ProtocolError,
     ProtocolWarning,
     QuotaExceededError,
@@ -48,13 +41,11 @@ from .values import (
     StreamChunk,
     StreamError,
     StreamfoldError,
-    TextPart,
     Timeouts,
     Timing,
     Tool,
     ToolCall,
     ToolChoice,
-    ToolLike,
     TurnLimitError,
     UpstreamError,
     Usage,
@@ -72,25 +63,10 @@ from .values import (
 )
 
 if TYPE_CHECKING:
-    from .answers import ChatModel, ChatStream, Partial
-    from .client import Fallback, Hooks, Preview, Provider, RequestInfo, extract
+    from .answers import ChatModel, ChatStream
+    from .client import Fallback, Hooks, Preview, Provider, extract
     from .config import ProviderConfig
-    from .jobs import Answer, BatchJob, JobPausedError, JobSummary, batch
-    from .limits import BudgetExceededError, LimitReachedError, LimitStoreError, RateLimiter, Reservation
-    from .middleware import Hedge, Mask, Middleware
-    from .tools import (
-        CallInDoubtError,
-        CallJournal,
-        FileJournal,
-        PendingCall,
-        RunEvents,
-        ToolResult,
-        ToolRun,
-        in_thread,
-        resume_tools,
-        run_tools,
-    )
-    from .turns import InMemoryTurnStore, Retention, SQLiteTurnStore, TurnCache, TurnStore, ValkeyTurnStore
+    from .tools import ToolResult, ToolRun, run_tools
 
 __all__ = [
     "APIConnectionError",
@@ -98,16 +74,8 @@ __all__ = [
     "APIStatusError",
     "APITimeoutError",
     "AllowedTools",
-    "Answer",
-    "Attempt",
-    "AudioPart",
     "AuthenticationError",
     "BadRequestError",
-    "BatchJob",
-    "BudgetExceededError",
-    "CallInDoubtError",
-    "CallJournal",
-    "Capabilities",
     "ChatModel",
     "ChatOptions",
     "ChatStream",
@@ -115,80 +83,48 @@ __all__ = [
     "Cost",
     "EmptyResponseError",
     "Fallback",
-    "FileJournal",
-    "FilePart",
     "FinishReason",
-    "Growth",
-    "Hedge",
     "Hooks",
-    "ImagePart",
-    "InMemoryTurnStore",
     "IncompleteStreamError",
     "InvalidReplyError",
     "InvalidToolArgumentsError",
-    "JobPausedError",
-    "JobSummary",
-    "LimitReachedError",
-    "LimitStoreError",
     "Limits",
-    "Mask",
     "Message",
-    "Messages",
-    "Middleware",
     "NamedTool",
     "NotConfiguredError",
     "NotFoundError",
-    "Options",
-    "Partial",
-    "PendingCall",
     "PermissionDeniedError",
     "Preview",
-    "Prices",
     "ProtocolError",
     "ProtocolWarning",
     "Provider",
     "ProviderConfig",
     "QuotaExceededError",
     "RateLimitError",
-    "RateLimiter",
     "Reply",
-    "RequestInfo",
-    "Reservation",
-    "Retention",
-    "RunEvents",
-    "SQLiteTurnStore",
     "ServerError",
     "StreamChunk",
     "StreamDecoder",
     "StreamError",
     "StreamfoldError",
-    "TextPart",
-    "TimeoutOptions",
     "Timeouts",
     "Timing",
     "Tool",
     "ToolCall",
     "ToolChoice",
-    "ToolLike",
     "ToolResult",
     "ToolRun",
-    "TurnCache",
     "TurnLimitError",
-    "TurnStore",
     "UpstreamError",
     "Usage",
-    "ValkeyTurnStore",
     "WarningCode",
     "Writing",
     "__version__",
     "assistant",
     "audio",
-    "batch",
     "extract",
     "file",
     "image",
-    "in_thread",
-    "resume_tools",
     "run_tools",
     "system",
     "tool",
@@ -198,32 +134,10 @@ __all__ = [
 
 
 _HOMES = {  # what is imported with its first use: the pure core needs no network
-    **dict.fromkeys(("ChatModel", "ChatStream", "Partial"), "answers"),
-    **dict.fromkeys(("Fallback", "Hooks", "Preview", "Provider", "RequestInfo", "extract"), "client"),
+    **dict.fromkeys(("ChatModel", "ChatStream"), "answers"),
+    **dict.fromkeys(("Fallback", "Hooks", "Preview", "Provider", "extract"), "client"),
     "ProviderConfig": "config",
-    **dict.fromkeys(("Answer", "BatchJob", "JobPausedError", "JobSummary", "batch"), "jobs"),
-    **dict.fromkeys(
-        ("BudgetExceededError", "LimitReachedError", "LimitStoreError", "RateLimiter", "Reservation"), "limits"
-    ),
-    **dict.fromkeys(("Hedge", "Mask", "Middleware"), "middleware"),
-    **dict.fromkeys(
-        (
-            "CallInDoubtError",
-            "CallJournal",
-            "FileJournal",
-            "PendingCall",
-            "RunEvents",
-            "ToolResult",
-            "ToolRun",
-            "in_thread",
-            "resume_tools",
-            "run_tools",
-        ),
-        "tools",
-    ),
-    **dict.fromkeys(
-        ("InMemoryTurnStore", "TurnCache", "TurnStore", "SQLiteTurnStore", "Retention", "ValkeyTurnStore"), "turns"
-    ),
+    **dict.fromkeys(("ToolResult", "ToolRun", "run_tools"), "tools"),
 }
 
 

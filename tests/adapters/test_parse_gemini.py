@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from conversing import conversation
 from scale import examples, pick
-from streamfold import AllowedTools, AudioPart, ConfigError, FilePart, ImagePart, NamedTool, TextPart
+from streamfold import AllowedTools, ConfigError, NamedTool
 from streamfold.adapters.gemini import GeminiAdapter, GeminiQuirks, parse_gemini_request
 from streamfold.config import GatewayOptions
 from streamfold.gateway.gemini import GeminiWire
 from streamfold.requests import Request, ResponseFormat
 from streamfold.requests.schema import from_openapi, openapi_subset
+from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
 
 HI = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
 TOOLS = {"tools": [{"functionDeclarations": [{"name": "f", "description": "d"}, {"name": "g"}]}]}

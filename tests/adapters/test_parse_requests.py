@@ -14,13 +14,9 @@ from hypothesis import strategies as st
 from scale import examples
 from streamfold import (
     AllowedTools,
-    AudioPart,
     ConfigError,
-    FilePart,
-    ImagePart,
     Message,
     NamedTool,
-    TextPart,
     Tool,
     ToolCall,
     assistant,
@@ -35,6 +31,7 @@ from streamfold.adapters.requested import wants_stream
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
 from streamfold.adapters.responses.parse import parse_request as parse_responses
 from streamfold.requests import Options, Request, ResponseFormat
+from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
 
 PARSE = {"chat": parse_chat, "responses": parse_responses}
 ADAPTER: dict[str, Any] = {

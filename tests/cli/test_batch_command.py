@@ -23,8 +23,9 @@ import scale
 from commands import COMMAND, Done, environment, run_beside
 from folding import DONE, event, fin, text
 from servers import END, STREAM, Connection, answer, framed, serving
-from streamfold import Cost, JobSummary, Usage
+from streamfold import Cost, Usage
 from streamfold.cli.batch_progress import Meter
+from streamfold.jobs import JobSummary
 
 pytestmark = pytest.mark.anyio
 

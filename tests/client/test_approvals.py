@@ -13,23 +13,20 @@ from pydantic import BaseModel
 
 import streamfold.sync
 from streamfold import (
-    CallInDoubtError,
     ConfigError,
-    FileJournal,
-    ImagePart,
-    PendingCall,
     StreamChunk,
     Tool,
     ToolCall,
     ToolResult,
     ToolRun,
     TurnLimitError,
-    resume_tools,
     run_tools,
     tool,
     user,
 )
 from streamfold.testing import ScriptedProvider, call, fail
+from streamfold.tools import CallInDoubtError, FileJournal, PendingCall, resume_tools
+from streamfold.types import ImagePart
 
 pytestmark = pytest.mark.anyio
 
@@ -335,7 +332,8 @@ from pathlib import Path
 
 import anyio
 
-from streamfold import FileJournal, resume_tools, run_tools, tool
+from streamfold import run_tools, tool
+from streamfold.tools import FileJournal, resume_tools
 from streamfold.testing import ScriptedProvider, call
 
 folder, step = Path(sys.argv[1]), sys.argv[2]

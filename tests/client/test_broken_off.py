@@ -19,13 +19,12 @@ from streamfold import (
     ChatStream,
     Fallback,
     IncompleteStreamError,
-    Mask,
-    Middleware,
     Provider,
     StreamError,
     Tool,
     sync,
 )
+from streamfold.middleware import Mask, Middleware
 
 pytestmark = pytest.mark.anyio
 

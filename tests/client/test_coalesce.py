@@ -10,7 +10,8 @@ import pytest
 
 from answered import provider
 from folding import DONE, call, chunk, entry, fin, text
-from streamfold import Fallback, Middleware, StreamChunk
+from streamfold import Fallback, StreamChunk
+from streamfold.middleware import Middleware
 
 pytestmark = pytest.mark.anyio
 

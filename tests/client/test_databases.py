@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
-from streamfold import ConfigError, batch
+from streamfold import ConfigError
 from streamfold.gateway.kept import SQLiteResponses
-from streamfold.jobs import Ledger
+from streamfold.jobs import Ledger, batch
 from streamfold.limits.algorithm import Ask
 from streamfold.limits.sqlite import SQLiteLimitStore
 from streamfold.testing import ScriptedProvider

@@ -10,9 +10,11 @@ import httpx
 import pytest
 
 from folding import DONE, fin, text
-from streamfold import ChatModel, ConfigError, Fallback, Middleware, Provider, batch
+from streamfold import ChatModel, ConfigError, Fallback, Provider
 from streamfold.answers import facts_of
 from streamfold.gateway import gateway
+from streamfold.jobs import batch
+from streamfold.middleware import Middleware
 from streamfold.testing import ScriptedProvider
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,6 @@ from streamfold import (
     ChatStream,
     ConfigError,
     Fallback,
-    Messages,
     NotConfiguredError,
     Provider,
     RateLimitError,
@@ -27,6 +26,7 @@ from streamfold import (
     run_tools,
     tool,
 )
+from streamfold.types import Messages
 
 pytestmark = [
     pytest.mark.anyio,

@@ -12,7 +12,8 @@ import pytest
 
 from answered import CANARY, GOOD, USAGE, client, provider
 from folding import DONE, call, entry, fin, text
-from streamfold import ConfigError, Fallback, Hooks, Provider, RequestInfo, ServerError, user
+from streamfold import ConfigError, Fallback, Hooks, Provider, ServerError, user
+from streamfold.types import RequestInfo
 
 pytestmark = pytest.mark.anyio
 

@@ -12,20 +12,9 @@ import httpx
 import pytest
 
 from folding import DONE, event, fin, text
-from streamfold import (
-    APIError,
-    APITimeoutError,
-    BudgetExceededError,
-    ConfigError,
-    Fallback,
-    LimitReachedError,
-    NotConfiguredError,
-    Provider,
-    RateLimiter,
-    RateLimitError,
-)
+from streamfold import APIError, APITimeoutError, ConfigError, Fallback, NotConfiguredError, Provider, RateLimitError
 from streamfold.config import effective_values, read_config, read_profile
-from streamfold.limits import MemoryLimitStore
+from streamfold.limits import BudgetExceededError, LimitReachedError, MemoryLimitStore, RateLimiter
 from streamfold.limits.algorithm import Ask
 
 pytestmark = pytest.mark.anyio

@@ -13,16 +13,18 @@ import anyio
 import pytest
 
 from scale import pick
-from streamfold import (
+from streamfold import ConfigError, Cost, Usage
+from streamfold.limits import (
     BudgetExceededError,
-    ConfigError,
-    Cost,
     LimitReachedError,
+    LimitStore,
     LimitStoreError,
+    MemoryLimitStore,
     RateLimiter,
-    Usage,
+    SQLiteLimitStore,
+    ValkeyLimitStore,
+    open_limit_store,
 )
-from streamfold.limits import LimitStore, MemoryLimitStore, SQLiteLimitStore, ValkeyLimitStore, open_limit_store
 from streamfold.limits.algorithm import DAY, Ask, Grant, Settlement
 from streamfold.limits.lua import SCRIPT
 from valkeys import valkey_server

@@ -12,8 +12,8 @@ import trio
 import trio.testing
 
 from scale import pick
-from streamfold import RateLimiter, Usage
-from streamfold.limits import MemoryLimitStore
+from streamfold import Usage
+from streamfold.limits import MemoryLimitStore, RateLimiter
 from streamfold.limits.search import told_rate
 from streamfold.values import RateLimit, RateLimitWindow
 

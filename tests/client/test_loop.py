@@ -17,7 +17,6 @@ from pydantic import BaseModel
 from servers import STREAM, Connection, framed, serving
 from streamfold import (
     ConfigError,
-    ImagePart,
     NamedTool,
     Provider,
     StreamfoldError,
@@ -26,11 +25,12 @@ from streamfold import (
     TurnLimitError,
     UpstreamError,
     Usage,
-    in_thread,
     run_tools,
     tool,
     user,
 )
+from streamfold.tools import in_thread
+from streamfold.types import ImagePart
 
 Turn = dict[str, Any] | Callable[[], Any]
 

@@ -22,12 +22,9 @@ from streamfold import (
     ChatModel,
     ConfigError,
     Fallback,
-    Hedge,
     Hooks,
     IncompleteStreamError,
     InvalidReplyError,
-    Mask,
-    Middleware,
     Provider,
     Reply,
     ServerError,
@@ -36,6 +33,7 @@ from streamfold import (
     run_tools,
     system,
 )
+from streamfold.middleware import Hedge, Mask, Middleware
 from streamfold.middleware.mask import _Held
 from streamfold.requests import Request
 from streamfold.testing import ScriptedProvider, call, fail, pause, refuse, say, think

@@ -394,7 +394,8 @@ def test_exit_with_an_open_stream(code: str) -> None:
 def test_exit_after_tools_in_threads(made: str) -> None:
     """A provider that was not closed does not keep the interpreter alive by the threads of its tools."""
     code = f"""
-from streamfold import in_thread, tool
+from streamfold import tool
+from streamfold.tools import in_thread
 from streamfold.sync import Provider, run_tools
 from streamfold.testing import ScriptedProvider, call
 

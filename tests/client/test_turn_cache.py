@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from demanding import KINDS, TURNS, Demanding
-from streamfold import BadRequestError, InMemoryTurnStore, Message, Provider, TurnCache, assistant, user
+from streamfold import BadRequestError, Message, Provider, assistant, user
+from streamfold.turns import InMemoryTurnStore, TurnCache
 from streamfold.turns.turns import turn_keys
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]

@@ -9,17 +9,16 @@ from typing import Any
 import anyio
 import pytest
 
-from streamfold import (
-    ConfigError,
+from streamfold import ConfigError, Provider
+from streamfold.turns import (
     InMemoryTurnStore,
-    Provider,
     Retention,
     SQLiteTurnStore,
     TurnCache,
     TurnStore,
     ValkeyTurnStore,
+    open_store,
 )
-from streamfold.turns import open_store
 from valkeys import valkey_server
 
 pytestmark = pytest.mark.anyio

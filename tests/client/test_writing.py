@@ -23,7 +23,6 @@ from streamfold import (
     ChatStream,
     ConfigError,
     Fallback,
-    Growth,
     IncompleteStreamError,
     Provider,
     StreamfoldError,
@@ -34,6 +33,7 @@ from streamfold import (
 )
 from streamfold.testing import ScriptedProvider, say
 from streamfold.testing import call as scripted_call
+from streamfold.types import Growth
 from streamfold.values import Call, Delta, Finish
 
 pytestmark = [

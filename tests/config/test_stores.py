@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from streamfold import ConfigError, NotConfiguredError, Provider, SQLiteTurnStore
+from streamfold import ConfigError, NotConfiguredError, Provider
 from streamfold.config import GatewayOptions, effective_values, read_config
+from streamfold.turns import SQLiteTurnStore
 
 URL = 'base_url = "http://x/v1"\nmodel = "m"\n'
 

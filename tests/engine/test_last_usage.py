@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from folding import assert_any_cut, event
-from streamfold import Cost, Prices, Usage
+from streamfold import Cost, Usage
 from streamfold.adapters.anthropic import MessagesEmitter
+from streamfold.types import Prices
 from streamfold.values import Finish, Text
 
 

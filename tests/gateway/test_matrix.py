@@ -29,14 +29,12 @@ from streamfold import (
     APIError,
     BadRequestError,
     ChatModel,
-    ImagePart,
     IncompleteStreamError,
     Message,
     Provider,
     RateLimitError,
     Reply,
     ServerError,
-    TextPart,
     Tool,
     UpstreamError,
     image,
@@ -50,6 +48,7 @@ from streamfold.adapters.gemini import parse_gemini_request
 from streamfold.adapters.responses.parse import parse_request as parse_responses
 from streamfold.requests import Request
 from streamfold.testing import call, fail, finish, say, think, usage
+from streamfold.types import ImagePart, TextPart
 
 pytestmark = [
     pytest.mark.anyio,

@@ -10,9 +10,7 @@ import pytest
 from streamfold import (
     APIConnectionError,
     ConfigError,
-    ImagePart,
     IncompleteStreamError,
-    TextPart,
     ToolCall,
     ToolResult,
     run_tools,
@@ -21,6 +19,7 @@ from streamfold import (
 )
 from streamfold.integrations import agui
 from streamfold.testing import ScriptedProvider, call, fail, finish, refuse, say, think, usage
+from streamfold.types import ImagePart, TextPart
 
 pytestmark = pytest.mark.anyio
 

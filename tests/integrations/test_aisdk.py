@@ -10,10 +10,7 @@ import pytest
 from streamfold import (
     APIConnectionError,
     ConfigError,
-    FilePart,
-    ImagePart,
     IncompleteStreamError,
-    TextPart,
     Tool,
     ToolCall,
     ToolRun,
@@ -22,6 +19,7 @@ from streamfold import (
 )
 from streamfold.integrations import aisdk
 from streamfold.testing import ScriptedProvider, call, fail, finish, refuse, say, think
+from streamfold.types import FilePart, ImagePart, TextPart
 
 pytestmark = pytest.mark.anyio
 

@@ -17,18 +17,15 @@ import pytest
 from folding import DONE, call, entry, event, fin, text
 from streamfold import (
     AuthenticationError,
-    BatchJob,
     ConfigError,
-    JobPausedError,
     PermissionDeniedError,
     Provider,
     QuotaExceededError,
     Reply,
     StreamfoldError,
-    batch,
     tool,
 )
-from streamfold.jobs import Ledger, Rows
+from streamfold.jobs import BatchJob, JobPausedError, Ledger, Rows, batch
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import pytest
 import scale
 from folding import DONE, fin, text
 from servers import END, STREAM, Connection, framed, serving
-from streamfold import batch
+from streamfold.jobs import batch
 
 pytestmark = [pytest.mark.anyio, pytest.mark.transports]
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from folding import DONE, text
-from streamfold import ConfigError, Provider, batch
-from streamfold.jobs import Ledger, check_output, export, export_columns
+from streamfold import ConfigError, Provider
+from streamfold.jobs import Ledger, batch, check_output, export, export_columns
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ import pytest
 
 from batch_servers import ANSWER, KEY, BatchServer, FilesServer, GeminiServer, MessagesServer, Refused
 from scale import some
-from streamfold import Answer, BatchJob, ConfigError, JobPausedError, Provider, Reply, batch
-from streamfold.jobs import BatchStore, Ledger
+from streamfold import ConfigError, Provider, Reply
+from streamfold.jobs import Answer, BatchJob, BatchStore, JobPausedError, Ledger, batch
 from streamfold.jobs.provider_batches import asker, creating
 
 pytestmark = pytest.mark.anyio

@@ -9,21 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from streamfold import (
-    ConfigError,
-    FilePart,
-    ImagePart,
-    Message,
-    Provider,
-    TextPart,
-    Tool,
-    ToolCall,
-    assistant,
-    system,
-    tool,
-    tool_result,
-    user,
-)
+from streamfold import ConfigError, Message, Provider, Tool, ToolCall, assistant, system, tool, tool_result, user
+from streamfold.types import FilePart, ImagePart, TextPart
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 EPHEMERAL = {"type": "ephemeral"}

@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from streamfold import (
     AllowedTools,
-    Capabilities,
     ConfigError,
     Fallback,
     NamedTool,
@@ -41,6 +40,7 @@ from streamfold.config.show import capability_values, effective_values
 from streamfold.requests.capabilities import CAPABILITIES, ModelCapabilities, find_capabilities
 from streamfold.requests.request import Request
 from streamfold.requests.requirements import Requirement, missing, requirements_of
+from streamfold.types import Capabilities
 
 PIXEL = image("data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs=")
 PDF = file(b"%PDF-1.7", name="a.pdf")

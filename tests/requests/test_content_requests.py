@@ -16,27 +16,13 @@ from pydantic import TypeAdapter
 import scale
 from conversing import conversation
 from folding import DONE, chunk, entry, event, fin, fold
-from streamfold import (
-    AudioPart,
-    ConfigError,
-    FilePart,
-    ImagePart,
-    Message,
-    StreamError,
-    TextPart,
-    ToolCall,
-    assistant,
-    audio,
-    file,
-    image,
-    tool_result,
-    user,
-)
+from streamfold import ConfigError, Message, StreamError, ToolCall, assistant, audio, file, image, tool_result, user
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.recording import Recording
 from streamfold.requests.request import Request
+from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
 
 WIRES: dict[str, Any] = {"chat": ChatAdapter(), "responses": ResponsesAdapter(), "kimi": KimiAdapter()}
 PNG, PNG_URL = b"\x89PNG\r\n\x1a\n", "data:image/png;base64,iVBORw0KGgo="

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamfold import ConfigError, ImagePart, Message, TextPart, ToolCall, assistant, tool_result, user
+from streamfold import ConfigError, Message, ToolCall, assistant, tool_result, user
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.requests import Request, read_messages
+from streamfold.types import ImagePart, TextPart
 
 WORDS = st.text("abcé \n", min_size=1, max_size=6)
 NAMES = st.sampled_from(["cache_control", "prefix", "thought", "weight", "metadata"])

@@ -10,25 +10,19 @@ from pydantic import BaseModel
 
 from streamfold import (
     APIError,
-    Capabilities,
     ChatModel,
     ChatOptions,
     ChatStream,
     Fallback,
-    FilePart,
     FinishReason,
     Hooks,
-    ImagePart,
     Limits,
     Message,
-    Messages,
     NamedTool,
-    Partial,
     Preview,
     ProtocolWarning,
     Provider,
     Reply,
-    RequestInfo,
     StreamChunk,
     StreamDecoder,
     StreamError,
@@ -36,7 +30,6 @@ from streamfold import (
     Tool,
     ToolCall,
     ToolChoice,
-    ToolLike,
     ToolRun,
     Usage,
     WarningCode,
@@ -45,7 +38,6 @@ from streamfold import (
     audio,
     file,
     image,
-    in_thread,
     run_tools,
     sync,
     system,
@@ -72,6 +64,8 @@ from streamfold.testing import (
     think,
     usage,
 )
+from streamfold.tools import in_thread
+from streamfold.types import Capabilities, FilePart, ImagePart, Messages, Partial, RequestInfo, ToolLike
 
 
 class Weather(BaseModel):

@@ -8,7 +8,6 @@ from streamfold import (
     ChatModel,
     ChatStream,
     Fallback,
-    Growth,
     Hooks,
     Message,
     Provider,
@@ -21,6 +20,7 @@ from streamfold import (
     tool_result,
 )
 from streamfold.testing import ScriptedProvider
+from streamfold.types import Growth
 
 
 class Weather:

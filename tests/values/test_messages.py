@@ -11,23 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scale import examples
-from streamfold import (
-    AudioPart,
-    ConfigError,
-    FilePart,
-    ImagePart,
-    Message,
-    TextPart,
-    ToolCall,
-    assistant,
-    audio,
-    file,
-    image,
-    system,
-    tool_result,
-    user,
-)
+from streamfold import ConfigError, Message, ToolCall, assistant, audio, file, image, system, tool_result, user
 from streamfold.requests.request import Request
+from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
 from streamfold.values.media import media_type_of, read_data_url
 from streamfold.values.messages import result_content
 

@@ -21,7 +21,6 @@ import streamfold
 from scale import pick
 from streamfold import (
     APIError,
-    Attempt,
     IncompleteStreamError,
     InvalidReplyError,
     ProtocolWarning,
@@ -34,6 +33,7 @@ from streamfold import (
     Writing,
 )
 from streamfold.testing import ScriptedProvider, fail, say
+from streamfold.types import Attempt
 from streamfold.values import ErrorInfo, RateLimit, RateLimitWindow
 
 CALL = ToolCall("a", "f", {"x": 1}, '{"x": 1}', extra={"s": "t"})

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamfold import Cost, Prices, Reply, StreamDecoder, Usage
+from streamfold import Cost, Reply, StreamDecoder, Usage
+from streamfold.types import Prices
 from streamfold.values import total_cost
 
 

@@ -17,21 +17,14 @@ import streamfold
 from folding import DONE, call, entry, fin, fold, text
 from streamfold import (
     AllowedTools,
-    Attempt,
-    AudioPart,
     Cost,
-    FilePart,
-    Growth,
-    ImagePart,
     Limits,
     Message,
     NamedTool,
-    Prices,
     ProtocolWarning,
     Reply,
     StreamChunk,
     StreamDecoder,
-    TextPart,
     Timeouts,
     Timing,
     Tool,
@@ -45,6 +38,7 @@ from streamfold import (
     tool_result,
     user,
 )
+from streamfold.types import Attempt, AudioPart, FilePart, Growth, ImagePart, Prices, TextPart
 from streamfold.values import Extra, RateLimit, RateLimitWindow
 
 PNG = b"\x89PNG\r\n\x1a\n\xff\xfe"

@@ -293,7 +293,7 @@ def _content(content: Any) -> Any:
     return tuple(_part(block) if isinstance(block, dict) else block for block in content)
 
 
-_PARTS = {"image": streamfold.ImagePart, "file": streamfold.FilePart, "audio": streamfold.AudioPart}
+_PARTS = {"image": streamfold.types.ImagePart, "file": streamfold.types.FilePart, "audio": streamfold.types.AudioPart}
 
 
 def _part(block: dict[str, Any]) -> Any:
@@ -304,7 +304,7 @@ def _part(block: dict[str, Any]) -> Any:
     url = block.get("url") or source.get("url")
     if part is None or not (data or url):
         return block
-    named = {"name": block.get("filename") or block.get("name")} if part is streamfold.FilePart else {}
+    named = {"name": block.get("filename") or block.get("name")} if part is streamfold.types.FilePart else {}
     media_type = block.get("mime_type") or source.get("media_type")
     return part(data=b64decode(data) if data else None, url=url, media_type=media_type, **named)
 

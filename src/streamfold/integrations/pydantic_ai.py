@@ -39,11 +39,8 @@ from pydantic_ai.usage import RequestUsage
 from streamfold import (
     APIError,
     APIStatusError,
-    AudioPart,
     ChatModel,
     ChatStream,
-    FilePart,
-    ImagePart,
     Message,
     NamedTool,
     Provider,
@@ -51,7 +48,8 @@ from streamfold import (
     ToolCall,
     Usage,
 )
-from streamfold import TextPart as Text
+from streamfold.types import AudioPart, FilePart, ImagePart
+from streamfold.types import TextPart as Text
 
 __all__ = ["StreamfoldModel"]
 

@@ -89,7 +89,7 @@ def resume_tools(
 
     Args:
         provider: a synchronous provider.
-        state, tools, options: as in `streamfold.resume_tools`, and so are all others.
+        state, tools, options: as in `streamfold.tools.resume_tools`, and so are all others.
 
     Raises:
         ConfigError: the state can't be read; and as for `run_tools`.
