@@ -20,11 +20,17 @@ __all__ = ["FILE", "surface"]
 FILE = Path(__file__).resolve().parents[1] / "tests" / "project" / "surface.txt"
 # What people import besides `streamfold` itself: these names, or all that a module names in `__all__`.
 MODULES: dict[str, list[str]] = {
-    "streamfold.adapters": ["Adapter", "Endpoint", "Framing", "Prepared"],
-    "streamfold.recording": ["FaultTransport", "RecordTransport", "Recording", "ReplayMismatch", "ReplayTransport"],
-    "streamfold.testing": [],
+    "streamfold.adapters": [],
     "streamfold.faults": [],
     "streamfold.gateway": ["gateway"],
+    "streamfold.jobs": [],
+    "streamfold.limits": [],
+    "streamfold.middleware": [],
+    "streamfold.recording": ["FaultTransport", "RecordTransport", "Recording", "ReplayMismatch", "ReplayTransport"],
+    "streamfold.testing": [],
+    "streamfold.tools": [],
+    "streamfold.turns": [],
+    "streamfold.types": [],
     "streamfold.integrations.otel": [],
     "streamfold.integrations.agui": [],
     "streamfold.integrations.aisdk": [],
@@ -41,7 +47,10 @@ WITH_MEMBERS = {
     "ScriptedProvider",
     "ReplayProvider",
 }
-WHOLE = ["streamfold.sync", "streamfold.integrations.agui", "streamfold.integrations.aisdk"]  # modules with all members
+WHOLE = [  # modules with all members
+    *("streamfold.sync", "streamfold.integrations.agui", "streamfold.integrations.aisdk"),
+    *(f"streamfold.{door}" for door in ("jobs", "limits", "middleware", "tools", "turns", "types")),
+]
 KINDS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
 
@@ -89,7 +98,7 @@ def _members(kind: type) -> Iterator[str]:
     seen = set()
     public = [base for base in kind.__mro__[1:] if base.__name__ in streamfold.__all__]
     for base in kind.__mro__:
-        if not base.__module__.startswith("streamfold") or any(issubclass(known, base) for known in public):
+        if not base.__module__.startswith("streamfold") or any(base in known.__mro__ for known in public):
             continue
         names = [*vars(base), *getattr(base, "__annotations__", {})]
         for name in names:

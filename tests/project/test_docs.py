@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, get_args
@@ -16,6 +17,7 @@ from streamfold import WarningCode
 from streamfold.values import errors
 
 DOCS = ROOT / "docs"
+DOORS = ["jobs", "limits", "middleware", "tools", "turns", "types"]
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 README = (ROOT / "README.md").read_text("utf-8")
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
@@ -80,13 +82,15 @@ def test_every_warning_code_is_in_the_table(hooks: Any) -> None:
 
 
 def test_every_exported_name_is_in_the_reference() -> None:
-    """The pages of the reference name everything that can be imported from `streamfold`, once."""
-    named = [
-        name
-        for page in sorted((DOCS / "reference").glob("*.md"))
-        for name in re.findall(r"^::: streamfold\.(\w+)$", page.read_text("utf-8"), re.M)
-    ]
-    assert sorted(named) == sorted(set(streamfold.__all__) - {"__version__"})
+    """The pages of the reference name everything that can be imported from `streamfold` and its doors, once."""
+    pages = [page.read_text("utf-8") for page in sorted((DOCS / "reference").glob("*.md"))]
+    named = [name for page in pages for name in re.findall(r"^::: streamfold\.([\w.]+)$", page, re.M)]
+    doors = {door: import_module(f"streamfold.{door}").__all__ for door in DOORS}
+    assert sorted(name for name in named if "." not in name) == sorted(set(streamfold.__all__) - {"__version__"})
+    for door, names in doors.items():
+        here = [name.rpartition(".")[2] for name in named if re.fullmatch(rf"{door}\.\w+", name)]
+        front = {name for name in names if name in streamfold.__all__}  # a few stand at both
+        assert sorted(here) == sorted(set(names) - front), door
 
 
 def test_the_error_tree_is_complete() -> None:

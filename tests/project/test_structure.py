@@ -119,6 +119,13 @@ def test_rooms_are_entered_through_their_faces(module: str) -> None:
     assert [name for name in others if name.split(".")[0] != module.split(".")[0] and not _is_package(name)] == []
 
 
+@every(MODULES)
+def test_names_are_written(module: str) -> None:
+    """A face writes the names that it hands out; nothing is imported by `*`."""
+    imports = [node for node in ast.walk(_tree(module)) if isinstance(node, ast.ImportFrom)]
+    assert [node.lineno for node in imports if any(alias.name == "*" for alias in node.names)] == []
+
+
 @every([name for name in MODULES if name.split(".")[0] in PURE])
 def test_the_core_is_pure(module: str) -> None:
     """Below the network there is no network, no event loop, no environment and no await."""

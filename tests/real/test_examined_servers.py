@@ -12,6 +12,9 @@ import pytest
 from litellm_proxy import KEY, LiteLLM
 
 from processes import free_port, running, wait_for
+
+pytest.importorskip("streamfold_lab", reason="streamfold-lab is not installed: `.ci/run` installs it")
+
 from streamfold_lab.conformance import judge
 from streamfold_lab.doctor import Card, Diagnosis, compare_cards, find_wires, read_target
 

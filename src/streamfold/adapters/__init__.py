@@ -3,8 +3,28 @@
 An adapter is a stateless value. Other packages add theirs by an entry point in the group `streamfold.adapters`.
 """
 
-from .dropped import *
-from .passing import *
-from .prepared import *
-from .protocol import *
-from .requested import *
+from ..requests import HistoryRules, Request, Rules
+from ..values import Call, Delta, Done, Failure, Finish, Reasoning, Text, UsageUpdate, error_info
+from .passing import Passed, passed_on
+from .prepared import Prepared
+from .protocol import Adapter, Endpoint, Framing, find_adapter
+from .requested import wants_stream
+
+__all__ = [  # what an adapter of another package is written with
+    "Adapter",
+    "Call",
+    "Delta",
+    "Done",
+    "Endpoint",
+    "Failure",
+    "Finish",
+    "Framing",
+    "HistoryRules",
+    "Prepared",
+    "Reasoning",
+    "Request",
+    "Rules",
+    "Text",
+    "UsageUpdate",
+    "error_info",
+]

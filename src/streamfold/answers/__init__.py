@@ -1,12 +1,12 @@
 """What every model is and what every answer does: the interface, the stream of chunks, and ways to watch it."""
 
-from .arguments import *
-from .base_model import *
-from .facts import *
-from .misuse import *
-from .model import *
-from .partial import *
-from .source import *
-from .stream import *
-from .watching import *
-from .wrapped import *
+from .arguments import Arguments
+from .base_model import BaseChatModel, open_answer, pass_on
+from .facts import DirectModel, EndpointFacts, ModelFacts, facts_of
+from .misuse import AsyncIteration
+from .model import ChatModel
+from .partial import Partial
+from .source import ChunkSource
+from .stream import ChatStream
+from .watching import Watcher, checked_watcher
+from .wrapped import WrappedAnswer

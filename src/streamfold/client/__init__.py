@@ -1,12 +1,9 @@
 """What is called: models, providers, streams, fallbacks and the tool loop."""
 
-from .answer import *
-from .batch_request import *
-from .batches import *
-from .connections import *
-from .extract import *
-from .failover import *
-from .fallback import *
-from .hooks import *
-from .preview import *
-from .provider import *
+from .batch_request import BatchRequest
+from .batches import BatchClient
+from .extract import extract
+from .fallback import Fallback
+from .hooks import Hooks, RequestInfo, read_hooks
+from .preview import Preview
+from .provider import Provider

@@ -1,14 +1,14 @@
 """Configuration: the settings of providers, the catalogue, and `streamfold.toml`."""
 
-from .catalogue import *
-from .checks import *
-from .file import *
-from .gateway import *
-from .lines import *
-from .places import *
-from .problems import *
-from .profile import *
-from .rate_limits import *
-from .show import *
-from .stores import *
-from .typed import *
+from .catalogue import catalogue_folder, provider_files
+from .checks import read_prices, set_variable, timeouts_over, variable_is_set
+from .file import Config, load_profile, load_profiles, read_config, read_profile, read_settings
+from .gateway import GatewayOptions, GatewaySettings, KeyOptions, KeySettings
+from .lines import key_lines, spelled
+from .places import places
+from .problems import config_problems
+from .profile import Profile
+from .rate_limits import RateLimitSettings
+from .show import Value, capability_values, effective_values, key_state
+from .stores import check_store, store_url
+from .typed import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, ProviderConfig, RateLimitsConfig

@@ -7,11 +7,13 @@ store       where it is counted: in this process, in an SQLite file (`sqlite`), 
 limiter     waits for reservations, and settles them
 """
 
-from .errors import *
-from .limiter import *
-from .opening import *
-from .providers import *
-from .reservation import *
-from .sqlite import *
-from .store import *
-from .valkey import *
+from .errors import BudgetExceededError, LimitReachedError, LimitStoreError
+from .limiter import RateLimiter
+from .opening import count_memory_in, open_limit_store
+from .providers import account_digest, is_limited, provider_limiter
+from .reservation import Reservation
+from .sqlite import SQLiteLimitStore
+from .store import LimitStore, MemoryLimitStore, check_number
+from .valkey import ValkeyLimitStore
+
+__all__ = ["BudgetExceededError", "LimitReachedError", "LimitStore", "LimitStoreError", "RateLimiter", "Reservation"]

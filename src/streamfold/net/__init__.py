@@ -1,18 +1,12 @@
 """The network: one POST to a stream of bytes, with timeouts, retries and redaction."""
 
-from .clients import *
-from .clocks import *
-from .compression import *
-from .exceptions import *
-from .failures import *
-from .handshakes import *
-from .lanes import *
-from .pool import *
-from .ratelimit import *
-from .redaction import *
-from .retries import *
-from .secrets import *
-from .signing import *
-from .transport import *
-from .urls import *
-from .waits import *
+from .clients import make_client
+from .clocks import Clocks
+from .exceptions import forget_locals, hides_arguments, redact_error
+from .lanes import Splice, secrets_in_body, spliced
+from .ratelimit import read_rate_limit
+from .redaction import HIDDEN, Redactor
+from .retries import retry_delay
+from .secrets import is_placeholder, secrets_in_headers, secrets_in_json, secrets_in_url
+from .signing import SIGNERS, Signer, make_signer
+from .transport import Exchange, HTTPRequest

@@ -1,14 +1,22 @@
 """From what was asked to what an endpoint takes: checks, repairs and rewrites, each with its warning."""
 
-from .caching import *
-from .capabilities import *
-from .fields import *
-from .headers import *
-from .history import *
-from .items import *
-from .messages import *
-from .options import *
-from .parts import *
-from .request import *
-from .requirements import *
-from .rewrite import *
+from .caching import CachedPrefixes
+from .capabilities import (
+    CAPABILITIES,
+    Capabilities,
+    ModelCapabilities,
+    ModelFacts,
+    Support,
+    find_capabilities,
+    find_facts,
+)
+from .fields import Fields, kind_of
+from .headers import read_headers
+from .history import HistoryRules, check_history, is_custom
+from .items import CALL_EXTRAS, CARRIED_CALL_EXTRAS, ITEM_EXTRAS, read_items
+from .messages import read_messages
+from .options import ChatOptions, Options, ReasoningEffort, ResponseFormat, TimeoutOptions, read_response_format
+from .parts import read_part
+from .request import Request
+from .requirements import describe_missing, is_forced, missing
+from .rewrite import Rules, apply_rules, drop_force, emulated, schema_passes

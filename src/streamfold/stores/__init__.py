@@ -1,3 +1,3 @@
 """Where things are kept: databases of one's own."""
 
-from .databases import *
+from .databases import PrivateDatabase, close_in_thread, locked_file, shown_server, valkey_client

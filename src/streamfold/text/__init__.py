@@ -1,6 +1,15 @@
 """Text that is JSON, or nearly: parsing, repairs, paths, references."""
 
-from .arguments import *
-from .jsontext import *
-from .paths import *
-from .references import *
+from .arguments import Arguments, is_empty, is_of_empty, read_arguments, unparsed
+from .jsontext import (
+    finite,
+    join_surrogates,
+    parse_event,
+    parse_object,
+    parse_partial,
+    partial_value,
+    whole_characters,
+    without_surrogates,
+)
+from .paths import PathValue, PathValues
+from .references import check_references, filled, referenced, shown_url

@@ -1,8 +1,23 @@
 """The tool loop: calls are run, approved, journaled and answered."""
 
-from .approvals import *
-from .journal import *
-from .run_state import *
-from .tool_loop import *
-from .tool_results import *
-from .tool_run import *
+from .approvals import PendingCall
+from .journal import CallInDoubtError, CallJournal, FileJournal
+from .run_state import RunState
+from .tool_loop import in_thread, resume_tools, run_tools
+from .tool_results import OnToolError, ToolResult
+from .tool_run import RunEvents, ToolRun
+
+__all__ = [
+    "CallInDoubtError",
+    "CallJournal",
+    "FileJournal",
+    "OnToolError",
+    "PendingCall",
+    "RunEvents",
+    "RunState",
+    "ToolResult",
+    "ToolRun",
+    "in_thread",
+    "resume_tools",
+    "run_tools",
+]

@@ -14,12 +14,9 @@ from .valkey import ValkeyTurnStore
 __all__ = [
     "InMemoryTurnStore",
     "Recalled",
-    "RememberedAnswer",
     "Retention",
     "SQLiteTurnStore",
     "TurnCache",
     "TurnStore",
     "ValkeyTurnStore",
-    "open_store",
-    "read_turn_cache",
 ]

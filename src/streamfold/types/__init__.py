@@ -2,40 +2,81 @@
 
 from __future__ import annotations
 
-from ..answers import DirectModel, EndpointFacts, ModelFacts, Partial
-from ..client import RequestInfo
-from ..requests import Capabilities, Options, Request, TimeoutOptions
+from ..answers import Arguments, ChunkSource, DirectModel, EndpointFacts, ModelFacts, Partial, Watcher
+from ..client import BatchClient, RequestInfo
+from ..config import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, Profile, RateLimitsConfig
+from ..engine.dialects import Dialect, DialectContext
+from ..requests import (
+    Capabilities,
+    Options,
+    ReasoningEffort,
+    Request,
+    ResponseFormat,
+    Support,
+    TimeoutOptions,
+)
 from ..values import (
     Attempt,
     AudioPart,
+    CacheMark,
+    CostSource,
+    ErrorInfo,
     FilePart,
     Growth,
     ImagePart,
     Messages,
+    NeedsApproval,
+    Part,
     Prices,
     RateLimit,
+    RateLimitWindow,
+    Role,
     TextPart,
+    TimeoutPhase,
     ToolLike,
 )
 
 __all__ = [
+    "Arguments",
     "Attempt",
     "AudioPart",
+    "BatchClient",
+    "BatchesConfig",
+    "CacheMark",
     "Capabilities",
+    "CapabilitiesConfig",
+    "ChunkSource",
+    "CostSource",
+    "Dialect",
+    "DialectContext",
     "DirectModel",
     "EndpointFacts",
+    "ErrorInfo",
     "FilePart",
     "Growth",
     "ImagePart",
+    "LimitsConfig",
     "Messages",
+    "ModelConfig",
     "ModelFacts",
+    "NeedsApproval",
     "Options",
+    "Part",
     "Partial",
     "Prices",
+    "Profile",
     "RateLimit",
+    "RateLimitWindow",
+    "RateLimitsConfig",
+    "ReasoningEffort",
     "Request",
     "RequestInfo",
+    "ResponseFormat",
+    "Role",
+    "Support",
     "TextPart",
     "TimeoutOptions",
+    "TimeoutPhase",
     "ToolLike",
+    "Watcher",
 ]

@@ -1,27 +1,90 @@
 """The nouns of the library: messages, tools, requests, replies, errors, and the deltas that the engine works on."""
 
-from ..text import partial_value as partial_value
-from .caching import *
-from .chunks import *
-from .configerrors import *
-from .content import *
-from .cost import *
-from .deltas import *
-from .errorinfo import *
-from .errors import *
-from .functions import *
-from .growing import *
-from .limits import *
-from .media import *
-from .messages import *
-from .portable import *
-from .ratelimit import *
-from .replies import *
-from .suggestions import *
-from .toolcalls import *
-from .tools import *
-from .usage import *
-from .validation import *
-from .version import *
-from .wire import *
-from .writing import *
+from ..text import partial_value
+from .caching import CacheMark, read_cache_control
+from .chunks import ChunkDetails, StreamChunk
+from .configerrors import ConfigError, NotConfiguredError, StreamfoldError
+from .content import AudioPart, ContentPart, FilePart, ImagePart, MediaPart, TextPart, audio, file, image, write_part
+from .cost import Cost, CostSource, Prices, billed_output, has_other_models, hour_writes, unlisted_steps
+from .deltas import (
+    Answered,
+    Block,
+    BlockEnd,
+    BlockKind,
+    BlockPiece,
+    Call,
+    Delta,
+    Done,
+    Extra,
+    Failure,
+    Finish,
+    MessageStart,
+    Meta,
+    Part,
+    Reasoning,
+    Refusal,
+    Sequence,
+    Summary,
+    Text,
+    UsageUpdate,
+    Warn,
+    unknown_finish,
+)
+from .errorinfo import ErrorInfo, error_info
+from .errors import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    APITimeoutError,
+    AuthenticationError,
+    BadRequestError,
+    EmptyResponseError,
+    IncompleteStreamError,
+    NotFoundError,
+    PermissionDeniedError,
+    ProtocolError,
+    QuotaExceededError,
+    RateLimitError,
+    ServerError,
+    StreamError,
+    TimeoutPhase,
+    TurnLimitError,
+    UpstreamError,
+    status_error,
+)
+from .functions import as_tool, as_tools, tool
+from .growing import GrowingJSON, PathPattern, path_pattern
+from .limits import Limits, Timeouts
+from .media import audio_format, from_base64, media_type_of, read_data_url, to_base64
+from .messages import (
+    Content,
+    Message,
+    MessageLike,
+    Messages,
+    Role,
+    assistant,
+    result_content,
+    system,
+    tool_result,
+    user,
+)
+from .portable import PortableError
+from .ratelimit import RateLimit, RateLimitResource, RateLimitWindow
+from .replies import Attempt, FinishReason, InvalidReplyError, ProtocolWarning, Reply, Timing, WarningCode, total_cost
+from .suggestions import nearest
+from .toolcalls import InvalidToolArgumentsError, ToolCall
+from .tools import (
+    AllowedTools,
+    NamedTool,
+    NeedsApproval,
+    ReadToolChoice,
+    Tool,
+    ToolChoice,
+    ToolLike,
+    read_tool,
+    read_tool_choice,
+)
+from .usage import Usage
+from .version import __version__
+from .wire import ERROR_KEYS, count, index, is_done, keep, unlisted_reason, whole_number, word
+from .writing import Growth, Writing

@@ -12,10 +12,8 @@ from typing import Any
 from httpx_sse import ServerSentEvent
 
 from streamfold import ConfigError, Message
-from streamfold.adapters import Adapter
+from streamfold.adapters import Adapter, Call, Delta, Done, Failure, Finish, Request, Text, error_info
 from streamfold.engine.dialects import DialectContext
-from streamfold.requests import Request
-from streamfold.values import Call, Delta, Done, Failure, Finish, Text, error_info
 
 __all__ = ["AcmeAdapter", "AcmeDialect"]
 

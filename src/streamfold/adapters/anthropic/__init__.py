@@ -1,8 +1,8 @@
 """Anthropic's Messages API: requests and answers, both ways."""
 
-from .adapter import *
-from .decode import *
-from .emit import *
-from .overlay import *
-from .parse import *
-from .whole import *
+from .adapter import AnthropicAdapter, AnthropicQuirks
+from .decode import STOP_REASONS, EventReader
+from .emit import MessagesEmitter, messages_error
+from .overlay import MessagesOverlay
+from .parse import parse_messages_request
+from .whole import whole_message

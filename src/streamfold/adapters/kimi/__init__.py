@@ -1,3 +1,3 @@
 """Kimi: Chat Completions with Moonshot's rules for requests."""
 
-from .adapter import *
+from .adapter import KimiAdapter, KimiQuirks

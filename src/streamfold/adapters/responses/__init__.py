@@ -1,9 +1,9 @@
 """OpenAI's Responses API: requests and answers, both ways."""
 
-from .adapter import *
-from .client_tools import *
-from .emit import *
-from .functions import *
-from .overlay import *
-from .parse import *
-from .skeleton import *
+from .adapter import ResponsesAdapter, ResponsesQuirks
+from .client_tools import BUILT_IN, ClientTool, ClientTools
+from .emit import ResponsesEmitter
+from .functions import only_functions
+from .overlay import ResponsesOverlay
+from .parse import FunctionRequest, parse_for_functions, parse_request
+from .skeleton import response_skeleton

@@ -9,7 +9,7 @@ An ASGI app in front of the Responses API of the gateway, which knows nothing of
     store        where responses are kept: in memory, or in an SQLite file (`sqlite`)
 """
 
-from .endpoints import *
-from .opening import *
-from .sqlite import *
-from .store import *
+from .endpoints import KeptResponses
+from .opening import open_responses
+from .sqlite import SQLiteResponses
+from .store import InMemoryResponses, KeptResponse, ResponseRetention, ResponseStore

@@ -7,5 +7,5 @@ kept     answers that outlive a worker
 sealed   what may travel to the workers: no keys
 """
 
-from .actor import *
-from .dataset import *
+from .actor import Ask, AskStoppedError
+from .dataset import ask
