@@ -36,6 +36,7 @@ from streamfold import (
     system,
     tool,
     tool_result,
+    types,
     user,
 )
 from streamfold.types import Attempt, AudioPart, FilePart, Growth, ImagePart, Prices, TextPart
@@ -219,8 +220,8 @@ def test_what_does_not_fit(kind: type, value: Any) -> None:
 def test_all_public_values() -> None:
     """Every public dataclass has a schema; exceptions are what belongs to one running request."""
     without = []
-    for name in streamfold.__all__:
-        kind = getattr(streamfold, name)
+    for name in [*streamfold.__all__, *types.__all__]:
+        kind = getattr(streamfold, name, None) or getattr(types, name)
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
             try:
                 TypeAdapter(kind).json_schema()
