@@ -23,7 +23,7 @@ from .connections import Connections
 from .continuing import ContinuedAnswer, continued_arguments
 from .hooks import Hooks, Notifier, RequestInfo
 from .preview import HIDDEN, Preview
-from .pricing import ProfilePricing
+from .pricing import ModelPrices, ProfilePricing
 from .whole import WholeRequest, json_reader
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ __all__ = ["Requester"]
 
 T = TypeVar("T")
 
+_MOST_MODELS = 100  # whose prices are kept; the names come from callers, those of a gateway included
 _COMMON_HEADERS = {
     "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
     "Cache-Control": "no-store",
@@ -55,6 +56,7 @@ class Requester:
         self._connections = connections
         self._hooks = hooks
         self._adapters: dict[str, Adapter] = {}  # by the quirks of models
+        self._prices: dict[str, ModelPrices] = {}
         self._prefixes = CachedPrefixes()
         self._signer: Signer | None = None
         self._limiter = limiter
@@ -135,7 +137,7 @@ class Requester:
             api,
             adapter,
             partial(self._decoder, adapter, ready.request, None, False),
-            replace(ProfilePricing.of(self._profile, ready.request.model), batched=True),
+            replace(self._pricing(ready.request.model), batched=True),
             self._profile.secrets,
         )
 
@@ -186,6 +188,13 @@ class Requester:
     def _quirks_of(self, model: str | None) -> str:
         return str(sorted(self._profile.facts_of(model).quirks.items()))
 
+    def _pricing(self, model: str) -> ProfilePricing:
+        if (prices := self._prices.get(model)) is None:
+            if len(self._prices) >= _MOST_MODELS:
+                self._prices = {}
+            prices = self._prices[model] = ModelPrices.of(self._profile, model)
+        return ProfilePricing.of(prices)
+
     def _chosen(self, arguments: Arguments) -> Request:
         """Returns the request with the configured model if it names none, and with the facts about this endpoint."""
         model = arguments.request.model or self._profile.sent_model()
@@ -211,7 +220,7 @@ class Requester:
             resume=partial(self._resume, adapter, ready.request, arguments),
             warnings=(*ready.warnings, *changed),
             origin=ready.request.origin,
-            pricing=ProfilePricing.of(self._profile, ready.request.model),
+            pricing=self._pricing(ready.request.model),
         )
 
     def _retry_without(
