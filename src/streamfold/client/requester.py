@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..adapters import Adapter, Prepared
 from ..adapters.batches import BatchAPI, BatchCall
@@ -13,14 +13,15 @@ from ..answers import Arguments, ChatStream
 from ..config import Profile, timeouts_over
 from ..engine import StreamDecoder, WireNames
 from ..limits import RateLimiter, is_limited, provider_limiter
-from ..net import Exchange, HTTPRequest, Redactor, Signer
-from ..requests import CachedPrefixes, Request, read_headers
+from ..net import Exchange, HTTPRequest, Signer
+from ..requests import CachedPrefixes, Capabilities, Request, read_headers
 from ..text import shown_url
 from ..values import APIError, ConfigError, Limits, ProtocolWarning, StreamfoldError, Timeouts
 from .answer import NetworkAnswer, Plan
 from .batch_request import BatchRequest
 from .connections import Connections
 from .continuing import ContinuedAnswer, continued_arguments
+from .endpoint import Endpoint
 from .hooks import Hooks, Notifier, RequestInfo
 from .preview import HIDDEN, Preview
 from .pricing import ModelPrices, ProfilePricing
@@ -33,11 +34,19 @@ __all__ = ["Requester"]
 
 T = TypeVar("T")
 
-_MOST_MODELS = 100  # whose prices are kept; the names come from callers, those of a gateway included
+_MOST_MODELS = 100  # whose facts are kept; the names come from callers, those of a gateway included
 _COMMON_HEADERS = {
     "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
     "Cache-Control": "no-store",
 }
+
+
+class _Model(NamedTuple):
+    """What is known about a model here. Models with the same `quirks` share an adapter."""
+
+    capabilities: Capabilities
+    quirks: str
+    prices: ModelPrices
 
 
 class Requester:
@@ -56,8 +65,11 @@ class Requester:
         self._connections = connections
         self._hooks = hooks
         self._adapters: dict[str, Adapter] = {}  # by the quirks of models
-        self._prices: dict[str, ModelPrices] = {}
+        self._endpoint = Endpoint(profile)
+        self._origin = profile.origin or f"{profile.adapter} {shown_url(profile.base_url)}"
+        self._models: dict[str, _Model] = {}
         self._prefixes = CachedPrefixes()
+        self._remembering = Hooks(on_request=partial(_remember, self._prefixes))
         self._signer: Signer | None = None
         self._limiter = limiter
         self._owns_limiter = limiter is None
@@ -71,7 +83,7 @@ class Requester:
         changed, hooks = list[ProtocolWarning](), self._hooks
         if not arguments.many:
             changed = self._prefixes.changed(request)
-            hooks = (Hooks(on_request=lambda info: self._prefixes.remember(info.request)), *hooks)
+            hooks = (self._remembering, *hooks)
         answer = NetworkAnswer(
             self._plan(adapter, ready, arguments, changed),
             self._notifier(ready, request, hooks),
@@ -152,7 +164,8 @@ class Requester:
         """Returns a call of a batch API, before anything is sent. Raises ConfigError."""
         profile = self._profile
         request = self._http_request(self._adapter(profile.sent_model()), call, None, timeouts)
-        info = RequestInfo(profile.name, profile.adapter, profile.url_of(call.path), Request("", ()), None)
+        url = self._endpoint.urls(call.path).named
+        info = RequestInfo(profile.name, profile.adapter, url, Request("", ()), None)
         return WholeRequest(
             replace(request, limits=limits),
             Notifier(info, ()),
@@ -175,25 +188,30 @@ class Requester:
 
     def _notifier(self, ready: Prepared, request: Request, hooks: tuple[Hooks, ...]) -> Notifier:
         profile = self._profile
-        url = profile.url_of(ready.path)
+        url = self._endpoint.urls(ready.path).named
         return Notifier(RequestInfo(profile.name, profile.adapter, url, request, profile.dialect), hooks)
 
     def _adapter(self, model: str | None) -> Adapter:
         """Returns the adapter for a model. Models with the same quirks share one, and what it learned to leave out."""
-        quirks = self._quirks_of(model)
+        quirks = self._facts(model).quirks
         if quirks not in self._adapters:  # another thread may be here too, and what an adapter learned must stay
             return self._adapters.setdefault(quirks, self._profile.make_adapter(model))
         return self._adapters[quirks]
 
-    def _quirks_of(self, model: str | None) -> str:
-        return str(sorted(self._profile.facts_of(model).quirks.items()))
+    def _facts(self, model: str | None) -> _Model:
+        model = model or ""
+        if (facts := self._models.get(model)) is None:
+            if len(self._models) >= _MOST_MODELS:
+                self._models = {}
+            facts = self._models[model] = _Model(
+                self._profile.capabilities_of(model),
+                str(sorted(self._profile.facts_of(model).quirks.items())),
+                ModelPrices.of(self._profile, model),
+            )
+        return facts
 
     def _pricing(self, model: str) -> ProfilePricing:
-        if (prices := self._prices.get(model)) is None:
-            if len(self._prices) >= _MOST_MODELS:
-                self._prices = {}
-            prices = self._prices[model] = ModelPrices.of(self._profile, model)
-        return ProfilePricing.of(prices)
+        return ProfilePricing.of(self._facts(model).prices)
 
     def _chosen(self, arguments: Arguments) -> Request:
         """Returns the request with the configured model if it names none, and with the facts about this endpoint."""
@@ -202,10 +220,9 @@ class Requester:
             raise ConfigError(
                 f'no model for "{self._profile.name}": write "{self._profile.name}:MODEL", or pass model='
             )
-        origin = self._profile.origin or f"{self._profile.adapter} {shown_url(self._profile.base_url)}"
-        capabilities = self._profile.capabilities_of(model)
+        capabilities = self._facts(model).capabilities
         options = self._profile.with_default_options(arguments.request.options)
-        return replace(arguments.request, model=model, options=options, origin=origin, capabilities=capabilities)
+        return replace(arguments.request, model=model, options=options, origin=self._origin, capabilities=capabilities)
 
     def _prepared(self, adapter: Adapter, request: Request, arguments: Arguments) -> Prepared:
         return adapter.prepare(request, repair=arguments.repair, endpoint=self._profile)
@@ -235,7 +252,7 @@ class Requester:
         milder = adapter.retry_without(error)
         if milder is None:
             return None
-        self._adapters[self._quirks_of(request.model)] = milder
+        self._adapters[self._facts(request.model).quirks] = milder
         return self._plan(milder, self._prepared(milder, request, arguments), arguments, changed)
 
     def _resume(
@@ -274,21 +291,21 @@ class Requester:
         extra_headers: Mapping[str, str] | None,
         timeouts: Timeouts | TimeoutOptions | None,
     ) -> HTTPRequest:
-        url = self._profile.sent_url(ready.path)
-        headers = {**_COMMON_HEADERS, **ready.headers}
-        key = self._profile.key_headers()
-        headers.update(key)
-        headers.update(self._profile.sent_headers(read_headers(extra_headers)))
+        urls, sent = self._endpoint.urls(ready.path), self._endpoint.sent(extra_headers)
         return HTTPRequest(
             method=ready.method,
             read_error=adapter.read_error,
-            url=url,
-            headers=headers,
+            url=urls.sent,
+            headers={**_COMMON_HEADERS, **ready.headers, **sent.headers},
             body=ready.body,
             timeouts=timeouts_over(self._profile.timeouts, timeouts),
             limits=self._profile.limits,
-            shown_url=self._profile.shown_url(url),
+            shown_url=urls.shown,
             hide_url=self._connections.owned,
-            redactor=Redactor(self._profile.secrets(extra_headers)),
-            signer=None if key else self._credentials(),
+            redactor=sent.redactor,
+            signer=None if sent.has_key else self._credentials(),
         )
+
+
+def _remember(prefixes: CachedPrefixes, info: RequestInfo) -> None:
+    prefixes.remember(info.request)

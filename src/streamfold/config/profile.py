@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any, Literal
 
@@ -249,10 +249,10 @@ class Profile(Table):
 
         `extra_body` is merged member by member.
         """
+        if not self.options and not self.extra_body:
+            return options
         defaults, unset = Options.read(self.options), Options()
-        left_out = [
-            field.name for field in fields(options) if getattr(options, field.name) == getattr(unset, field.name)
-        ]
+        left_out = [name for name in self.options if getattr(options, name) == getattr(unset, name)]
         body = {**self.extra_body, **defaults.extra_body, **options.extra_body}
         return replace(options, **{name: getattr(defaults, name) for name in left_out} | {"extra_body": body})
 
@@ -336,6 +336,11 @@ class Profile(Table):
     def sent_memory(self) -> str | bool:
         """Returns where turns are kept, with the values of its variables; False: nowhere. Raises NotConfiguredError."""
         return store_url(self.memory) if isinstance(self.memory, str) else bool(self.memory)
+
+    def variables(self) -> list[str]:
+        """Returns the names of all variables that are read when a request is made."""
+        named = [self.base_url, self.model or "", *self.headers.values()]
+        return list(dict.fromkeys([*self.keys_set(), *(name for text in named for name in referenced(text))]))
 
     def problem(self) -> str | None:
         """Returns what keeps requests from being sent; None if nothing is missing."""
