@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import date
 from typing import Annotated, Any, Literal
 
@@ -252,7 +252,11 @@ class Profile(Table):
         if not self.options and not self.extra_body:
             return options
         defaults, unset = Options.read(self.options), Options()
-        left_out = [name for name in self.options if getattr(options, name) == getattr(unset, name)]
+        left_out = [
+            field.name
+            for field in fields(unset)
+            if field.name in self.options and getattr(options, field.name) == getattr(unset, field.name)
+        ]
         body = {**self.extra_body, **defaults.extra_body, **options.extra_body}
         return replace(options, **{name: getattr(defaults, name) for name in left_out} | {"extra_body": body})
 

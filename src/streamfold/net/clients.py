@@ -16,6 +16,7 @@ import httpx
 
 from ..values import ConfigError
 from .over_httpx2 import httpx2_transport
+from .own_client import OwnClient
 from .pool import ConnectionPool
 
 __all__ = ["make_client"]
@@ -45,7 +46,7 @@ def make_client(transport: str = "auto", *, http2: bool = False) -> httpx.AsyncC
         make = _over_either(_over_aiohttp(), _over_httpx("httpx", http2=False))
     else:
         make = _over_httpx(transport, http2)
-    return httpx.AsyncClient(transport=_Tidy(_Proxied(make)), timeout=None)
+    return OwnClient(_Tidy(_Proxied(make)))
 
 
 def _over_httpx(transport: str, http2: bool) -> Make:

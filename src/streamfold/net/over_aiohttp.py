@@ -234,6 +234,11 @@ class _Body(httpx.AsyncByteStream):
             return data
         raise StopAsyncIteration
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the end has been read, and the connection given back."""
+        return self._content.at_eof() and self._response.connection is None
+
     async def aclose(self) -> None:
         connection = self._response.connection
         if connection is None:

@@ -43,7 +43,7 @@ from .redaction import Redactor
 from .secrets import secrets_in_headers
 from .signing import Signer
 from .silence import close_unless_silent
-from .urls import LoggedURL, sent_url
+from .urls import LoggedURL, read_url, sent_url
 from .waits import Interrupted, waits
 
 __all__ = ["Exchange", "HTTPRequest"]
@@ -53,7 +53,6 @@ T = TypeVar("T")
 _CLOSING = 5.0  # seconds that closing may take, so that a dead peer can't hold a cancelled task
 _ERROR_BODY = 10.0  # seconds for the body of an error status, which may never end
 _DRAIN = 0.1  # seconds for the end of the body behind the end of the answer, so that the connection can be used again
-_HIGHEST_PORT = 65535
 
 # The id that the provider's support asks for: OpenAI and most others, Anthropic, Moonshot, Azure, Amazon.
 _REQUEST_IDS = (
@@ -109,6 +108,7 @@ class Exchange:
         self._raw: AsyncIterator[bytes] | None = None
         self._next: Callable[[], Awaitable[bytes]] | None = None
         self._events = 0
+        self._released = False
         self.closed = False
         self.request_id: str | None = None
         self.rate_limit: RateLimit | None = None
@@ -147,8 +147,10 @@ class Exchange:
         if response is None:
             await self.aclose()
             return
-        self.request_id = next((value for name in _REQUEST_IDS if (value := response.headers.get(name))), None)
-        self.rate_limit = read_rate_limit(response.headers.multi_items())
+        headers = response.headers.multi_items()
+        there = {name for name, value in headers if value}
+        self.request_id = next((response.headers[name] for name in _REQUEST_IDS if name in there), None)
+        self.rate_limit = read_rate_limit(headers)
         if not response.is_success:
             if (error := await self._status_error(response)) is not None:
                 raise error
@@ -192,6 +194,8 @@ class Exchange:
 
     async def drain(self) -> None:
         """Reads the rest behind the end of the answer, for a moment: usually nothing but the end of the body."""
+        if self._is_over():
+            return
         with anyio.move_on_after(_DRAIN):
             try:
                 while await self.read() is not None:
@@ -204,7 +208,7 @@ class Exchange:
         self.closed, self._next = True, None
         self._waits.end()
         self._waits.close()
-        if self._response is not None:
+        if self._response is not None and not self._released and not self._is_over():
             with anyio.move_on_after(_CLOSING, shield=True):
                 try:
                     await unwind(self._raw)
@@ -213,6 +217,11 @@ class Exchange:
                 except Exception as exc:  # a connection that breaks while it is closed is closed
                     if not is_network_error(exc):
                         raise
+            self._released = True
+
+    def _is_over(self) -> bool:
+        """Whether the end of the body has been read, and the connection given back, as far as that is known."""
+        return self._response is not None and getattr(self._raw, "is_over", False)
 
     async def _send(self) -> httpx.Response:
         request = self._built()
@@ -230,19 +239,15 @@ class Exchange:
     def _built(self) -> httpx.Request:
         """The request as httpx sends it. Raises ConfigError for a URL that httpx or the socket would stumble over."""
         wanted = self._request
-        try:
-            url = httpx.URL(wanted.url)
-            usable = bool(url.host) and (url.port is None or url.port <= _HIGHEST_PORT)  # decodes the host
-        except (httpx.InvalidURL, ValueError):  # ValueError: a host that is not valid IDNA
-            usable = False
-        if not usable:  # the errors of libraries would quote parts of it
+        if (url := read_url(wanted.url)) is None:  # the errors of libraries would quote parts of it
             raise ConfigError("base_url is not a valid URL: check the host and the port")
+        connect = wanted.timeouts.connect
         request = self._client.build_request(
             wanted.method,
             url,
             headers=dict(wanted.headers),
             content=wanted.body,
-            timeout=httpx.Timeout(None, connect=wanted.timeouts.connect, pool=wanted.timeouts.connect),
+            extensions={"timeout": {"connect": connect, "read": None, "write": None, "pool": connect}},
         )
         request.stream = RequestBody(wanted.body)
         request.extensions["streamfold.redactor"] = wanted.redactor
@@ -262,8 +267,9 @@ class Exchange:
         codings = body_codings(response)
         self._raw = raw_body(response)
         body = unpacked(response, self._raw, codings)
-        accepted = httpx.Headers(dict(self._request.headers)).get("accept-encoding", "")
-        self.warnings = unrequested_codings(codings, accepted)
+        if codings:
+            accepted = httpx.Headers(dict(self._request.headers)).get("accept-encoding", "")
+            self.warnings = unrequested_codings(codings, accepted)
         return body
 
     async def _interruptible(self, step: Awaitable[T]) -> T | None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import httpx
 
-__all__ = ["LoggedURL", "sent_url"]
+__all__ = ["LoggedURL", "read_url", "sent_url"]
+
+_HIGHEST_PORT = 65535
 
 
 class LoggedURL(httpx.URL):
@@ -19,6 +23,17 @@ class LoggedURL(httpx.URL):
 
     def __repr__(self) -> str:
         return f"URL({self._shown!r})"
+
+
+@lru_cache(64)
+def read_url(text: str) -> httpx.URL | None:
+    """Returns a URL; None for one that httpx or the socket would stumble over."""
+    try:
+        url = httpx.URL(text)
+        usable = bool(url.host) and (url.port is None or url.port <= _HIGHEST_PORT)  # decodes the host
+    except (httpx.InvalidURL, ValueError):  # ValueError: a host that is not valid IDNA
+        return None
+    return url if usable else None
 
 
 def sent_url(url: httpx.URL) -> str:

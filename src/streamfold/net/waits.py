@@ -122,7 +122,8 @@ class _TimedWaits:
 
     def moved(self) -> None:
         self.close()
-        self._set_timer()
+        if self._task is not None:  # else the next wait sets it, if it has to wait
+            self._set_timer()
 
     def end(self) -> None:
         if self._task is None or self._interrupted:

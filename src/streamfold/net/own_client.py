@@ -1,0 +1,54 @@
+"""httpx's client as providers use it: without work that is the same for each request, or that nothing asks for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import httpx
+
+__all__ = ["OwnClient"]
+
+_MOST_HEADS = 32  # that are kept
+
+
+class OwnClient(httpx.AsyncClient):
+    """Sends and receives what `httpx.AsyncClient` does, cookies included."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
+        super().__init__(transport=transport, timeout=None)
+        self._cookies = _Cookies()
+        self._heads: dict[tuple[object, ...], _Head] = {}
+
+    def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
+        """Builds a request. Its headers are merged once for all requests that have the same ones."""
+        headers, body = options.get("headers"), options.get("content")
+        if not isinstance(url, httpx.URL) or type(headers) is not dict or type(body) is not bytes or self.cookies:
+            return super().build_request(method, url, **options)
+        key = (method, url.netloc, body != b"", *headers.items())
+        if (head := self._heads.get(key)) is None:
+            request = super().build_request(method, url, **options)
+            if len(self._heads) >= _MOST_HEADS:
+                self._heads = {}
+            counted = body != b"" and not any(name.lower() == "content-length" for name in headers)
+            self._heads[key] = _Head(httpx.Headers(request.headers), counted)
+            return request
+        request = httpx.Request(
+            method, url, headers=head.headers, stream=httpx.ByteStream(body), extensions=options.get("extensions")
+        )
+        if head.counted:
+            request.headers["Content-Length"] = str(len(body))
+        request.read()
+        return request
+
+
+class _Head(NamedTuple):
+    """The headers of a request. `counted`: the length of its body, which is one of them, is not the caller's."""
+
+    headers: httpx.Headers
+    counted: bool
+
+
+class _Cookies(httpx.Cookies):
+    def extract_cookies(self, response: httpx.Response) -> None:
+        if "set-cookie" in response.headers:  # else httpx translates request and response for the standard library
+            super().extract_cookies(response)
