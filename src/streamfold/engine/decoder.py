@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamDecoder"]
 
+_LONG = 12  # events; a shorter answer is read sooner than its kinds of events are learned
 _REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
 
@@ -111,6 +112,7 @@ class StreamDecoder:
         self._transcript = Transcript()
         self._coalesce = coalesce
         self._known: KnownEvents | None = None
+        self._blank_lines = 0  # in the bytes so far, up to `_LONG`
         self.events = 0
         self._error: StreamError | None = None
         self._closed = False
@@ -232,10 +234,16 @@ class StreamDecoder:
             self._head += data[: HEAD - len(self._head)]
         if self._plain is not None:
             self._plain.feed(data)
-        elif self._known is not None and isinstance(self._sse, SSEDecoder):
+        elif self._known is not None and isinstance(self._sse, SSEDecoder) and self._is_long(data):
             self._read_with_known(self._sse, self._known, data, chunks)
         elif self._sse is not None:
             self._read(self._sse, data, chunks)
+
+    def _is_long(self, data: bytes) -> bool:
+        """Whether so many events have come that it is worth the time to learn their kinds."""
+        if self._blank_lines < _LONG:
+            self._blank_lines += data.count(b"\n\n")
+        return self._blank_lines >= _LONG
 
     def _read_with_known(self, sse: SSEDecoder, known: KnownEvents, data: bytes, chunks: list[StreamChunk]) -> None:
         """Reads known events at once, and those between them on the full path, one by one."""
