@@ -17,13 +17,15 @@ __all__ = ["recorded", "unread"]
 _MAY_BE_DROPPED = ("temperature", "top_p", "seed", "parallel_tool_calls", "reasoning_effort")
 _MUST_BE_SENT = ("max_output_tokens", "stop", "response_format")
 _OPTIONS = (*_MAY_BE_DROPPED, *_MUST_BE_SENT)
+_OF_OPTIONS = tuple(member.name for member in fields(Options))
+_OF_REQUEST = tuple(member.name for member in fields(Request))
 
 
 def recorded(request: Request) -> tuple[Request, set[str]]:
     """Returns a request that notes what is read of it, and the names that it notes."""
     reads: set[str] = set()
-    options = _copied(_ReadOptions, request.options, reads)
-    view: Request = _copied(_ReadRequest, request, reads)
+    options = _copied(_ReadOptions, _OF_OPTIONS, request.options, reads)
+    view: Request = _copied(_ReadRequest, _OF_REQUEST, request, reads)
     object.__setattr__(view, "options", options)
     return view, reads
 
@@ -72,9 +74,9 @@ class _ReadRequest(Request):
         return object.__getattribute__(self, name)
 
 
-def _copied(kind: type[Any], value: Any, reads: set[str]) -> Any:
+def _copied(kind: type[Any], members: tuple[str, ...], value: Any, reads: set[str]) -> Any:
     copy = object.__new__(kind)
-    for member in fields(value):
-        object.__setattr__(copy, member.name, getattr(value, member.name))
+    for name in members:
+        object.__setattr__(copy, name, getattr(value, name))
     object.__setattr__(copy, "_reads", reads)
     return copy

@@ -147,7 +147,8 @@ class Attempts:
 
     def elapsed(self) -> float:
         """Returns the seconds since the request was first sent."""
-        return anyio.current_time() - self._began
+        now = anyio.current_time if self.exchange is None else self.exchange.now
+        return now() - self._began
 
     def signed(self, error: APIError) -> APIError:
         """Returns the error with provider, attempts and request id, and without secrets."""

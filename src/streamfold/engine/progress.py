@@ -25,7 +25,10 @@ _NO_PROGRESS = {MessageStart, Meta, Sequence, Usage, UsageUpdate, Warn}
 
 def is_progress(deltas: list[Delta]) -> bool:
     """Whether one of the deltas of an event is a part of the answer, however small."""
-    return any(type(delta) not in _NO_PROGRESS and _is_part(delta) for delta in reversed(deltas))
+    for delta in reversed(deltas):  # noqa: SIM110 - a generator costs more than what it looks at
+        if type(delta) not in _NO_PROGRESS and _is_part(delta):
+            return True
+    return False
 
 
 def _is_part(delta: Delta) -> bool:

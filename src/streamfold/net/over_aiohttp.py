@@ -89,7 +89,7 @@ class _Transport(httpx.AsyncBaseTransport):
 
     async def _send(self, request: httpx.Request, body: bytes) -> aiohttp.ClientResponse:
         session = self._session or self._open()
-        headers = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw)
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
         return await session.request(
             request.method,
             URL(sent_url(request.url), encoded=True),

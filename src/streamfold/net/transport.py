@@ -96,6 +96,7 @@ class Exchange:
         rate_limit: the rate limits in the response headers.
         redactor: removes the secrets of the request, those that it was signed with included.
         closed: whether `aclose` was called.
+        now: returns the event loop's time.
         warnings: what was odd in the response, once it is open.
     """
 
@@ -104,6 +105,7 @@ class Exchange:
         self._request = request
         self._clocks = clocks
         self._waits = waits(clocks)
+        self.now = self._waits.now
         self._response: httpx.Response | None = None
         self._raw: AsyncIterator[bytes] | None = None
         self._next: Callable[[], Awaitable[bytes]] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from ..values import ConfigError, Timeouts, nearest
@@ -123,10 +123,9 @@ class Options:
         given = dict(given)
         if given.pop("n", 1) != 1:
             raise ConfigError("n must be 1: one stream carries one answer. Send several requests instead")
-        known = [option.name for option in fields(cls)]
         for name in given:
-            if name not in known:
-                raise ConfigError(f"unknown option {name!r}: {_hint(name, known)}")
+            if name not in cls.__dataclass_fields__:
+                raise ConfigError(f"unknown option {name!r}: {_hint(name, list(cls.__dataclass_fields__))}")
         chosen = {name: value for name, value in given.items() if value is not None}
         for name, value in chosen.items():
             if name in _TAKES and not _TAKES[name][0](value):

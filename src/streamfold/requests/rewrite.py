@@ -81,7 +81,8 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ProtocolW
     if wanted is not None and wanted.schema is not None:
         with _not_too_deep("response_format"):
             wanted = _format(wanted, replace(rules, response_format=form), warnings)
-    request = replace(request, tools=tuple(tools), options=replace(request.options, response_format=wanted))
+    if tools or wanted is not None:
+        request = replace(request, tools=tuple(tools), options=replace(request.options, response_format=wanted))
     if wanted is not None and wanted.schema is not None and form != "json_schema":
         step = _by_instruction if form == "json_object" else _by_tool
         request = step(request, wanted, warnings)
@@ -129,7 +130,7 @@ def _without_moot_options(request: Request, warnings: list[ProtocolWarning]) -> 
     if can.reasoning == "no" and options.reasoning_effort == "none":
         warnings.append(ProtocolWarning("option_dropped", f"{request.model} does not reason: no effort was sent"))
         options = replace(options, reasoning_effort=None)
-    return replace(request, options=options)
+    return request if options is request.options else replace(request, options=options)
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
