@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ..config import Profile
 from ..net import Redactor
@@ -16,7 +15,8 @@ __all__ = ["Endpoint", "Sent", "URLs"]
 _MOST_PATHS = 64  # whose URLs are kept; a path may hold the id of an answer or of a file
 
 
-class URLs(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class URLs:
     """The URLs of a path.
 
     Attributes:
@@ -25,7 +25,7 @@ class URLs(NamedTuple):
         named: with references instead of the values of variables.
     """
 
-    sent: str
+    sent: str = field(repr=False)
     shown: str
     named: str
 

@@ -216,10 +216,10 @@ class Exchange:
                     await unwind(self._raw)
                     await self._response.aclose()
                     await close_unless_silent(self._response)
+                    self._released = True
                 except Exception as exc:  # a connection that breaks while it is closed is closed
                     if not is_network_error(exc):
                         raise
-            self._released = True
 
     def _is_over(self) -> bool:
         """Whether the end of the body has been read, and the connection given back, as far as that is known."""

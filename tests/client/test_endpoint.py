@@ -1,0 +1,68 @@
+"""What requests share is worked out once, and again when a variable changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamfold.client.endpoint import Endpoint
+from streamfold.config import Profile
+from streamfold.values import NotConfiguredError
+
+SETTINGS = {
+    "base_url": "https://${ENDPOINT_HOST}/v1",
+    "api_key_env": ["ENDPOINT_KEY"],
+    "headers": {"X-Team": "${ENDPOINT_TEAM}"},
+}
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Endpoint:
+    """An endpoint whose variables are all set."""
+    for name, value in {"HOST": "one.example", "KEY": "sk-one-key", "TEAM": "team-one"}.items():
+        monkeypatch.setenv(f"ENDPOINT_{name}", value)
+    return Endpoint(Profile.model_validate(SETTINGS))
+
+
+def test_once(endpoint: Endpoint) -> None:
+    """The second request gets what the first one got."""
+    assert endpoint.sent(None) is endpoint.sent(None)
+    assert endpoint.urls("/chat") is endpoint.urls("/chat")
+    assert endpoint.urls("/chat").sent == "https://one.example/v1/chat"
+    assert endpoint.urls("/other").named == "https://${ENDPOINT_HOST}/v1/other"
+    assert "one.example" not in repr(endpoint.urls("/chat")) + endpoint.urls("/chat").shown
+
+
+def test_another_value(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that is rotated is sent at once, and is the one that is hidden."""
+    before = endpoint.sent(None)
+    monkeypatch.setenv("ENDPOINT_KEY", "sk-two-key")
+    monkeypatch.setenv("ENDPOINT_HOST", "two.example")
+    after = endpoint.sent(None)
+    assert before.headers == {"Authorization": "Bearer sk-one-key", "X-Team": "team-one"}
+    assert after.headers == {"Authorization": "Bearer sk-two-key", "X-Team": "team-one"}
+    assert after.redactor.text("sk-one-key sk-two-key team-one") == "sk-one-key *** ***"
+    assert endpoint.urls("/chat").sent == "https://two.example/v1/chat"
+    assert "sk-" not in repr(after)
+
+
+def test_a_variable_that_is_gone(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an error again, also after a request that had it."""
+    endpoint.sent(None), endpoint.urls("/chat")
+    monkeypatch.delenv("ENDPOINT_TEAM")
+    with pytest.raises(NotConfiguredError, match="ENDPOINT_TEAM is not set"):
+        endpoint.sent(None)
+
+
+def test_headers_of_one_request(endpoint: Endpoint) -> None:
+    """They are in no other one, and hidden in this one."""
+    own = endpoint.sent({"X-User": "user-secret"})
+    assert own.headers["X-User"] == "user-secret"
+    assert own.redactor.text("user-secret") == "***"
+    assert "X-User" not in endpoint.sent(None).headers
+
+
+def test_many_paths(endpoint: Endpoint) -> None:
+    """Not all of them are kept."""
+    for number in range(1000):
+        assert endpoint.urls(f"/files/{number}").sent.endswith(f"/v1/files/{number}")
+    assert len(endpoint._last.urls) <= 64
