@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..config import Profile
+from ..config import Profile, variable_values
 from ..net import Redactor
 from ..requests import read_headers
+from ..text import referenced
 
 __all__ = ["Endpoint", "Sent", "URLs"]
 
@@ -61,7 +61,7 @@ class Endpoint:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._variables = profile.variables()
+        self._variables = _variables(profile)
         self._last = _Kept([])
 
     def urls(self, path: str) -> URLs:
@@ -90,7 +90,13 @@ class Endpoint:
         return Sent(headers, bool(key), Redactor(profile.secrets(extra)))
 
     def _kept(self) -> _Kept:
-        values = [os.environ.get(name) for name in self._variables]
+        values = variable_values(self._variables)
         if values != self._last.values:
             self._last = _Kept(values)
         return self._last
+
+
+def _variables(profile: Profile) -> list[str]:
+    """Returns the names of all variables that are read when a request is made."""
+    texts = [profile.base_url, profile.model or "", *profile.headers.values()]
+    return list(dict.fromkeys([*profile.keys_set(), *(name for text in texts for name in referenced(text))]))

@@ -29,6 +29,7 @@ __all__ = [
     "set_variable",
     "timeouts_over",
     "variable_is_set",
+    "variable_values",
 ]
 
 POSITIVE = Field(gt=0)
@@ -37,6 +38,11 @@ POSITIVE = Field(gt=0)
 def variable_is_set(name: str) -> bool:
     """Whether an environment variable is set and not blank."""
     return bool(os.environ.get(name, "").strip())
+
+
+def variable_values(names: Iterable[str]) -> list[str | None]:
+    """Returns the values of environment variables; None for one that is not set."""
+    return [os.environ.get(name) for name in names]
 
 
 def set_variable(name: str, value: str) -> None:

@@ -341,11 +341,6 @@ class Profile(Table):
         """Returns where turns are kept, with the values of its variables; False: nowhere. Raises NotConfiguredError."""
         return store_url(self.memory) if isinstance(self.memory, str) else bool(self.memory)
 
-    def variables(self) -> list[str]:
-        """Returns the names of all variables that are read when a request is made."""
-        named = [self.base_url, self.model or "", *self.headers.values()]
-        return list(dict.fromkeys([*self.keys_set(), *(name for text in named for name in referenced(text))]))
-
     def problem(self) -> str | None:
         """Returns what keeps requests from being sent; None if nothing is missing."""
         try:
