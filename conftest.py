@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "transports: runs over httpx on asyncio too, also where --transport is not given"
     )
     config.addinivalue_line("markers", "thorough: runs with --thorough alone")
+    config.addinivalue_line("markers", "slow: starts processes or waits for clocks; runs with `-m slow` and --thorough")
     if config.getoption("--thorough"):
         os.environ[scale.VARIABLE] = "1"
     os.environ["STREAMFOLD_CONFIG"] = os.devnull
@@ -46,9 +47,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without --thorough, trio and httpx get one case of each test; on asyncio all cases run."""
+    """Without --thorough, trio and httpx get one case of each test, and slow tests wait for `-m slow`."""
     if scale.thorough():
         return
+    if not config.getoption("-m"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
     seen: set[tuple[str, str]] = set()
     left_out = []
     for item in items:

@@ -17,6 +17,8 @@ PROJECT = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
 # The versions are written once, as classifiers.
 VERSIONS = [name.rsplit(" ", 1)[1] for name in PROJECT["classifiers"] if "Python :: 3." in name]
 
+ALL = ("-m", "slow or not slow")  # `pytest` alone leaves out what starts processes or waits for clocks
+
 AIMOCK = "@copilotkit/aimock@1.43.0"
 AGENTS = [
     "@anthropic-ai/claude-code@2.1.197",
@@ -77,7 +79,7 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The tests against the source tree."""
     session.install("-e", ".[dev]")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *ALL, *session.posargs)
 
 
 @nox.session(python=VERSIONS[0])
@@ -96,7 +98,7 @@ def wheel(session: nox.Session) -> None:
         source = Path(name)
         shutil.copytree(source, away / name) if source.is_dir() else shutil.copy(source, away / name)
     session.chdir(away)
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *ALL, *session.posargs)
 
 
 @nox.session(python=VERSIONS[0])
@@ -136,7 +138,7 @@ def transports(session: nox.Session) -> None:
         *(f"net/{path.stem}" for path in sorted(Path("tests/net").glob("test_*.py"))),
     )
     for transport in ("aiohttp", "httpx", "httpx2"):
-        session.run("pytest", "--transport", transport, *(f"tests/{name}.py" for name in names), *session.posargs)
+        session.run("pytest", *ALL, "--transport", transport, *(f"tests/{name}.py" for name in names), *session.posargs)
 
 
 @nox.session(python=VERSIONS[0])
@@ -168,7 +170,7 @@ def servers(session: nox.Session) -> None:
             env[variable] = program
         else:
             session.log(f"{name} is not on PATH, and {variable} does not name it: its tests are skipped")
-    session.run("pytest", "--dist", "loadfile", "tests/real", *session.posargs, env=env)
+    session.run("pytest", *ALL, "--dist", "loadfile", "tests/real", *session.posargs, env=env)
 
 
 @nox.session(python=VERSIONS[0])
@@ -188,7 +190,7 @@ def clients(session: nox.Session) -> None:
         words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(node)]
         session.run(*words, *NODE_CLIENTS, AIMOCK, external=True)
         env["STREAMFOLD_AIMOCK"] = str(node / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js")
-    session.run("pytest", "-n", "0", "tests/clients", *session.posargs, env=env)
+    session.run("pytest", *ALL, "-n", "0", "tests/clients", *session.posargs, env=env)
 
 
 @nox.session(python=VERSIONS[0])
@@ -201,7 +203,9 @@ def interfaces(session: nox.Session) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
     session.run(*words, *INTERFACES, external=True)
-    session.run("pytest", "-n", "0", "tests/interfaces", *session.posargs, env={"STREAMFOLD_INTERFACES": str(folder)})
+    session.run(
+        "pytest", *ALL, "-n", "0", "tests/interfaces", *session.posargs, env={"STREAMFOLD_INTERFACES": str(folder)}
+    )
 
 
 @nox.session(python=VERSIONS[0])
@@ -214,7 +218,7 @@ def agents(session: nox.Session) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
     session.run(*words, *AGENTS, external=True)
-    session.run("pytest", "-n", "0", "tests/agents", *session.posargs, env={"STREAMFOLD_AGENTS": str(folder)})
+    session.run("pytest", *ALL, "-n", "0", "tests/agents", *session.posargs, env={"STREAMFOLD_AGENTS": str(folder)})
 
 
 @nox.session(python=VERSIONS[0])
@@ -224,14 +228,14 @@ def integrations(session: nox.Session) -> None:
         "-e", ".[dev,langchain,pydantic-ai]", "langchain-tests>=1.1", "ipykernel>=6.29", "jupyter-client>=8"
     )
     session.run("mypy", "src/streamfold/integrations")
-    session.run("pytest", "tests/integrations", *session.posargs)
+    session.run("pytest", *ALL, "tests/integrations", *session.posargs)
 
 
 @nox.session(python=VERSIONS[0])
 def engines(session: nox.Session) -> None:
     """Ray Data and Daft ask many rows while their processes are killed; needs 900 MB, and 2 GB of memory."""
     session.install("-e", ".[dev]", *ENGINES)
-    session.run("pytest", "-n", "0", "-s", "tests/engines", "tests/integrations/test_ask.py", *session.posargs)
+    session.run("pytest", *ALL, "-n", "0", "-s", "tests/engines", "tests/integrations/test_ask.py", *session.posargs)
 
 
 @nox.session(python=VERSIONS[0])

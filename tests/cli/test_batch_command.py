@@ -82,6 +82,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "out.jsonl").read_text("utf-8").splitlines()]
 
 
+@pytest.mark.slow
 async def test_rows_become_answers(tmp_path: Path) -> None:
     """In their order, with a summary; a second start asks nothing."""
     upstream = Upstream()
@@ -238,6 +239,7 @@ def test_the_progress_of_a_job() -> None:
     assert said == "5.0 rows/s, 50 tokens/s, 0.0123 USD, 1 error, 0:00:20 left"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="processes get no signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_job_that_is_interrupted(tmp_path: Path, number: signal.Signals) -> None:
@@ -263,6 +265,7 @@ async def test_a_job_that_is_interrupted(tmp_path: Path, number: signal.Signals)
     assert upstream.answered == Counter({f"p{at}": 1 for at in range(50)})
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
 async def test_a_job_that_is_killed_again_and_again(tmp_path: Path) -> None:
     """Each row comes out once and in order; asked twice is only what was marked as sent at a kill."""

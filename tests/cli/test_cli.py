@@ -35,6 +35,7 @@ def run(*words: str, **variables: str) -> Done:
     return run_in(ROOT, *words, STREAMFOLD_CONFIG=os.devnull, **variables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -224,6 +225,7 @@ async def test_a_question_may_be_piped_in() -> None:
     assert json.loads(request.partition(b"\r\n\r\n")[2])["messages"][-1]["content"] == "Why?\r\n"
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
 async def test_a_conversation(tmp_path: Path) -> None:
@@ -253,6 +255,7 @@ async def test_a_conversation(tmp_path: Path) -> None:
     assert b"Traceback" not in shown
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 async def test_ctrl_c_ends_cleanly() -> None:
@@ -281,6 +284,7 @@ async def test_ctrl_c_ends_cleanly() -> None:
             await closed.wait()
 
 
+@pytest.mark.slow
 def test_reader_that_leaves_is_no_error() -> None:
     """`streamfold ... | head` ends quietly."""
     words = ["bash", "-c", f"{shlex.join(COMMAND)} demo --json --speed 5000 | head -n 1"]

@@ -60,6 +60,7 @@ async def test_record_and_replay(tmp_path: Path) -> None:
     assert again[:2] == (0, "Hello ***\n")
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_commands_in_processes_of_their_own(tmp_path: Path) -> None:
     """`record` and `chat` end as they do here."""
@@ -113,6 +114,7 @@ async def test_chat_records_and_keeps_what_is_there(tmp_path: Path) -> None:
     assert Recording.load(tmp_path / "kept/m-3").expect["message"] == "wrong key ***"
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 async def test_serve_replay(tmp_path: Path) -> None:

@@ -117,6 +117,7 @@ def test_a_tool_call_is_a_line_on_a_pipe(tmp_path: Path) -> None:
 posix = pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
 
 
+@pytest.mark.slow
 @posix
 def test_escapes_do_not_reach_the_terminal(tmp_path: Path) -> None:
     """A model can't write the clipboard, the title or the screen: control characters are shown as escapes."""
@@ -131,6 +132,7 @@ def test_escapes_do_not_reach_the_terminal(tmp_path: Path) -> None:
     assert b"\\x1b]52;c;ZXZpbA==\\x1b\\" in shown
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("columns", scale.pick([40, 50, 80], [40]))
 def test_providers_are_readable_in_a_narrow_window(tmp_path: Path, columns: int) -> None:
@@ -220,6 +222,7 @@ def test_help_is_plain(tmp_path: Path, columns: str) -> None:
     assert "--max-output-tokens" in run(tmp_path, "chat", "--help", COLUMNS=columns).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     """What can't be written ends the command with a reason, not with a traceback."""

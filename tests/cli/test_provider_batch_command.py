@@ -96,6 +96,7 @@ def killed(server: BatchServer, side: str, at: int, folder: Path, adapter: str, 
     assert len(server.created) == 1, f"{side} call {at}: {server.calls}"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="SIGKILL")
 def test_a_process_that_is_killed_creates_no_second_batch(tmp_path: Path) -> None:
     """The provider has created the batch, and the process is killed before it hears of it."""

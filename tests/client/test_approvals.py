@@ -364,6 +364,7 @@ anyio.run(main, backend=sys.argv[3])
 """
 
 
+@pytest.mark.slow
 async def test_an_approval_in_another_process_runs_the_call_once(tmp_path: Path, anyio_backend_name: str) -> None:
     """Three processes: one asks, two get the same approval."""
     for step in ("ask", "approve", "approve"):

@@ -115,6 +115,7 @@ async def test_the_last_event_without_its_blank_line(end: bytes) -> None:
     assert isinstance(error, StreamError)
 
 
+@pytest.mark.slow
 async def test_text_of_an_attempt_that_is_repeated() -> None:
     """Nothing was shown of an answer whose only event has no blank line: the request is sent again, or fails empty."""
     half = chunk(content="Half")[:-1]

@@ -75,6 +75,7 @@ async def test_claude_on_vertex() -> None:
     assert (body["model"], body["anthropic_version"]) == ("claude-sonnet-4-5", "vertex-2023-10-16")
 
 
+@pytest.mark.slow
 async def test_claude_on_bedrock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole body of a request, in base64; signed as requests are."""
     for name, value in {"ACCESS_KEY_ID": "AKIACANARY4711CANARY", "SECRET_ACCESS_KEY": "secret/Canary4711+xyz"}.items():

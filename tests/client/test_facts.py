@@ -84,6 +84,7 @@ async def test_a_gateway_of_any_model() -> None:
     assert [model["id"] for model in served["data"]] == ["a"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrap", WRAPS)
 async def test_members_that_the_endpoint_does_not_know(wrap: str) -> None:
     """A client's own members of Chat Completions are not sent to another wire, whatever stands before it."""

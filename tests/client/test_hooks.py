@@ -150,6 +150,7 @@ async def test_a_single_hooks_needs_no_list() -> None:
     assert replies == ["Hi"]
 
 
+@pytest.mark.slow
 def test_an_application_without_logging_sees_no_log_lines() -> None:
     """Python prints warnings of a logger that nobody configured; ours has a handler that does nothing."""
     code = "import logging, streamfold.client; logging.getLogger('streamfold').warning('retry')"

@@ -150,6 +150,7 @@ async def test_a_wait_ends_when_the_stream_is_closed() -> None:
     assert upstream.asked == 1
 
 
+@pytest.mark.slow
 async def test_too_many_requests_cost_no_retry() -> None:
     """The request waits as long as the server says, together with all others of the same key."""
     refused = (429, TOO_MANY, {"retry-after-ms": "30"})

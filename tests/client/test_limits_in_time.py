@@ -90,6 +90,7 @@ async def searched(server: Server, seconds: float, processes: int = 1, workers: 
     await load(limiters(processes, adapt=True), workers, seconds, ask)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [100, pytest.param(500, marks=pytest.mark.thorough)])
 def test_an_unknown_rate_is_found(rate: int) -> None:
     """After 15 s, 90 % of it is used, and less than 1 % of all requests were refused."""
@@ -99,6 +100,7 @@ def test_an_unknown_rate_is_found(rate: int) -> None:
     assert len(server.refused) < 0.01 * len(server.accepted)
 
 
+@pytest.mark.slow
 def test_whatever_was_saved_up_before() -> None:
     """A server may accept a minute's requests at once, and then no more than its rate: it is found after that."""
     server = Server(100, burst=1000)
@@ -107,6 +109,7 @@ def test_whatever_was_saved_up_before() -> None:
     assert len(server.refused) < 0.1 * len(server.accepted)
 
 
+@pytest.mark.slow
 def test_a_rate_that_changes() -> None:
     """It is found again, up and down."""
     server = Server(200, burst=20)
@@ -122,6 +125,7 @@ def test_a_rate_that_changes() -> None:
     assert len([moment for moment in server.refused if moment > 35]) < 0.05 * len(server.accepted)
 
 
+@pytest.mark.slow
 def test_several_processes_and_one_rate() -> None:
     """All of it is used, by all of them alike, never more, and nobody is refused; processes that are killed take
     nothing along but what they had under way."""

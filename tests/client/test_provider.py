@@ -418,6 +418,7 @@ def full_port() -> Iterator[int]:
     pytest.skip("this system takes connections that nobody accepts")
 
 
+@pytest.mark.slow
 @pytest.mark.transports
 async def test_no_connection_in_time(full_port: int) -> None:
     """The clock is named, on both event loops and over both transports."""
@@ -546,6 +547,7 @@ async def test_d20_login_page() -> None:
             await provider.chat("Hello")
 
 
+@pytest.mark.slow
 async def test_l3_failed_attempts_are_repeated_before_the_first_chunk() -> None:
     """An error before anything was shown is retried, also one that comes inside a 200 (BerriAI/litellm#26067)."""
     answers = [

@@ -101,6 +101,7 @@ def same(reply: Reply) -> None:
 CUTS = range(len(EVENTS[0]), len(WHOLE))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("breaks", [True, False], ids=["reset", "end of body"])
 async def test_a_cut_at_any_byte(breaks: bool) -> None:
     """The reply is that of the uncut stream, each call is there once, and nothing is warned about."""
@@ -184,6 +185,7 @@ async def test_a_server_that_is_busy_for_a_moment() -> None:
     assert [attempt.error for attempt in reply.attempts] == ["APIConnectionError", "ServerError"]
 
 
+@pytest.mark.slow
 async def test_no_progress() -> None:
     """A server that never brings another event is given up."""
     empty = [httpx.Response(200, content=b"", headers={"content-type": "text/event-stream"}) for _ in range(9)]

@@ -176,6 +176,7 @@ def test_closing_the_provider_while_a_thread_waits(read: Callable[[Any], Any]) -
         provider.close()
 
 
+@pytest.mark.slow
 def test_a_thousand_calls_from_sixteen_threads() -> None:
     """One provider is shared by all of them, on one thread."""
     with served(answering) as server, provider_of(server) as provider, ThreadPoolExecutor(16) as pool:
@@ -309,6 +310,7 @@ def test_a_hook_that_uses_the_provider() -> None:
     assert "would wait for itself" in str(errors[0])
 
 
+@pytest.mark.slow
 def test_a_dropped_provider_ends_its_thread() -> None:
     """A provider that was not closed is closed when nobody refers to it, but not while its stream is read."""
     with served(answering) as server:
@@ -380,6 +382,7 @@ EXITS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", scale.some(EXITS, 3))
 def test_exit_with_an_open_stream(code: str) -> None:
     """The interpreter ends at once, without a warning, and the connection is closed."""
@@ -390,6 +393,7 @@ def test_exit_with_an_open_stream(code: str) -> None:
         assert server.connections
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", ["look", "tool(in_thread(look))"])
 def test_exit_after_tools_in_threads(made: str) -> None:
     """A provider that was not closed does not keep the interpreter alive by the threads of its tools."""
@@ -410,6 +414,7 @@ print(run_tools(provider, "Hi", [{made}]).read().text)
     assert (done.returncode, done.stdout, done.stderr) == (0, "Rain.\n", "")
 
 
+@pytest.mark.slow
 def test_exit_while_a_daemon_thread_waits() -> None:
     """The interpreter does not wait for the answer, and the connection is closed."""
     code = """
@@ -425,6 +430,7 @@ while not input(): pass
         until(lambda: server.open == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
 @pytest.mark.parametrize("code", ["provider().chat('Hi')", "for chunk in provider().chat_stream('Hi'): pass"])
 def test_ctrl_c_in_a_program(code: str) -> None:
@@ -444,6 +450,7 @@ def test_ctrl_c_in_a_program(code: str) -> None:
         until(lambda: server.open == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_after_a_fork() -> None:
     """In a forked process, where the thread does not exist, the provider raises an error instead of waiting forever."""

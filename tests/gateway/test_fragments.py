@@ -95,6 +95,7 @@ async def test_fragments_arrive_before_the_rest_is_written(wire: str, anyio_back
     assert [made.raw_arguments for made in read(wire, got).tool_calls] == [WHOLE]
 
 
+@pytest.mark.slow
 @EACH
 async def test_the_official_clients_read_it(wire: str) -> None:
     """Text, and the call with the arguments that the model wrote."""

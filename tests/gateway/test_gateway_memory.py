@@ -210,6 +210,7 @@ def anyio_backend() -> str:
     return "asyncio"  # uvicorn's
 
 
+@pytest.mark.slow
 async def test_openai_python() -> None:
     """OpenAI's own client, streaming, with turns as its documentation writes them down."""
     upstream = Demanding("kimi")
@@ -233,6 +234,7 @@ async def test_openai_python() -> None:
     assert message.content == "That is all."
 
 
+@pytest.mark.slow
 async def test_anthropic_python() -> None:
     """Anthropic's own client, streaming, without thinking: its turns have no thinking blocks to return."""
     upstream = Demanding("gemini")

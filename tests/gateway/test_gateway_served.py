@@ -169,6 +169,7 @@ async def test_too_much_at_once() -> None:
         assert (await client.post(CHAT, json=asking(CHAT))).status_code == 200
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("in_time", [True, False])
 async def test_the_server_is_stopped(wire: str, in_time: bool) -> None:
@@ -201,6 +202,7 @@ async def test_the_server_is_stopped(wire: str, in_time: bool) -> None:
         assert error["message"] == "the server is shutting down"
 
 
+@pytest.mark.slow
 async def test_recordings_through_the_gateway() -> None:
     """The replay server behind it, OpenAI's own client before it, on both wires."""
     recordings = [Recording.load(FOLDER / name) for name in ("kimi/parallel_calls", "deepseek/reasoner")]
@@ -232,6 +234,7 @@ async def test_recordings_through_the_gateway() -> None:
             await sdk.responses.create(model="other", input="?")
 
 
+@pytest.mark.slow
 async def test_many_at_once() -> None:
     """Streams do not get into each other's way."""
 
@@ -260,6 +263,7 @@ async def test_many_at_once() -> None:
         assert app.running == 0
 
 
+@pytest.mark.slow
 @BOTH
 async def test_a_client_that_does_not_read_holds_the_provider_back(wire: str) -> None:
     """What it does not take is not fetched: an answer is never kept whole in memory on the way."""
@@ -299,6 +303,7 @@ def many_sockets() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 async def test_200_clients_of_which_50_leave(many_sockets: None, caplog: pytest.LogCaptureFixture) -> None:
     """No connection to the provider stays open, the others get their whole answers, and the log complains of nobody."""
     caplog.set_level("INFO")
@@ -361,6 +366,7 @@ def gateway_log(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [record for record in caplog.records if record.name == "streamfold.gateway"]
 
 
+@pytest.mark.slow
 async def test_the_command(tmp_path: Path) -> None:
     """`streamfold serve` serves the file's providers on loopback until it is told to stop."""
     recording = Recording.load(FOLDER / "deepseek/reasoner")
@@ -378,6 +384,7 @@ async def test_the_command(tmp_path: Path) -> None:
     assert b"main: completed by" in said
 
 
+@pytest.mark.slow
 async def test_b9_the_start_says_what_is_served_and_what_is_missing(tmp_path: Path) -> None:
     """The address for clients, the models, and each provider that has no key yet, with the variable to set."""
     file = tmp_path / "streamfold.toml"
@@ -399,6 +406,7 @@ async def test_b9_the_start_says_what_is_served_and_what_is_missing(tmp_path: Pa
     assert "HTTP 500" in warning
 
 
+@pytest.mark.slow
 async def test_a_signal_to_stop_lets_running_answers_finish(tmp_path: Path) -> None:
     """The command takes no new request after it, and ends when the last answer has."""
     go_on = anyio.Event()
@@ -430,6 +438,7 @@ async def is_listening(address: str) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "provider",
     ['profile = "kimi-vllm"\nmodel = "moonshotai/Kimi-K2-Instruct"', 'model = "kimi"\ndialect = "kimi"'],

@@ -59,6 +59,7 @@ async def never_ends(connection: Connection) -> None:
     await connection.gone()
 
 
+@pytest.mark.slow
 async def test_kill_9_in_mid_answer(tmp_path: Path) -> None:
     """The events that a client has seen, and those that it has not, are there after a restart, and then a failure."""
     async with serving(never_ends) as upstream:

@@ -153,6 +153,7 @@ async def test_results_of_calls_alone() -> None:
         assert sent["messages"][1]["tool_calls"][0]["id"] == "call_1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 async def test_fetch_and_delete(stream: bool) -> None:
     """A kept response is there until it is deleted; one that was not to be kept never was."""
@@ -176,6 +177,7 @@ async def test_fetch_and_delete(stream: bool) -> None:
     assert again.json()["error"]["code"] == "previous_response_not_found"
 
 
+@pytest.mark.slow
 async def test_a_cut_at_every_event_is_resumed() -> None:
     """Whatever a client has seen of a stream, the rest comes by `starting_after`, and nothing twice."""
     upstream = Upstream(answer(calls=True))
@@ -234,6 +236,7 @@ async def test_an_answer_that_need_not_be_kept_is_given_up_with_its_client() -> 
                 await anyio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_background() -> None:
     """The answer is made while nobody waits: its id comes at once, and the rest can be fetched."""
     upstream = Upstream(answer(), allowed=0)
@@ -253,6 +256,7 @@ async def test_background() -> None:
     assert done["output"][-1]["content"][0]["text"].startswith("word 0")
 
 
+@pytest.mark.slow
 async def test_cancel() -> None:
     """A cancelled answer ends with what had come of it, for those who read along too, and its provider is left."""
     upstream = Upstream(answer(calls=True), allowed=9)
@@ -278,6 +282,7 @@ async def test_cancel() -> None:
                 await anyio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_input_items() -> None:
     """All that a response has read, the newest first, page by page."""
     upstream = Upstream(answer())
@@ -295,6 +300,7 @@ async def test_input_items() -> None:
         assert [*page["data"], *rest["data"]] == items["data"][::-1]
 
 
+@pytest.mark.slow
 async def test_keys_see_their_own_responses_alone() -> None:
     """Another client's response does not exist: it can't be fetched, continued, cancelled or deleted."""
     ann, bob = ({"authorization": f"Bearer {name}"} for name in ("ann", "bob"))
@@ -314,6 +320,7 @@ async def test_keys_see_their_own_responses_alone() -> None:
         assert (await client.get(path, headers=ann)).json() == mine
 
 
+@pytest.mark.slow
 async def test_refusals_are_those_of_the_gateway() -> None:
     """A request that can't be answered is refused at once, kept or not, in the background or not; nothing is kept."""
     upstream = Upstream(answer())
@@ -330,6 +337,7 @@ async def test_refusals_are_those_of_the_gateway() -> None:
     assert upstream.bodies == []
 
 
+@pytest.mark.slow
 async def test_errors_of_the_provider() -> None:
     """Its status reaches a client that waits; of a background response it is the error."""
 
@@ -387,6 +395,7 @@ async def test_an_app_that_nobody_has_entered(anyio_backend: str) -> None:
         await app.aclose()
 
 
+@pytest.mark.slow
 async def test_openai_python() -> None:
     """OpenAI's own client retrieves, continues, cancels and deletes."""
     async with (

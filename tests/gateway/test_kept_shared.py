@@ -87,6 +87,7 @@ async def test_an_answer_that_another_process_makes(tmp_path: Path) -> None:
         assert more.status_code == 200
 
 
+@pytest.mark.slow
 async def test_an_answer_is_cancelled_by_another_process(tmp_path: Path) -> None:
     """Whoever makes it gives it up, and the client gets what had come of it."""
     async with two(tmp_path, anyio.Event()) as (first, second):
@@ -145,6 +146,7 @@ anyio.run(main, *sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_many_processes_open_a_file_at_once(tmp_path: Path) -> None:
     """None of them finds it locked, and what they write is all there."""
     names = "abc"

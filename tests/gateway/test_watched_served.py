@@ -44,6 +44,7 @@ async def test_a_client_that_leaves_is_counted(caplog: pytest.LogCaptureFixture)
     assert (outcome["outcome"], outcome["status"]) == ("disconnected", 499)
 
 
+@pytest.mark.slow
 async def test_the_command_drains(tmp_path: Path) -> None:
     """Told to stop, it goes on for a while and says that it is not ready; its log for programs is bare JSON."""
     file = tmp_path / "streamfold.toml"

@@ -98,6 +98,7 @@ async def get(address: str, path: str) -> httpx.Response:
         return await client.get(f"{address}{path}")
 
 
+@pytest.mark.slow
 async def test_told_to_stop_the_workers_finish_their_answers(tmp_path: Path) -> None:
     """All of them say that they are not ready, all answers come to their end, and then nobody listens any more."""
     pytest.importorskip("prometheus_client")
@@ -123,6 +124,7 @@ async def test_told_to_stop_the_workers_finish_their_answers(tmp_path: Path) -> 
         assert not list(tmp_path.glob("streamfold-serve-*"))
 
 
+@pytest.mark.slow
 async def test_a_worker_that_is_killed(tmp_path: Path) -> None:
     """Its clients get an error that they may retry, nobody else notices, and another worker takes its place.
 
@@ -169,6 +171,7 @@ async def test_a_worker_that_is_killed(tmp_path: Path) -> None:
         assert "streamfold_requests_running 0.0" in counted
 
 
+@pytest.mark.slow
 async def test_limits_hold_for_all_workers(tmp_path: Path) -> None:
     """A key with 60 requests a minute has them once, whichever worker it reaches, and its money too."""
     upstream, statuses, spent = Upstream(), list[int](), list[int]()
@@ -248,6 +251,7 @@ def test_what_several_processes_can_not_do(tmp_path: Path) -> None:
     assert (said.exit_code, "workers is 2" in said.output) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     """It is said once, before any worker is started."""
     import socket

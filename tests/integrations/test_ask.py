@@ -246,6 +246,7 @@ async def test_a_key_that_is_refused_as_an_error_of_each_row() -> None:
     assert [error and json.loads(error)["type"] for error in made["error"]] == ["AuthenticationError", None]
 
 
+@pytest.mark.slow
 async def test_rows_that_are_forbidden() -> None:
     """A single prompt may be; twenty in succession are the key's fault."""
     async with asking(concurrency=1) as ask:
@@ -255,6 +256,7 @@ async def test_rows_that_are_forbidden() -> None:
             await ask({"prompt": ["flagged"] * 40})
 
 
+@pytest.mark.slow
 async def test_one_limit_for_all_batches() -> None:
     """A worker asks so many rows at once, however many batches it has."""
     running = most = 0

@@ -82,6 +82,7 @@ async def finished(job: BatchJob) -> list[tuple[str, str | None]]:
         return [(answer.id, None if answer.error else answer.text) async for answer in job]
 
 
+@pytest.mark.slow
 async def test_answers_come_in_the_order_of_the_rows() -> None:
     """Many rows are asked at the same time, and never more than were allowed."""
     server = Server()
@@ -171,6 +172,7 @@ def test_wrong_arguments(wrong: dict[str, Any], problem: str) -> None:
         batch(Server().provider(), rows(1), **wrong)
 
 
+@pytest.mark.slow
 async def test_a_row_that_fails_for_a_while() -> None:
     """A failure that may pass is tried again, and counted; one that stays is an error of the row."""
     server = Server({"p1": [refused(500, "oops")], "p2": [refused(400, "no such thing")]})
@@ -181,6 +183,7 @@ async def test_a_row_that_fails_for_a_while() -> None:
     assert (answers[2].error["type"], answers[2].error["status_code"]) == ("BadRequestError", 400)
 
 
+@pytest.mark.slow
 async def test_a_failure_that_says_how_long_it_lasts() -> None:
     """The row is asked again when the server wants it, and not before."""
     odd = {"p0": [refused(503, "later", **{"retry-after": "0.2"}) for _ in range(4)]}
@@ -191,6 +194,7 @@ async def test_a_failure_that_says_how_long_it_lasts() -> None:
     assert 0.8 <= anyio.current_time() - began
 
 
+@pytest.mark.slow
 async def test_too_many_requests_are_no_try() -> None:
     """A row waits as long as the server wants, and so do all the others."""
     busy = [refused(429, "slow down", **{"retry-after": "0.01"}) for _ in range(8)]
@@ -201,6 +205,7 @@ async def test_too_many_requests_are_no_try() -> None:
     assert [answer.tries for answer in answers] == [1, 1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("response", "kind"),
     [
@@ -221,6 +226,7 @@ async def test_a_key_that_is_refused_pauses_the_job(tmp_path: Path, response: ht
     assert sorted(server.asked) == sorted([*(f"p{number}" for number in range(20)), "p5"])
 
 
+@pytest.mark.slow
 async def test_a_job_goes_on_where_it_was(tmp_path: Path) -> None:
     """Answers that came are not asked for again, and come out again."""
     server, path = Server(), tmp_path / "ledger"
@@ -405,6 +411,7 @@ def paced(made: list[float]) -> Callable[[httpx.Request], httpx.Response]:
     return answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [{"rpm": 6000}, {"tpm": 600_000}])
 async def test_a_pace_is_kept(limit: dict[str, float]) -> None:
     """A hundredth of a second for each request: never faster, whatever is used of it is settled."""
@@ -417,6 +424,7 @@ async def test_a_pace_is_kept(limit: dict[str, float]) -> None:
     assert seconds >= 49 * 0.01 * 0.8
 
 
+@pytest.mark.slow
 async def test_a_prompt_that_is_refused_with_403() -> None:
     """It is an error of its row if others are answered; if nobody is, the job pauses, and no row is an error."""
     for concurrency in (1, 5):
@@ -430,6 +438,7 @@ async def test_a_prompt_that_is_refused_with_403() -> None:
         assert len(server.asked) <= 4 + 2 * concurrency + 1
 
 
+@pytest.mark.slow
 async def test_the_last_rows_are_refused_with_403(tmp_path: Path) -> None:
     """The job pauses; started again, when there is nothing else to ask, they are errors, which can be asked again."""
     odd = {f"p{at}": [refused(403, "no access") for _ in range(2)] for at in range(4, 10)}
@@ -475,6 +484,7 @@ async def test_names_and_answers_of_any_text(tmp_path: Path, text: str) -> None:
     assert await finished(batch(Server().provider(), given)) == [(f"{text}{at}", f"p{at}!") for at in range(2)]
 
 
+@pytest.mark.slow
 async def test_a_disk_that_is_full(tmp_path: Path) -> None:
     """The job pauses and says so; when there is room again, it goes on with what was on the disk."""
     server, path = Server(), tmp_path / "ledger"
@@ -489,6 +499,7 @@ async def test_a_disk_that_is_full(tmp_path: Path) -> None:
     assert len(server.asked) <= 300 + 2 * 5
 
 
+@pytest.mark.slow
 async def test_a_ledger_that_is_broken(tmp_path: Path) -> None:
     """It is said, and nothing is asked."""
     path = tmp_path / "ledger"
@@ -502,6 +513,7 @@ async def test_a_ledger_that_is_broken(tmp_path: Path) -> None:
         assert server.asked == []
 
 
+@pytest.mark.slow
 async def test_a_job_that_is_stopped(tmp_path: Path) -> None:
     """Rows that are under way get their answers, nobody waits for a turn or another try, and it goes on later."""
     odd = {"p3": [refused(500, "oops")], "p4": [refused(429, "later", **{"retry-after": "50"})]}

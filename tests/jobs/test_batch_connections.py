@@ -15,6 +15,7 @@ from streamfold.jobs import batch
 pytestmark = [pytest.mark.anyio, pytest.mark.transports]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [10, pytest.param(100, marks=pytest.mark.thorough), scale.pick(400, 30)])
 async def test_connections_are_never_more_than_rows_at_once(concurrency: int) -> None:
     """Each of them is used for one row after the other."""

@@ -60,6 +60,7 @@ async def test_lines_in_the_order_of_the_rows(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger", "ledger.lock", "out.jsonl"]
 
 
+@pytest.mark.slow
 async def test_shards_are_merged(tmp_path: Path) -> None:
     """Their rows come out as if one job had asked for all."""
     prompts = [str(number) for number in range(20)]

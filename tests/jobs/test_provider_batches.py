@@ -130,6 +130,7 @@ async def test_a_row_that_cannot_be_sent_is_an_error(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_rows_are_split_by_the_limits_of_the_provider(tmp_path: Path) -> None:
     """A batch has one model, and no more requests and bytes than the provider takes."""
     rows = [{"prompt": f"p{number}", "model": f"m{number % 2}"} for number in range(10)]
@@ -169,6 +170,7 @@ async def test_without_waiting_the_job_pauses(tmp_path: Path) -> None:
     assert len(server.created) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("metadata", [True, False])
 async def test_a_batch_is_created_once_whatever_call_the_job_dies_in(tmp_path: Path, side: str, metadata: bool) -> None:

@@ -61,6 +61,7 @@ async def check(folder: Path, script: str, variable: str) -> None:
     assert [line["id"] for line in lines] == list("01234")
 
 
+@pytest.mark.slow
 async def test_an_indexed_job_of_kubernetes(tmp_path: Path) -> None:
     """Each index asks its rows once, a container that is started again asks nothing, and errors are no failure."""
     yaml = pytest.importorskip("yaml")

@@ -148,6 +148,7 @@ async def test_each_event_as_soon_as_it_is_there(coding: str) -> None:
                 assert (await anext(stream)).delta == "lo"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "gzip, gzip", "deflate", "br", "zstd"])
 async def test_a_body_that_grows_without_end(coding: str) -> None:
     """It is stopped by the limits of an answer, not by the memory."""

@@ -39,6 +39,7 @@ async def many(ask, at_once: int, rounds: int = 3) -> None:
             tasks.start_soon(one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [10, 100])
 async def test_no_more_connections_than_streams_at_once(at_once: int) -> None:
     """The server counts at most as many connections as there are streams at once, however many requests there are."""
@@ -81,6 +82,7 @@ async def test_an_unused_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -
                 await anyio.sleep(0.005)
 
 
+@pytest.mark.slow
 async def test_no_more_connections_through_the_gateway() -> None:
     """The gateway needs no more connections to the provider than it has streams at once."""
     async with serving(answers) as server, server.provider() as provider:

@@ -208,6 +208,7 @@ async def test_lengths_that_are_not_kept(name: str) -> None:
 KEEPALIVE = b": keepalive\n\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("comments", [False, True], ids=["silence", "comments"])
 @pytest.mark.parametrize("name", STREAMS)
 async def test_stall_behind_every_event(name: str, comments: bool) -> None:

@@ -136,6 +136,7 @@ def sse(*sent: Any) -> bytes:
     return b"".join(b"data: " + json.dumps(payload).encode() + b"\n\n" for payload in sent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begun", [False, True], ids=["nothing said", "something said"])
 @pytest.mark.parametrize("wire", IDLE)
 async def test_pings_do_not_stop_the_clocks(wire: str, begun: bool) -> None:

@@ -244,6 +244,7 @@ async def test_a_stream_that_ends_early_leaves_the_others_alone(how: str) -> Non
         assert (server.connections, server.open) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_connection_whose_first_request_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """However far it had come: the next request is answered, and nothing stays open."""
     monkeypatch.setattr(retries, "_FIRST", 0.001)

@@ -33,6 +33,7 @@ HERE = Path(__file__).parent
 ABANDONED = "Async generator 'streamfold.client.answer.NetworkAnswer.batches':ResourceWarning"
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.transports
 @pytest.mark.filterwarnings(f"ignore:{ABANDONED}")
@@ -118,6 +119,7 @@ RUNS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "options", "transport"), scale.some(RUNS, 2))
 def test_nothing_is_said_at_the_end(backend: str, options: dict[str, Any], transport: str) -> None:
     """A program whose streams were left in every way ends without a word on stderr, with every warning an error."""
@@ -159,6 +161,7 @@ class Pieces(httpx.AsyncByteStream):
         raise StopAsyncIteration
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_streams_in_a_row_do_not_grow() -> None:
     """What a stream took is given back: many of them leave not one object each."""
@@ -187,6 +190,7 @@ def objects() -> int:
     return len(gc.get_objects())
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.transports
 async def test_k15_a_slow_reader_holds_the_server_back() -> None:
@@ -214,6 +218,7 @@ async def test_k15_a_slow_reader_holds_the_server_back() -> None:
         await server.all_closed()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_k8_one_event_loop_after_the_other(backend: str) -> None:
     """A provider works in each of them: its connections are closed when their loop ends, without a warning."""
@@ -465,6 +470,7 @@ def test_k10_a_cancellation_and_a_clock_at_once() -> None:
     asyncio.run(main(lambda _: asyncio.sleep(0)))
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.transports
 async def test_a_request_that_is_cancelled_while_it_is_sent() -> None:

@@ -48,6 +48,7 @@ def said(reply: Reply) -> tuple[str, list[tuple[str, Any]]]:
     return reply.text, [(made.id, made.arguments) for made in reply.tool_calls]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many_sockets")
 async def test_a_thousand_at_once(anyio_backend_name: str) -> None:
     """All of them are open at the same time, with half an answer each, and each ends with its own text and calls."""
@@ -84,6 +85,7 @@ async def test_a_thousand_at_once(anyio_backend_name: str) -> None:
     }
 
 
+@pytest.mark.slow
 async def test_hundreds_in_a_row() -> None:
     """One connection serves them all, and nothing of them is kept.
 

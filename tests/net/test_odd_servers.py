@@ -172,6 +172,7 @@ async def test_events_that_carry_nothing_set_no_clock_back(phase: str, begin: by
     assert error.phase == phase
 
 
+@pytest.mark.slow
 async def test_an_answer_that_goes_on_is_no_stall() -> None:
     """Every part of an answer restarts the clock: text, reasoning, and fragments of calls."""
     fragment = chunk({"tool_calls": [{"index": 0, "function": {"arguments": " "}}]})

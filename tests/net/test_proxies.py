@@ -162,6 +162,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.slow
 def test_socks_needs_its_extra() -> None:
     """A SOCKS proxy in the environment, and no package for it: the error names the extra."""
     env = {**os.environ, "ALL_PROXY": "socks5://127.0.0.1:9", "PYTHONPATH": os.pathsep.join(sys.path)}

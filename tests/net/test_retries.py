@@ -170,6 +170,7 @@ async def test_l12_retries_end_with_the_total_clock() -> None:
         assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 async def test_l12_the_total_clock_runs_over_all_attempts() -> None:
     """However many attempts are allowed, and however quick they are: they end together."""
     async with serving(in_turn(BUSY)) as server:
@@ -180,6 +181,7 @@ async def test_l12_the_total_clock_runs_over_all_attempts() -> None:
         assert len(caught.value.attempts) >= len(server.requests) - 1
 
 
+@pytest.mark.slow
 async def test_a_first_event_that_did_not_come_is_asked_for_again() -> None:
     """The clock of the attempt that failed does not run on in the pause before the next one."""
 
@@ -222,6 +224,7 @@ async def test_another_400_is_not_repeated_without_stream_options() -> None:
         assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 async def test_k15_a_slow_reader_is_not_a_silent_server() -> None:
     """Time that the caller takes between two chunks counts for no clock but the total one."""
 

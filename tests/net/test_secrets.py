@@ -364,6 +364,7 @@ def test_a_secret_in_pieces_over_several_events() -> None:
     assert texts == ["a ***", "", " b"]
 
 
+@pytest.mark.slow
 async def test_no_key_in_the_traceback_of_a_cancelled_request() -> None:
     """Somebody else's timeout around a request: tracebacks with variables show no key."""
 

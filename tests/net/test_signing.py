@@ -107,6 +107,7 @@ async def test_the_check_of_the_test_finds_mistakes() -> None:
     assert "token" in str(signature_problem(request, region=REGION, token=TOKEN))
 
 
+@pytest.mark.slow
 async def test_every_attempt_is_signed_again() -> None:
     """A retry has a date and a signature of its own."""
 
@@ -227,6 +228,7 @@ async def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         Provider.from_config(vertex).chat_stream("Hello")
 
 
+@pytest.mark.slow
 def test_importing_brings_no_cloud() -> None:
     """The libraries of the clouds are imported when the first request is signed."""
     import subprocess

@@ -129,6 +129,7 @@ CASES = pick(
 )
 
 
+@pytest.mark.slow
 async def test_bytes_that_nobody_asked_for(anyio_backend_name: str) -> None:
     """What comes behind an answer, or between two, costs its connection and nothing else."""
     wrong = []
@@ -183,6 +184,7 @@ async def way(name: str, script: Misbehaving, folder: Path, monkeypatch: pytest.
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["direct", "TLS", "proxy", "tunnel", "SOCKS"])
 async def test_bytes_that_nobody_asked_for_on_every_way(
     name: str, anyio_backend_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -281,6 +283,7 @@ async def test_nobody_gets_the_answer_of_another(seed: int, anyio_backend_name: 
         assert (transport, wrong) == (transport, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reads_on", [True, False])
 async def test_an_answer_before_the_request_was_read(reads_on: bool, anyio_backend_name: str) -> None:
     """A server that answers before it has read a large request: its connection is not used in the middle of it."""
@@ -307,6 +310,7 @@ async def test_an_answer_before_the_request_was_read(reads_on: bool, anyio_backe
             assert await said(provider, "second") == "second"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("response", ["length", "chunks"])
 async def test_connections_are_used_again(response: str, anyio_backend_name: str) -> None:
     """A hundred requests, one after the other, need one connection."""
@@ -323,6 +327,7 @@ async def test_connections_are_used_again(response: str, anyio_backend_name: str
             assert (transport, server.connections) == (transport, 1)
 
 
+@pytest.mark.slow
 async def test_a_client_that_was_passed_in(anyio_backend_name: str) -> None:
     """The same for a client of httpx that is not ours."""
     for surplus in SURPLUS.values():
@@ -334,6 +339,7 @@ async def test_a_client_that_was_passed_in(anyio_backend_name: str) -> None:
             assert server.connections == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last_words", [b"", answer("408 Request Timeout", b"", "Connection: close")])
 async def test_connections_that_are_reset_while_nobody_uses_them(last_words: bytes, anyio_backend_name: str) -> None:
     """A load balancer that resets unused connections is not noticed, and nothing is logged."""

@@ -469,6 +469,7 @@ print(said, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.anyio
 async def test_a_process_that_was_forked() -> None:

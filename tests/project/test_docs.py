@@ -34,6 +34,7 @@ def hooks() -> Any:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.parametrize("name", NAMES)
 async def test_every_block_runs(

@@ -39,6 +39,7 @@ def pyright() -> Errors:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("find_errors", [mypy, pytest.param(pyright, marks=pytest.mark.thorough)])
 def test_users_code_checks_and_mistakes_are_found(find_errors: Callable[[], Errors], monkeypatch) -> None:
     """`typing/api.py` has no error; in `typing/mistakes.py` each line that is marked has one, and no other."""

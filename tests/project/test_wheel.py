@@ -26,6 +26,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+@pytest.mark.slow
 def test_wheel_has_the_catalogue_and_the_demo(unpacked: Path) -> None:
     """Provider files and the recordings of the demo travel inside the package."""
     package = unpacked / "streamfold"
@@ -44,6 +45,7 @@ def test_wheel_has_the_pytest_plugin(unpacked: Path) -> None:
     assert (unpacked / "pytest_streamfold.py").is_file()
 
 
+@pytest.mark.slow
 def test_wheel_finds_them(unpacked: Path) -> None:
     """Imported from the wheel alone, the catalogue is the packaged one."""
     code = (

@@ -90,6 +90,7 @@ def test_delivered_once_and_complete(wire: str, seed: int) -> None:
     assert not any(made.finished for made in decoder.feed(b"".join(stream.events[: stream.end])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("wire", WIRES)
 def test_cut_delivers_none(wire: str, seed: int) -> None:

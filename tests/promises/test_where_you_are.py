@@ -159,6 +159,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_limits_are_shared_by_processes(tmp_path: Path) -> None:
     """Processes that begin at the same time, with a new file: together they never ask more than two at once."""
     running = most = 0

@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from valkeys import valkey_server
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "bench_limits.py"
 
 
+@pytest.mark.slow
 def test_four_processes_and_six_kills(tmp_path: Path) -> None:
     """Nearly all of the limit is used, whoever dies, and never more than that."""
     with socket.socket() as free:

@@ -299,6 +299,7 @@ ANSWERS: list[tuple[Fault, str, str, list[str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize(("fault", "answer", "reason", "warnings"), ANSWERS, ids=[repr(fault) for fault, *_ in ANSWERS])
 async def test_answers(answering: Answering, fault: Fault, answer: str, reason: str, warnings: list[str]) -> None:
@@ -381,6 +382,7 @@ async def test_refusals(answering: Answering) -> None:
             await provider.chat("Hi")
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "faults",

@@ -122,6 +122,7 @@ def anyio_backend(request):
 """
 
 
+@pytest.mark.slow
 def test_beside_strict_pytest_asyncio_and_anyio(run: Runner) -> None:
     """The fixtures are plain ones, so that they work with whichever of the two runs a test, on asyncio and on trio."""
     files = {
@@ -170,6 +171,7 @@ def test_its_option_and_its_marker_are_told(run: Runner) -> None:
     run.here("--markers").stdout.fnmatch_lines(["@pytest.mark.streamfold_faults(*"])
 
 
+@pytest.mark.slow
 def test_it_can_be_switched_off(run: Runner) -> None:
     """By its name."""
     result = run.installed("-p", "no:streamfold", test_it="def test_it(scripted): pass")
@@ -297,6 +299,7 @@ def test_faults(run: Runner) -> None:
     result.stdout.fnmatch_lines(["*streamfold_faults had no effect*replay*"])
 
 
+@pytest.mark.slow
 def test_a_request_too_many(run: Runner) -> None:
     """It is no error of the provider that an application might take care of."""
     test = """
@@ -378,6 +381,7 @@ CALL = call(entry(0, "c1", "get_weather", '{"city": "Paris"}')) + fin("tool_call
 TEXT = text("It is warm.") + fin("stop") + DONE
 
 
+@pytest.mark.slow
 def test_a_conversation_is_recorded_once(run: Runner, model: Model) -> None:
     """Without a recording the test says how to make one; recorded once, it is played, and the key is nowhere."""
     model.answers = [(200, CALL), (200, TEXT)]
@@ -406,6 +410,7 @@ def test_a_conversation_is_recorded_once(run: Runner, model: Model) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_conversation_is_recorded_anew(run: Runner, model: Model) -> None:
     """With `all` it takes the place of the old one; an answer that is an error, or cut off, does not."""
     files = {"test_it": RECORDED}
@@ -459,6 +464,7 @@ def test_it(replay):
 """
 
 
+@pytest.mark.slow
 def test_the_example_of_the_guide_where_streamfold_is_installed(run: Runner) -> None:
     """The test file of the guide passes as it is printed, beside the application that it tests.
 

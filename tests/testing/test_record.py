@@ -132,6 +132,7 @@ async def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert list(files(tmp_path)) == ["new/case/hello.sse", "new/case/hello.toml"]
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("cuts", ["recorded", "events", "bytes:97", "random:1"])
 async def test_recorded_from_a_server_and_replayed(tmp_path: Path, cuts: str) -> None:
@@ -277,6 +278,7 @@ def echo() -> bytes:
     return out + fin("tool_calls") + DONE
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("cut", [1, 7, 64, 100_000])
 async def test_no_canary_is_in_the_files(tmp_path: Path, cut: int) -> None:
@@ -417,6 +419,7 @@ async def test_an_answer_that_was_abandoned(tmp_path: Path) -> None:
     assert inner.closed
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_provider_records_what_it_got(tmp_path: Path) -> None:
     """Retries and failures are exchanges too, and replayed they give what they gave."""
@@ -472,6 +475,7 @@ KILLED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 @pytest.mark.parametrize(("steps", "old"), scale.some(list(product([-1, 0, 1, 2, 3], [True, False])), 4))
 def test_killed_while_recording(tmp_path: Path, steps: int, old: bool) -> None:
@@ -502,6 +506,7 @@ def test_killed_while_recording(tmp_path: Path, steps: int, old: bool) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_what_a_killed_process_left_is_cleared_by_the_next_recording(tmp_path: Path) -> None:
     """Hidden files and drafts of dead processes go; those of running ones stay, and so does what is none of ours."""
@@ -625,6 +630,7 @@ for turn in range(times):
 """
 
 
+@pytest.mark.slow
 def test_savers_and_readers_of_one_name(tmp_path: Path) -> None:
     """While processes save under one name, every load finds a whole recording or one that says that it is not."""
     if os.name != "posix":

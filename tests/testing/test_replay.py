@@ -347,6 +347,7 @@ async def test_openai_responses(playing: Playing) -> None:
     assert "".join(said) == recording.expect["text"]
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_openai_gets_the_faults(playing: Playing) -> None:
     """Its retries see a refusal, and its reader the end of the connection."""

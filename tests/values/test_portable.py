@@ -217,6 +217,7 @@ def refused() -> None:
     raise made(RateLimitError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", pick(multiprocessing.get_all_start_methods(), ["spawn"]))
 def test_pools_of_processes(method: str) -> None:
     """Pools hand an error on from the process in which it was raised."""
