@@ -24,7 +24,7 @@ from streamfold import (
     Tool,
     sync,
 )
-from streamfold.middleware import Mask, Middleware
+from streamfold.middleware import Middleware
 
 pytestmark = pytest.mark.anyio
 
@@ -91,7 +91,9 @@ class Shout(Middleware):
         return reply
 
 
-@pytest.mark.parametrize("way", [lambda model: model, Fallback, Mask, Shout, lambda model: Mask(Fallback(model))])
+@pytest.mark.parametrize(
+    "way", [lambda model: model, Fallback, Middleware, Shout, lambda model: Middleware(Fallback(model))]
+)
 @pytest.mark.parametrize("coalesce", [False, True])
 async def test_an_answer_that_is_cut_anywhere(way: Any, coalesce: bool) -> None:
     """The chunks before the error say what its partial answer says; `chat()` raises the same."""

@@ -1,7 +1,6 @@
-"""Models around other models: what is asked, what is shown, and what comes out can be changed on the way."""
+"""What stands before a model: a model around another one that changes what is asked, shown and answered."""
 
+from ..answers import WrappedAnswer, open_answer
 from .base import Middleware
-from .hedge import Hedge
-from .mask import Mask
 
-__all__ = ["Hedge", "Mask", "Middleware"]
+__all__ = ["Middleware", "WrappedAnswer", "open_answer"]

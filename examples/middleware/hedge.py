@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import anyio
 
-from ..answers import Arguments, ChatModel, ChatStream, ChunkSource, WrappedAnswer, open_answer
-from ..values import APIError, Attempt, ConfigError, StreamChunk
-from .base import Middleware
+from streamfold import APIError, ChatModel, ChatStream, ConfigError, StreamChunk
+from streamfold.middleware import Middleware, WrappedAnswer, open_answer
+from streamfold.types import Arguments, Attempt, ChunkSource
 
 __all__ = ["Hedge"]
 

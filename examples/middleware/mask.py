@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ..answers import ChatModel
-from ..requests import Request
-from ..values import APIError, ChunkDetails, ConfigError, Reply, StreamChunk, StreamError
-from .base import Middleware
+from streamfold import APIError, ChatModel, ConfigError, Reply, StreamChunk, StreamError
+from streamfold.middleware import Middleware
+from streamfold.types import ChunkDetails, Request
 
 __all__ = ["Mask"]
 
