@@ -26,7 +26,7 @@ MODULES: dict[str, list[str]] = {
     "streamfold.jobs": [],
     "streamfold.limits": [],
     "streamfold.middleware": [],
-    "streamfold.recording": ["FaultTransport", "RecordTransport", "Recording", "ReplayMismatch", "ReplayTransport"],
+    "streamfold.recording": [],
     "streamfold.testing": [],
     "streamfold.tools": [],
     "streamfold.turns": [],

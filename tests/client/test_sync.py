@@ -436,7 +436,8 @@ while not input(): pass
 def test_ctrl_c_in_a_program(code: str) -> None:
     """Ctrl-C ends the program with the usual traceback and nothing more, and the connection is closed."""
     with served(hanging) as server:
-        words = program(server, code)
+        # A process that is started in the background ignores SIGINT, and so do those that it starts.
+        words = program(server, f"import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n{code}")
         running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         until(lambda: bool(server.requests))
         running.send_signal(signal.SIGINT)

@@ -27,12 +27,7 @@ from .vocabulary import (
 )
 
 __all__ = [
-    "Chain",
-    "Ending",
     "Fault",
-    "Injection",
-    "Injector",
-    "Step",
     "corrupt",
     "cut_after",
     "drop",
@@ -40,7 +35,6 @@ __all__ = [
     "garbage",
     "hang_up",
     "keepalive",
-    "read_fault",
     "reset",
     "slow",
     "stall",
