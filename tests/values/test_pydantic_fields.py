@@ -227,4 +227,6 @@ def test_all_public_values() -> None:
                 TypeAdapter(kind).json_schema()
             except Exception:  # whatever pydantic raises
                 without.append(name)
-    assert without == ["Hooks", "Arguments", "DialectContext", "ModelFacts", "RequestInfo"]
+    running = {"Hooks", "RequestInfo", "DialectContext", "ModelFacts", "Arguments"}  # 3.12 has one for the last
+    assert running - set(without) <= {"Arguments"}
+    assert set(without) <= running
