@@ -20,8 +20,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--transport",
         choices=["httpx", "aiohttp", "httpx2"],
-        help="run the tests that are marked `anyio` over this transport alone (aiohttp: on asyncio alone); without it,"
-        " they run over the default, which is aiohttp on asyncio and httpx on trio",
+        help="run async tests over this transport alone (aiohttp: on asyncio alone); without it, they run over the"
+        " default, which is aiohttp on asyncio and httpx on trio",
     )
     parser.addoption(
         "--thorough",
@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "transports: runs over httpx on asyncio too, also where --transport is not given"
     )
+    config.addinivalue_line("markers", "one_loop: runs on asyncio alone, over the default transport")
     config.addinivalue_line("markers", "thorough: runs with --thorough alone")
     config.addinivalue_line("markers", "slow: starts processes or waits for clocks; runs with `-m slow` and --thorough")
     if config.getoption("--thorough"):
@@ -136,9 +137,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests marked `anyio` run on both event loops; those marked `transports` over httpx on asyncio too."""
-    if "anyio_backend" not in metafunc.fixturenames or hasattr(metafunc.module, "anyio_backend"):
-        return  # a module that has a fixture of its own says itself where its tests run
+    """Async tests run on both event loops; those marked `transports` over httpx on asyncio too."""
+    named = any(mark.args[0] == "anyio_backend" for mark in metafunc.definition.iter_markers("parametrize"))
+    if "anyio_backend" not in metafunc.fixturenames or named:
+        return
+    if metafunc.definition.get_closest_marker("one_loop"):
+        metafunc.parametrize("anyio_backend", ["asyncio"], indirect=True)
+        return
     wanted = metafunc.config.getoption("--transport")
     runs = {"aiohttp": ["aiohttp"], "httpx": ["httpx", "httpx-trio"], "httpx2": ["httpx2", "httpx2-trio"]}.get(
         wanted, ["asyncio", "trio"]

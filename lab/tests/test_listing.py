@@ -10,8 +10,6 @@ import pytest
 from streamfold.config import read_profile
 from streamfold_lab.doctor import ServedModel, read_models, served_models
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize(
     ("row", "limits"),

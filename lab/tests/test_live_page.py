@@ -11,15 +11,12 @@ from typing import Any
 
 import anyio
 import httpx
-import pytest
 
 from gateways import CHAT, asking, serve_command
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.gateway import gateway
 from streamfold.recording import Recording
 from streamfold_lab.live import LivePage
-
-pytestmark = pytest.mark.anyio
 
 KEY = "sk-upstream-0123456789abcdef"
 LOCAL = {"host": "127.0.0.1"}

@@ -1,6 +1,6 @@
 """What goes wrong on the Messages wire in other clients: streams that are misread, requests that Anthropic refuses.
 
-The letters and number in a test's name are the entry id of the bug catalogue.
+The beginning of a test's name is the id of its entry in docs/bugs.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What goes wrong between clients and Kimi models: requests that Moonshot refuses, ids that the model must see again.
 
-The letter and number in a test's name are the entry id of the bug catalogue.
+The beginning of a test's name is the id of its entry in docs/bugs.md.
 """
 
 from __future__ import annotations
@@ -414,7 +414,6 @@ def test_h5_an_engine_takes_any_schema() -> None:
     assert (body["tools"][0]["function"]["parameters"], changes) == (odd, [])
 
 
-@pytest.mark.anyio
 @pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 @pytest.mark.parametrize("name", ["1st_tool", "-tool", "a.b.c", "ab", "tööl", "get weather", "T" * 65])
 async def test_h6_names_that_moonshot_refuses(name: str) -> None:
@@ -527,7 +526,6 @@ def test_h9_fixed_sampling_is_not_sent(model: str, options: dict[str, float]) ->
 # --- H10: the id for the support --------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 @pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 async def test_h10_trace_id() -> None:
     """`x-trace-id`, for which the support asks, is on replies, on refusals, and on errors inside a stream."""

@@ -1,6 +1,6 @@
 """What goes wrong round a tool choice, in servers and in clients: bytes or a request in, whole values out.
 
-`j1` and so on are entries of the bug catalogue. `001`, `002` and `004` are the rows of three changes to vLLM (a named
+`j1` and so on are entries of docs/bugs.md. `001`, `002` and `004` are the rows of three changes to vLLM (a named
 choice, deltas that hold several things, and `tool_choice="none"`), as far as a client has to do with them.
 """
 

@@ -357,7 +357,6 @@ def test_partial_is_parsed_a_bounded_number_of_times() -> None:
     assert reader.read(len(said), lambda: "not asked again", whole=True) is whole
 
 
-@pytest.mark.anyio
 async def test_partial_of_a_stream() -> None:
     """After each chunk the value so far; at the end the reply parses to the model."""
     body = b"".join(chunk({"content": OSLO[at : at + 5]}) for at in range(0, len(OSLO), 5)) + fin("stop") + DONE
@@ -375,7 +374,6 @@ async def test_partial_of_a_stream() -> None:
     assert stream.reply.parse_as(City) == City(name="Oslo", people=717710)
 
 
-@pytest.mark.anyio
 async def test_partial_of_an_answer_by_tool() -> None:
     """It comes in one piece, at the end; what was said before it is no part of it."""
     body = text("Here: ") + call(entry(0, "i", "City", OSLO)) + fin("tool_calls") + DONE

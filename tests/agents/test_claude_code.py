@@ -12,15 +12,10 @@ from folding import DONE, fin, text
 from headless import KEY, called, program, run, two_files
 from servers import STREAM, Connection, answer, framed
 
-pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")]
+# uvicorn runs on asyncio
+pytestmark = [pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"), pytest.mark.one_loop]
 
 TOO_LONG = "Invalid request: Your request exceeded model token limit: 262144 (requested: 300000)"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """uvicorn runs on asyncio."""
-    return "asyncio"
 
 
 @pytest.fixture(scope="session")

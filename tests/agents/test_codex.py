@@ -12,7 +12,8 @@ from folding import DONE, fin, text
 from headless import KEY, Run, called, program, run, two_files
 from servers import STREAM, Connection, framed
 
-pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")]
+# uvicorn runs on asyncio
+pytestmark = [pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"), pytest.mark.one_loop]
 
 # What Codex knows of a model decides which tools it declares: a custom one for patches; or, in code mode, hardly any
 # but a custom one that runs JavaScript, in a namespace. Of a model with an unknown name it knows nothing.
@@ -27,12 +28,6 @@ base_url = "{address}/v1"
 env_key = "GATEWAY_KEY"
 stream_max_retries = 2
 """
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """uvicorn runs on asyncio."""
-    return "asyncio"
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,8 @@ from folding import DONE, call, entry, fin, text
 from headless import KEY, Run, called, program, run, two_files
 from servers import STREAM, Connection, framed
 
-pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")]
+# uvicorn runs on asyncio
+pytestmark = [pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"), pytest.mark.one_loop]
 
 DONE_WITH = text("Both are green.") + fin("stop") + DONE
 SETTINGS = {
@@ -21,12 +22,6 @@ SETTINGS = {
     "telemetry": {"enabled": False},
     "general": {"disableAutoUpdate": True, "disableUpdateNag": True},
 }
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """uvicorn runs on asyncio."""
-    return "asyncio"
 
 
 @pytest.fixture(scope="session")

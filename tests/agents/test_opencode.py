@@ -12,19 +12,14 @@ from folding import DONE, event, fin, text
 from headless import KEY, Run, called, program, run, two_files
 from servers import STREAM, Connection, framed
 
-pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")]
+# uvicorn runs on asyncio
+pytestmark = [pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"), pytest.mark.one_loop]
 
 WIRES = {"chat": "@ai-sdk/openai-compatible", "responses": "@ai-sdk/openai", "messages": "@ai-sdk/anthropic"}
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}})
 GREEN = text("Both are green.") + fin("stop") + USAGE + DONE
 # Nothing is looked up or loaded: the list of models, plugins, updates, language servers.
 QUIET = {f"OPENCODE_DISABLE_{name}": "1" for name in ("AUTOUPDATE", "MODELS_FETCH", "DEFAULT_PLUGINS", "LSP_DOWNLOAD")}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """uvicorn runs on asyncio."""
-    return "asyncio"
 
 
 @pytest.fixture(scope="session")

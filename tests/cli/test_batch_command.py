@@ -27,13 +27,7 @@ from streamfold import Cost, Usage
 from streamfold.cli.batch_progress import Meter
 from streamfold.jobs import JobSummary
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The command has an event loop of its own: one for the server that it asks is enough."""
-    return "asyncio"
+pytestmark = pytest.mark.one_loop  # The command has an event loop of its own: one for the server that it asks is enough
 
 
 class Upstream:

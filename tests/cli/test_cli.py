@@ -137,7 +137,6 @@ async def _chat(script, *words: str, stdin: bytes = b"") -> tuple[Done, list[byt
         return done, server.requests
 
 
-@pytest.mark.anyio
 async def test_chat_sends_what_was_said(tmp_path: Path) -> None:
     """System prompt, tools and tool choice reach the server; the answer reaches standard output alone."""
     tools = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
@@ -168,7 +167,6 @@ async def test_chat_sends_what_was_said(tmp_path: Path) -> None:
     assert body["model"] == "any"
 
 
-@pytest.mark.anyio
 async def test_chat_sends_its_options(tmp_path: Path) -> None:
     """Model, temperature, limit and images of the command line are in the request."""
     (tmp_path / "dot.png").write_bytes(PNG)
@@ -212,7 +210,6 @@ def test_there_must_be_a_question(words: list[str], stdin: bytes, message: str) 
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.anyio
 async def test_a_question_may_be_piped_in() -> None:
     """Without an argument, standard input is the question; a byte order mark is no part of it."""
 
@@ -226,7 +223,6 @@ async def test_a_question_may_be_piped_in() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
 async def test_a_conversation(tmp_path: Path) -> None:
     """Without a question, a terminal holds a conversation: answers are part of it, failed questions are not."""
@@ -256,7 +252,6 @@ async def test_a_conversation(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 async def test_ctrl_c_ends_cleanly() -> None:
     """Ctrl-C closes the connection, says so, and leaves no traceback."""

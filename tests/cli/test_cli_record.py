@@ -22,15 +22,12 @@ from streamfold.faults import Fault, drop, read_fault, reset, stall, status
 from streamfold.recording import Recording
 from streamfold.testing.replay_server import serve_replay
 
+pytestmark = pytest.mark.one_loop  # One is enough here: the command has an event loop of its own
+
+
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-canary-0123456789abcdef"
 HELLO = Recording("case/hello", text("Hel") + text(f"lo {KEY}") + fin("stop") + DONE)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """One is enough here: the command has an event loop of its own."""
-    return "asyncio"
 
 
 async def run(folder: Path, *words: str) -> tuple[int, str, str]:
@@ -43,7 +40,6 @@ def configure(folder: Path, base_url: str) -> None:
     folder.joinpath("streamfold.toml").write_text(config, "utf-8")
 
 
-@pytest.mark.anyio
 async def test_record_and_replay(tmp_path: Path) -> None:
     """`record` streams and keeps the answer without the key; `replay` shows it again."""
     async with serve_replay([HELLO] * 2) as base_url:
@@ -61,7 +57,6 @@ async def test_record_and_replay(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 async def test_the_commands_in_processes_of_their_own(tmp_path: Path) -> None:
     """`record` and `chat` end as they do here."""
     async with serve_replay([HELLO] * 2) as base_url:
@@ -73,7 +68,6 @@ async def test_the_commands_in_processes_of_their_own(tmp_path: Path) -> None:
     assert Recording.load(tmp_path / "fixtures/hello").complete
 
 
-@pytest.mark.anyio
 async def test_a_failure_takes_no_recording_s_place(tmp_path: Path) -> None:
     """`record` asks once. What fails is kept where nothing was, and says so; a good answer takes its place."""
     told = []
@@ -96,7 +90,6 @@ async def test_a_failure_takes_no_recording_s_place(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.joinpath("fixtures").iterdir()) == ["hello.sse", "hello.toml"]
 
 
-@pytest.mark.anyio
 async def test_chat_records_and_keeps_what_is_there(tmp_path: Path) -> None:
     """`chat --record` names recordings after the model, and replaces none; a failure is recorded too."""
     async with serve_replay([HELLO] * 2) as base_url:
@@ -115,7 +108,6 @@ async def test_chat_records_and_keeps_what_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 async def test_serve_replay(tmp_path: Path) -> None:
     """It answers whoever asks, with the faults that were named, until Ctrl-C."""

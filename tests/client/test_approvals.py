@@ -28,8 +28,6 @@ from streamfold.testing import ScriptedProvider, call, fail
 from streamfold.tools import CallInDoubtError, FileJournal, PendingCall, resume_tools
 from streamfold.types import ImagePart
 
-pytestmark = pytest.mark.anyio
-
 PAINT = Tool("paint", "Paints in the browser.")
 
 

@@ -26,8 +26,6 @@ from streamfold import (
 )
 from streamfold.middleware import Middleware
 
-pytestmark = pytest.mark.anyio
-
 TOOLS = [Tool("search", "", {"type": "object", "properties": {}})]
 
 

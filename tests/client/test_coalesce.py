@@ -13,8 +13,6 @@ from folding import DONE, call, chunk, entry, fin, text
 from streamfold import Fallback, StreamChunk
 from streamfold.middleware import Middleware
 
-pytestmark = pytest.mark.anyio
-
 READS = [
     text("Hel") + text("lo") + text(","),
     chunk({"reasoning_content": "h"}) + chunk({"reasoning_content": "m"}) + text(" wor") + text("ld"),

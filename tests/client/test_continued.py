@@ -12,8 +12,6 @@ import pytest
 
 from streamfold import APIError, ChatStream, Provider, StreamError, StreamfoldError, UpstreamError, sync
 
-pytestmark = pytest.mark.anyio
-
 TEXT = "The quick brown fox jumps over the lazy dog."
 
 

@@ -28,10 +28,7 @@ from streamfold import (
     user,
 )
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning")
 TOOLS = [Tool("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})]
 TALK = [system("Be brief."), user("Hi")]
 ANTHROPIC = {"adapter": "anthropic", "model": "claude-sonnet-4-5", "key_header": "x-api-key", "api_key": "key-4711"}

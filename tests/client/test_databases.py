@@ -29,7 +29,6 @@ async def used(store: Any) -> None:
         assert await store.get("a", "me") is None
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("kind", [SQLiteTurnStore, SQLiteLimitStore, SQLiteResponses])
 async def test_a_task_that_was_cancelled_closes_its_databases(kind: Any, tmp_path: Path) -> None:
     """A program that is interrupted leaves no file open."""
@@ -41,7 +40,6 @@ async def test_a_task_that_was_cancelled_closes_its_databases(kind: Any, tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db"]  # SQLite removes what it needs while open
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("kind", [SQLiteTurnStore, SQLiteLimitStore, SQLiteResponses])
 async def test_a_database_that_could_not_be_opened_is_tried_again(
     kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -68,7 +66,6 @@ async def test_a_database_that_could_not_be_opened_is_tried_again(
     await store.aclose()
 
 
-@pytest.mark.anyio
 async def test_processes_that_begin_with_a_new_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite refuses some of them without the wait that they asked for: they try again."""
     refused = 0

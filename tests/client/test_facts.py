@@ -17,8 +17,6 @@ from streamfold.jobs import batch
 from streamfold.middleware import Middleware
 from streamfold.testing import ScriptedProvider
 
-pytestmark = pytest.mark.anyio
-
 WRAPS: dict[str, Any] = {"bare": lambda model: model, "middleware": Middleware, "fallback": Fallback}
 
 

@@ -28,10 +28,7 @@ from streamfold import (
 )
 from streamfold.types import Messages
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 
 def saying(words: str) -> bytes:

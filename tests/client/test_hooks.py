@@ -15,8 +15,6 @@ from folding import DONE, call, entry, fin, text
 from streamfold import ConfigError, Fallback, Hooks, Provider, ServerError, user
 from streamfold.types import RequestInfo
 
-pytestmark = pytest.mark.anyio
-
 
 def noting() -> tuple[Hooks, list[tuple[Any, ...]]]:
     """Hooks that write down what they are told."""

@@ -17,8 +17,6 @@ from streamfold.config import effective_values, read_config, read_profile
 from streamfold.limits import BudgetExceededError, LimitReachedError, MemoryLimitStore, RateLimiter
 from streamfold.limits.algorithm import Ask
 
-pytestmark = pytest.mark.anyio
-
 PRICES = {"input": 100, "output": 1000}  # an answer of ANSWER costs 0.2
 
 

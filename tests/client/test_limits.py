@@ -29,8 +29,6 @@ from streamfold.limits.algorithm import DAY, Ask, Grant, Settlement
 from streamfold.limits.lua import SCRIPT
 from valkeys import valkey_server
 
-pytestmark = pytest.mark.anyio
-
 NOON = 20_000 * DAY + DAY / 2
 
 

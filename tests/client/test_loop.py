@@ -76,11 +76,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-pytestmark = [
-    pytest.mark.anyio,
-    # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 
 async def test_two_turns() -> None:

@@ -28,8 +28,6 @@ from streamfold.middleware import Middleware
 from streamfold.requests import Request
 from streamfold.testing import ScriptedProvider, call, fail, pause, refuse
 
-pytestmark = pytest.mark.anyio
-
 
 class Loud(Middleware):
     """Shouts, and asks to be loud."""

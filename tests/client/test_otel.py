@@ -19,8 +19,6 @@ from folding import DONE, call, entry, fin, text
 from streamfold import ConfigError, ServerError, Tool, ToolCall, assistant, image, tool_result, user
 from streamfold.integrations.otel import otel_hooks
 
-pytestmark = pytest.mark.anyio
-
 
 class Telemetry:
     """Where spans and measurements go."""

@@ -39,11 +39,6 @@ from streamfold import (
     run_tools,
 )
 
-pytestmark = [
-    pytest.mark.anyio,
-    # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
-]
-
 CALL = call(entry(0, "call_a", "get_weather", '{"city":'), entry(0, arguments='"Paris"}'))
 
 

@@ -14,8 +14,6 @@ import pytest
 from folding import DONE, call, entry, event, fin, text
 from streamfold import ConfigError, Cost, IncompleteStreamError, Provider, Reply, run_tools
 
-pytestmark = pytest.mark.anyio
-
 Server = Callable[[httpx.Request], httpx.Response]
 
 

@@ -17,8 +17,6 @@ from streamfold.adapters.responses import ResponsesEmitter
 from streamfold.gateway import gateway
 from streamfold.values import Call, Finish, Reasoning, Text, Usage
 
-pytestmark = pytest.mark.anyio
-
 STORED = {"store": True}
 
 

@@ -14,8 +14,6 @@ from folding import DONE, call, entry, fin, text
 from streamfold import ConfigError, Fallback, Provider, RateLimitError, StreamfoldError, run_tools
 from streamfold.testing import ScriptedProvider
 
-pytestmark = pytest.mark.anyio
-
 
 def get_time() -> str:
     """The time."""

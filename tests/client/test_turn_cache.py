@@ -15,8 +15,6 @@ from streamfold.turns.turns import turn_keys
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
 
-pytestmark = pytest.mark.anyio
-
 
 def returned(reply: Any, *, text: bool = True) -> dict[str, Any]:
     """A turn as most programs write it down: the text and the calls."""

@@ -21,8 +21,6 @@ from streamfold.turns import (
 )
 from valkeys import valkey_server
 
-pytestmark = pytest.mark.anyio
-
 
 class Clock:
     now = 1000.0

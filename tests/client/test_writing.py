@@ -36,10 +36,7 @@ from streamfold.testing import call as scripted_call
 from streamfold.types import Growth
 from streamfold.values import Call, Delta, Finish
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning")
 
 CONTENT = 'print("Hallo 👋")\n' * 20
 ARGUMENTS = {"files": [{"path": "a.py", "content": CONTENT}, {"path": "b.py", "content": ""}], "count": 12}

@@ -92,7 +92,7 @@ def test_key_is_not_in_reprs_or_validation_errors() -> None:
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.asyncio
+@pytest.mark.one_loop
 @pytest.mark.parametrize(
     ("header", "sent"),
     [

@@ -266,7 +266,6 @@ def web(layers: int) -> str:
     return text
 
 
-@pytest.mark.anyio
 async def test_a_web_of_fallbacks_asks_each_provider_once(alone: Path) -> None:
     """Fallbacks that share fallbacks are not multiplied: thirteen providers, thirteen requests."""
     (alone / "streamfold.toml").write_text(web(7), "utf-8")

@@ -1,6 +1,6 @@
 """How an answer ends: bugs that real servers and clients have shown, each with its bytes.
 
-The letter and number in a test's name are the entry id of the bug catalogue.
+The beginning of a test's name is the id of its entry in docs/bugs.md.
 """
 
 from __future__ import annotations

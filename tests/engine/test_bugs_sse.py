@@ -1,4 +1,4 @@
-"""The bytes of an event stream: what must not break, lose or invent an event. Tests carry ids of the bug catalogue."""
+"""The bytes of an event stream: what must not break, lose or invent an event. Tests carry the ids of docs/bugs.md."""
 
 from __future__ import annotations
 

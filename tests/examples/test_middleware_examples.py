@@ -29,9 +29,6 @@ from mask import Mask, _Held
 
 from streamfold.middleware import Middleware
 
-pytestmark = pytest.mark.anyio
-
-
 # --- Mask -------------------------------------------------------------------------------------------------------------
 
 LETTER = "[A-Za-z0-9\u00c0-\u024f]"

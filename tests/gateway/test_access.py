@@ -13,7 +13,6 @@ from streamfold import Provider
 from streamfold.gateway import gateway
 from streamfold.recording import Recording, ReplayTransport
 
-pytestmark = pytest.mark.anyio
 HELLO = text("Hello") + fin("stop") + DONE
 
 

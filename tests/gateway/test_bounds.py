@@ -17,8 +17,6 @@ from streamfold import Message, Provider
 from streamfold.gateway import gateway
 from streamfold.recording import Recording, ReplayTransport
 
-pytestmark = pytest.mark.anyio
-
 HELLO = text("Hello") + fin("stop") + DONE
 CALL = b'{"index":0,"id":"a","extra_content":{"x":NaN},"function":{"name":"f","arguments":"{}"}}'
 BOTH = pytest.mark.parametrize("wire", WIRES)

@@ -11,10 +11,7 @@ from folding import DONE, call, chunk, entry, event, fin, text
 from gateways import MESSAGES, behind
 from mirror import payloads, read
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 THINKING = {"thinking": {"type": "adaptive"}}
 TOOL = {"name": "f", "input_schema": {"type": "object", "properties": {"a": {"type": "integer"}}}}

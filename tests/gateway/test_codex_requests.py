@@ -14,10 +14,7 @@ from mirror import check_response_events, emit, payloads
 from streamfold.recording import Recording
 from streamfold.values import Finish, Text
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 PATCH = "*** Begin Patch\n*** Add File: a\n+é\n*** End Patch"
 TOOLS: list[dict[str, Any]] = [

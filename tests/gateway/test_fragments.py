@@ -20,10 +20,7 @@ from mirror import looks_whole, openai_chat, openai_response, payloads, read, wr
 from servers import END, STREAM, Connection, framed
 from streamfold import StreamError, UpstreamError
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 EACH = pytest.mark.parametrize("wire", ["chat", "responses", "anthropic"])
 TOOL = {"name": "write", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}

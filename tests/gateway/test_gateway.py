@@ -26,11 +26,7 @@ from streamfold.gateway import gateway
 from streamfold.gateway.configured import settings
 from streamfold.recording import Recording, ReplayTransport
 
-pytestmark = [
-    pytest.mark.anyio,
-    # httpx leaves the generators of a body that was not read to its end to the garbage collector, of which trio warns.
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 FOLDER = Path(__file__).parents[2] / "fixtures"
 CALLS = Recording.load(FOLDER / "kimi/parallel_calls")

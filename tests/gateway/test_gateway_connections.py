@@ -18,7 +18,7 @@ from streamfold.gateway import gateway
 from streamfold.gateway.connections import bounded_protocol, connections_for
 from streamfold.recording import Recording, ReplayTransport
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.one_loop  # uvicorn knows no other
 HELLO = text("Hello") + fin("stop") + DONE
 
 
@@ -31,12 +31,6 @@ async def behind_uvicorn(**bounds: Any) -> AsyncIterator[tuple[httpx.AsyncClient
         async with served(app, http=bounded_protocol(**bounds)) as (client, _):
             assert client.base_url.port is not None
             yield client, client.base_url.port
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """uvicorn knows no other."""
-    return "asyncio"
 
 
 async def is_closed(client: socket.socket, within: float = 5.0) -> bool:

@@ -17,7 +17,7 @@ from gateways import CHAT, MESSAGES, RESPONSES, client_of, served
 from scale import pick
 from streamfold.gateway import gateway
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.one_loop  # uvicorn's
 
 SCHEMA = {"type": "object", "properties": {}}
 
@@ -203,11 +203,6 @@ async def test_a_file_survives_a_restart(kind: str, tmp_path: Path) -> None:
 
 
 # --- clients of other people ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"  # uvicorn's
 
 
 @pytest.mark.slow

@@ -24,16 +24,10 @@ from streamfold.gateway import gateway
 from streamfold.recording import Recording
 from streamfold.testing.replay_server import serve_replay
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.one_loop  # uvicorn knows no other
 FOLDER = Path(__file__).parents[2] / "fixtures"
 BOTH = pytest.mark.parametrize("wire", WIRES)
 SOON = 5.0  # seconds; a client that is gone is noticed in milliseconds, and the provider would go on for ever
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """uvicorn knows no other."""
-    return "asyncio"
 
 
 def stream(client: httpx.AsyncClient, wire: str, **members: Any) -> Any:

@@ -22,10 +22,7 @@ from streamfold.recording import Recording
 from streamfold.testing import ScriptedProvider, say, think
 from streamfold.testing import call as calls
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 MODELS = "/v1beta/models"
 STREAM, WHOLE = f"{MODELS}/main:streamGenerateContent", f"{MODELS}/main:generateContent"

@@ -13,10 +13,7 @@ from gateways import RESPONSES, behind
 from mirror import check_response_events, payloads
 from streamfold.recording import Recording
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
 SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "?"}}

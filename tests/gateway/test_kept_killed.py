@@ -22,13 +22,7 @@ from streamfold.gateway.kept import InMemoryResponses, KeptResponse, ResponseRet
 from streamfold.gateway.kept.events import KeptEvent
 from streamfold.values import Text
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The gateway is a process of its own: one event loop for its client is enough."""
-    return "asyncio"
+pytestmark = pytest.mark.one_loop  # The gateway is a process of its own: one event loop for its client is enough
 
 
 @asynccontextmanager

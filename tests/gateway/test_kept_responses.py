@@ -24,12 +24,7 @@ from streamfold.gateway.kept.running import Running
 from streamfold.gateway.kept.store import InMemoryResponses, KeptResponse
 from streamfold.values import Call, Finish, Reasoning, Text, Usage
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"  # uvicorn's
+pytestmark = pytest.mark.one_loop  # uvicorn's
 
 
 @dataclass

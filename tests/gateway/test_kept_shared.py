@@ -20,7 +20,6 @@ from streamfold.gateway.kept import KeptResponse, SQLiteResponses
 from streamfold.gateway.kept.events import KeptEvent
 from streamfold.turns import SQLiteTurnStore
 
-pytestmark = pytest.mark.anyio
 BACKGROUND = asking(RESPONSES, background=True, store=True, stream=False)
 
 

@@ -21,7 +21,6 @@ from streamfold.config import read_config
 from streamfold.gateway import create_app, gateway
 from streamfold.recording import Recording, ReplayTransport
 
-pytestmark = pytest.mark.anyio
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}})
 HELLO = Recording("hello", text("Hello") + USAGE + fin("stop") + DONE)
 GEMINI = "/v1beta/models/main:generateContent"

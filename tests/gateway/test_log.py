@@ -19,7 +19,6 @@ from streamfold.gateway.logs import one_line
 from streamfold.gateway.server_log import OneLine
 from streamfold.recording import Recording, ReplayTransport
 
-pytestmark = pytest.mark.anyio
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}})
 HELLO = text("Hello") + USAGE + fin("stop") + DONE
 BOTH = pytest.mark.parametrize("wire", WIRES)

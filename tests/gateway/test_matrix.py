@@ -50,10 +50,8 @@ from streamfold.requests import Request
 from streamfold.testing import call, fail, finish, say, think, usage
 from streamfold.types import ImagePart, TextPart
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
-]
+# One event loop: what is tried here is the same on both
+pytestmark = [pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"), pytest.mark.one_loop]
 
 PNG = b"\x89PNG\r\n\x1a\n"
 TOOLS = [
@@ -61,12 +59,6 @@ TOOLS = [
     Tool(name="see", description="e", parameters={"type": "object", "properties": {}}),
 ]
 CALLS = [call("look_up", city="Zürich"), call("see", n=[1, 2.5, None])]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """One event loop: what is tried here is the same on both."""
-    return "asyncio"
 
 
 T = TypeVar("T")

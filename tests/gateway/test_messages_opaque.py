@@ -12,10 +12,7 @@ from folding import event
 from gateways import MESSAGES, behind
 from mirror import read
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 TOOLS = [{"name": name, "input_schema": {"type": "object", "properties": {}}} for name in ("look", "edit")]

@@ -16,10 +16,7 @@ from streamfold.adapters.anthropic import MessagesEmitter
 from streamfold.recording import Recording
 from streamfold.values import Call, Delta, Extra, Finish, Reasoning, Text, Usage
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 ADAPTERS = ("chat", "kimi", "responses", "anthropic", "gemini")
 TOOLS = [{"name": name, "input_schema": {"type": "object", "properties": {}}} for name in ("look", "edit")]

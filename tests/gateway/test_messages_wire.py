@@ -20,10 +20,7 @@ from streamfold.gateway import gateway
 from streamfold.gateway.toolong import prompt_too_long
 from streamfold.values import ErrorInfo
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": 3}}
 HELLO = text("Hel") + text("lo") + event({"choices": [], "usage": USAGE}) + fin("stop") + DONE

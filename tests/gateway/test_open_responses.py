@@ -17,8 +17,6 @@ from streamfold.testing import call, say, usage
 from streamfold.testing.answers import AnswerWriter
 from streamfold.testing.script import read_answer
 
-pytestmark = pytest.mark.anyio
-
 TOOL = {
     "type": "function",
     "name": "get_weather",

@@ -11,7 +11,6 @@ from folding import DONE, call, entry, event, fin, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind
 from mirror import WIRES, payloads, read
 
-pytestmark = pytest.mark.anyio
 USER = {"role": "user", "content": "?"}
 BOTH = pytest.mark.parametrize("wire", WIRES)
 

@@ -14,7 +14,6 @@ from streamfold.cli.app import app as cli
 from streamfold.config import GatewaySettings, read_config
 from streamfold.gateway import create_app
 
-pytestmark = pytest.mark.anyio
 EXAMPLE = Path(__file__).parents[2] / "examples" / "replicas"
 CONFIG = EXAMPLE / "streamfold.toml"
 SECRETS = ("MOONSHOT_API_KEY", "RESEARCH_KEY", "WEBSITE_KEY")

@@ -13,21 +13,13 @@ from streamfold import Message, Provider, Tool, image, system, tool_result, user
 from streamfold.testing import SentRequest, call, fail, say, think
 from strict import PLACEHOLDER, anthropic_problems, google_problems
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # see test_gateway.py
-]
+# One event loop: what is tried here is the same on both
+pytestmark = [pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"), pytest.mark.one_loop]
 
 PROBLEMS: dict[str, Callable[..., list[str]]] = {"anthropic": anthropic_problems, "gemini": google_problems}
 SIGNATURES = [b64encode(b"the signature of answer %d" % number).decode() for number in range(1, 9)]  # of a script
 TIME = Tool("get_time", "The time.", {"type": "object", "properties": {"city": {"type": "string"}}})
 PNG = b"\x89PNG\r\n\x1a\n"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """One event loop: what is tried here is the same on both."""
-    return "asyncio"
 
 
 def strict(wire: str, refused: list[str], *steps: Any) -> Callable[[SentRequest], Any]:

@@ -14,7 +14,6 @@ from gateways import CHAT, MESSAGES, PATHS, RESPONSES, asking, behind, client_of
 from mirror import WIRES
 from streamfold.gateway import gateway
 
-pytestmark = pytest.mark.anyio
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}})
 HELLO = text("Hello") + USAGE + fin("stop") + DONE
 ODD = text("Hello") + DONE  # without a finish reason

@@ -15,12 +15,7 @@ from folding import text
 from gateways import CHAT, asking, serve_command, served_before
 from servers import STREAM, Connection, framed
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"  # uvicorn's
+pytestmark = pytest.mark.one_loop  # uvicorn's
 
 
 async def test_a_client_that_leaves_is_counted(caplog: pytest.LogCaptureFixture) -> None:

@@ -25,13 +25,8 @@ from streamfold.config import read_config
 from streamfold.gateway import create_app
 from streamfold.gateway.configured import settings
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(os.name != "posix", reason="workers need POSIX")]
+pytestmark = [pytest.mark.skipif(os.name != "posix", reason="workers need POSIX"), pytest.mark.one_loop]  # uvicorn's
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}})
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"  # uvicorn's
 
 
 class Upstream:

@@ -14,8 +14,6 @@ from gateways import CHAT, MESSAGES, RESPONSES, asking
 from streamfold import Provider
 from streamfold.gateway import gateway
 
-pytestmark = pytest.mark.anyio
-
 READS = [
     text("Hel") + text("lo") + text("!"),
     call(entry(0, "c1", "f", '{"a": ')) + call(entry(0, arguments="[1, ")) + call(entry(0, arguments="2]}")),

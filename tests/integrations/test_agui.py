@@ -21,8 +21,6 @@ from streamfold.integrations import agui
 from streamfold.testing import ScriptedProvider, call, fail, finish, refuse, say, think, usage
 from streamfold.types import ImagePart, TextPart
 
-pytestmark = pytest.mark.anyio
-
 QUESTION = {"id": "u1", "role": "user", "content": "Tidy up"}
 PAINT = {"name": "paint", "description": "Paints.", "parameters": {"type": "object", "properties": {}}}
 

@@ -21,8 +21,6 @@ from streamfold.integrations import aisdk
 from streamfold.testing import ScriptedProvider, call, fail, finish, refuse, say, think
 from streamfold.types import FilePart, ImagePart, TextPart
 
-pytestmark = pytest.mark.anyio
-
 PDF = "data:application/pdf;base64,AAE="
 PNG = "data:image/png;base64,iVBORw0KGgo="
 PAINT = Tool("paint", "Paints in the browser.")

@@ -20,7 +20,6 @@ from streamfold.jobs import ANSWER_COLUMNS
 from streamfold.jobs.ray import Ask, AskStoppedError
 
 pa = pytest.importorskip("pyarrow")
-pytestmark = pytest.mark.anyio
 
 Rows = list[dict[str, Any]]
 

@@ -25,14 +25,9 @@ from streamfold.integrations.pydantic_ai import StreamfoldModel
 from streamfold.recording import Recording
 from streamfold.testing import ScriptedProvider, call, fail, say, think
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.one_loop  # pydantic-ai's agents are written for it
 FOLDER = Path(__file__).parents[2] / "fixtures"
 NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"  # pydantic-ai's agents are written for it
 
 
 class City(BaseModel):

@@ -24,7 +24,7 @@ from streamfold.integrations.httpx import Repaired, RepairTransport
 from streamfold.integrations.repair import Repairs
 from streamfold.recording import Recording
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.one_loop  # the clients have asyncio's events in them
 FOLDER = Path(__file__).parents[2] / "fixtures"
 RECORDINGS = {
     f"{file.parent.name}/{file.stem}": Recording.load(file.with_suffix("")) for file in sorted(FOLDER.glob("*/*.sse"))
@@ -32,11 +32,6 @@ RECORDINGS = {
 NAMES = list(RECORDINGS)
 CITY = '{"city":"Paris"}'
 CUT = text("Hel")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"  # the clients have asyncio's events in them
 
 
 @pytest.mark.parametrize("name", scale.some(NAMES, 120))

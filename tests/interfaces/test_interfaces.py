@@ -17,12 +17,7 @@ from streamfold.text import parse_object
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FIXTURES.glob("*/*.sse"))
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+pytestmark = pytest.mark.one_loop
 
 
 async def answered(recording: Recording) -> Reply | APIError:

@@ -27,8 +27,6 @@ from streamfold import (
 )
 from streamfold.jobs import BatchJob, JobPausedError, Ledger, Rows, batch
 
-pytestmark = pytest.mark.anyio
-
 
 class Server:
     """A server that answers each prompt with itself, and notes what it was asked.

@@ -12,7 +12,7 @@ from folding import DONE, fin, text
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.jobs import batch
 
-pytestmark = [pytest.mark.anyio, pytest.mark.transports]
+pytestmark = pytest.mark.transports
 
 
 @pytest.mark.slow

@@ -16,8 +16,6 @@ from folding import DONE, text
 from streamfold import ConfigError, Provider
 from streamfold.jobs import Ledger, batch, check_output, export, export_columns
 
-pytestmark = pytest.mark.anyio
-
 
 def provider(*, shout: bool = False, **settings: Any) -> Provider:
     """A model that says what it is asked."""

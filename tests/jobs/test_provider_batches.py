@@ -14,8 +14,6 @@ from streamfold import ConfigError, Provider, Reply
 from streamfold.jobs import Answer, BatchJob, BatchStore, JobPausedError, Ledger, batch
 from streamfold.jobs.provider_batches import asker, creating
 
-pytestmark = pytest.mark.anyio
-
 ANTHROPIC = {"adapter": "anthropic", "key_header": "x-api-key"}
 GEMINI = {"adapter": "gemini", "key_header": "x-goog-api-key", "base_url": "http://127.0.0.1:9/v1beta"}
 ROWS = [{"id": f"row-{number}", "prompt": f"p{number}"} for number in range(5)]

@@ -16,12 +16,8 @@ from pages import ROOT
 from servers import END, STREAM, Connection, answer, framed, serving
 
 EXAMPLES = ROOT / "examples" / "many_machines"
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform == "win32", reason="needs sh")]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"  # the server alone runs here
+# the server alone runs here
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs sh"), pytest.mark.one_loop]
 
 
 async def echo(connection: Connection) -> None:

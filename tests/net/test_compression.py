@@ -20,7 +20,7 @@ from folding import DONE, fin, text
 from servers import STREAM, Connection, answer, framed, serving
 from streamfold import AuthenticationError, IncompleteStreamError, ProtocolError, Provider, ServerError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.transports]
+pytestmark = pytest.mark.transports
 
 ANSWER = text("Hi") + fin("stop") + DONE
 ERROR = b'{"error":{"message":"wrong key"}}'

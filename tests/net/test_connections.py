@@ -15,7 +15,7 @@ from servers import END, STREAM, Connection, framed, serving
 from streamfold.gateway import gateway
 from streamfold.net import pool
 
-pytestmark = [pytest.mark.anyio, pytest.mark.transports]
+pytestmark = pytest.mark.transports
 
 
 async def answers(peer: Connection) -> None:
@@ -98,7 +98,7 @@ async def test_no_more_connections_through_the_gateway() -> None:
         assert server.connections <= 50
 
 
-@pytest.mark.asyncio
+@pytest.mark.one_loop
 @pytest.mark.parametrize("ticks", range(5))
 async def test_a_reader_that_is_cancelled_while_the_stream_is_closed(ticks: int) -> None:
     """The connection is closed, however soon after the cancellation of its reader `aclose` is called."""

@@ -18,11 +18,7 @@ import servers
 from servers import Connection, serving
 from streamfold import APITimeoutError, Provider, Reply, StreamError, StreamfoldError
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.transports,
-    # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
-]
+pytestmark = pytest.mark.transports
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 FIXTURES = Path(__file__).parents[2] / "fixtures"

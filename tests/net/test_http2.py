@@ -22,11 +22,6 @@ from streamfold import APIConnectionError, ConfigError, IncompleteStreamError, P
 from streamfold.net import clients, retries
 from streamfold.net.clients import make_client
 
-pytestmark = [
-    pytest.mark.anyio,
-    # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
-]
-
 CALL = call(entry(0, "a", "f", '{"x":')) + call(entry(0, arguments="1}"))
 
 

@@ -34,7 +34,6 @@ ABANDONED = "Async generator 'streamfold.client.answer.NetworkAnswer.batches':Re
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.transports
 @pytest.mark.filterwarnings(f"ignore:{ABANDONED}")
 async def test_streams_that_are_left_at_random() -> None:
@@ -57,7 +56,6 @@ async def test_streams_that_are_left_at_random() -> None:
         assert server.open == 1  # which waits in the pool
 
 
-@pytest.mark.anyio
 @pytest.mark.transports
 async def test_k1_a_handle_that_is_kept_keeps_nothing_open() -> None:
     """Streams that were left are closed although somebody still holds them, and their generators, in hand."""
@@ -72,7 +70,6 @@ async def test_k1_a_handle_that_is_kept_keeps_nothing_open() -> None:
         assert server.connections == len(kept)
 
 
-@pytest.mark.anyio
 async def test_k2_a_pool_that_is_full_is_named() -> None:
     """Only a client of one's own can have a pool that is too small, and then the error says so."""
     limits = httpx.Limits(max_connections=1)
@@ -162,7 +159,6 @@ class Pieces(httpx.AsyncByteStream):
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 async def test_streams_in_a_row_do_not_grow() -> None:
     """What a stream took is given back: many of them leave not one object each."""
     broken = text("Hi") + b'data: {"error":{"message":"full","code":503}}\n\n'
@@ -191,7 +187,6 @@ def objects() -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.transports
 async def test_k15_a_slow_reader_holds_the_server_back() -> None:
     """What the reader does not ask for stays with the server, but for what fits into the buffers of two sockets."""
@@ -280,7 +275,6 @@ def test_k8_two_event_loops_at_once() -> None:
         assert asyncio.run(ask()) == "Hi"
 
 
-@pytest.mark.anyio
 async def test_a_client_that_is_closed_is_told() -> None:
     """A client that was passed in and closed is an error of ours that says so."""
     client = httpx.AsyncClient()
@@ -340,7 +334,6 @@ async def waiting_at(server: servers.Server) -> None:
     await anyio.sleep(0.03)
 
 
-@pytest.mark.anyio
 @pytest.mark.transports
 @pytest.mark.parametrize("script", WHERE, ids=lambda script: script.__name__)
 async def test_k11_closed_by_two_tasks_while_it_waits(script: Callable[[Connection], Awaitable[None]]) -> None:
@@ -367,7 +360,6 @@ async def test_k11_closed_by_two_tasks_while_it_waits(script: Callable[[Connecti
         await server.all_closed()
 
 
-@pytest.mark.anyio
 @pytest.mark.transports
 @pytest.mark.parametrize("script", [begun, done], ids=lambda script: script.__name__)
 async def test_k11_closed_by_two_tasks_while_nobody_reads(script: Callable[[Connection], Awaitable[None]]) -> None:
@@ -388,7 +380,6 @@ async def test_k11_closed_by_two_tasks_while_nobody_reads(script: Callable[[Conn
         await server.all_closed()
 
 
-@pytest.mark.anyio
 @pytest.mark.transports
 @pytest.mark.parametrize("script", [*WHERE, done], ids=lambda script: script.__name__)
 async def test_k10_a_cancellation_goes_through(script: Callable[[Connection], Awaitable[None]]) -> None:
@@ -471,7 +462,6 @@ def test_k10_a_cancellation_and_a_clock_at_once() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.transports
 async def test_a_request_that_is_cancelled_while_it_is_sent() -> None:
     """Nothing is left of it, and the next request has a connection of its own."""

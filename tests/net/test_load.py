@@ -18,10 +18,7 @@ from folding import DONE, call, entry, fin, text
 from servers import END, STREAM, Connection, framed, serving
 from streamfold import Provider, Reply
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.transports,
-]
+pytestmark = pytest.mark.transports
 
 
 @pytest.fixture

@@ -22,10 +22,7 @@ from streamfold import (
     StreamfoldError,
 )
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.transports,
-]
+pytestmark = pytest.mark.transports
 
 
 def sends(*data: bytes):

@@ -9,8 +9,6 @@ import pytest
 
 from streamfold.net.own_client import OwnClient
 
-pytestmark = pytest.mark.anyio
-
 URL = httpx.URL("https://example.com/v1/chat?a=b")
 TIMEOUT = {"timeout": {"connect": 1.0, "read": None, "write": None, "pool": 1.0}}
 

@@ -18,10 +18,7 @@ from folding import DONE, fin, text
 from servers import Connection, answer, serving
 from streamfold import APIConnectionError, ConfigError, Provider
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.transports,
-]
+pytestmark = pytest.mark.transports
 
 
 @pytest.fixture(autouse=True)

@@ -124,7 +124,6 @@ def test_any_text_is_read_or_ignored(headers: list[tuple[str, str]]) -> None:
             assert number is None or 0 <= number < float("inf")
 
 
-@pytest.mark.anyio
 @pytest.mark.transports
 async def test_on_replies_and_errors() -> None:
     """`reply.rate_limit` and `error.rate_limit` have what the headers of their response said."""

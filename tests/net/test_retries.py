@@ -19,11 +19,6 @@ from streamfold.types import Attempt
 from streamfold.values import APIConnectionError, QuotaExceededError, error_info, status_error
 from streamfold.values.limits import Timeouts
 
-pytestmark = [
-    pytest.mark.anyio,
-    # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
-]
-
 GOOD = answer("200 OK", text("Hi") + fin("stop") + DONE)
 BUSY = answer("503 Service Unavailable", b'{"error":{"message":"busy"}}', "retry-after-ms: 1")
 

@@ -41,10 +41,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "plain query": {"base_url": "/v1?key=" + CANARY.replace("+", "%2B")},
 }
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.transports,
-]
+pytestmark = pytest.mark.transports
 
 
 @pytest.fixture(autouse=True)

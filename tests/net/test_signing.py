@@ -32,9 +32,6 @@ from streamfold import (
 )
 from streamfold.net import SIGNERS
 
-pytestmark = [
-    pytest.mark.anyio,
-]
 REGION = "eu-central-1"
 MODEL = "eu.anthropic.claude-sonnet-4-5-20250929-v1:0"
 GEMINI = b'data: {"candidates": [{"content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]}\r\n\r\n'

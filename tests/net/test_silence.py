@@ -29,8 +29,6 @@ from servers import Connection, Server, answer, certificate, framed, serving
 from streamfold import APIError, Provider
 from streamfold.net import silence
 
-pytestmark = pytest.mark.anyio
-
 ANSWER = text("first") + fin("stop") + DONE
 CHUNKED = b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
 CHUNKS = b"HTTP/1.1 200 OK\r\n" + CHUNKED + b"\r\n"

@@ -63,7 +63,6 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- which one -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 async def test_aiohttp_on_asyncio_and_httpx_on_trio(anyio_backend_name: str) -> None:
     """The default is aiohttp where it is installed and works."""
     expected = {"asyncio": "aiohttp", "trio": "httpx"}[anyio_backend_name]
@@ -82,14 +81,12 @@ def test_aiohttp_on_uvloop() -> None:
     anyio.run(main, backend_options={"use_uvloop": True})
 
 
-@pytest.mark.anyio
 async def test_httpx_where_http2_is_wanted() -> None:
     """aiohttp has no HTTP/2."""
     async with serving(hello) as server, make_client(http2=True) as client:
         assert await sent_with(client, server.base_url) == "httpx"
 
 
-@pytest.mark.anyio
 async def test_httpx_without_aiohttp(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing fails where aiohttp, or a package that it needs, is missing; asked for by name, it is an error."""
     monkeypatch.delitem(sys.modules, "streamfold.net.over_aiohttp", raising=False)
@@ -100,7 +97,6 @@ async def test_httpx_without_aiohttp(monkeypatch: pytest.MonkeyPatch) -> None:
         make_client("aiohttp")
 
 
-@pytest.mark.anyio
 async def test_httpx_where_aiohttp_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     """An old aiohttp that another package has brought is left alone."""
     aiohttp = pytest.importorskip("aiohttp")
@@ -109,7 +105,6 @@ async def test_httpx_where_aiohttp_is_too_old(monkeypatch: pytest.MonkeyPatch) -
         assert await sent_with(client, server.base_url) == "httpx"
 
 
-@pytest.mark.anyio
 async def test_httpx_through_a_socks_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A SOCKS proxy of the environment is used, though aiohttp can't, and hosts in NO_PROXY are asked directly."""
     asked: list[bytes] = []
@@ -133,7 +128,6 @@ async def test_httpx_through_a_socks_proxy(monkeypatch: pytest.MonkeyPatch) -> N
 # --- mocks and tracing: packages that replace methods of httpx --------------------------------------------------------
 
 
-@pytest.mark.anyio
 async def test_requests_that_respx_mocks_are_not_sent() -> None:
     """Mocks work as they always did, also where the provider has sent requests before, and does so again after them."""
     async with serving(hello) as server, server.provider() as provider:
@@ -148,7 +142,6 @@ async def test_requests_that_respx_mocks_are_not_sent() -> None:
         assert len(server.requests) == 3
 
 
-@pytest.mark.anyio
 async def test_a_request_that_respx_does_not_know_is_refused() -> None:
     """No request gets past the mocks to the network."""
     async with serving(hello) as server, server.provider() as provider:
@@ -165,7 +158,6 @@ PATCHED = [
 
 
 @pytest.mark.parametrize(("kind", "name"), PATCHED, ids=lambda value: getattr(value, "__name__", None))
-@pytest.mark.anyio
 async def test_a_patched_transport_sees_every_request(kind: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever wraps the methods that httpx sends with, to mock or to trace, sees what a provider sends."""
     original, seen = getattr(kind, name), []
@@ -185,7 +177,6 @@ async def test_a_patched_transport_sees_every_request(kind: type, name: str, mon
         assert len(seen) == 1
 
 
-@pytest.mark.anyio
 async def test_a_transport_that_was_replaced_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A class that stands in for httpx's transport is asked, too."""
     monkeypatch.setattr(
@@ -200,13 +191,12 @@ async def test_a_transport_that_was_replaced_is_used(monkeypatch: pytest.MonkeyP
 TRANSPORTS = ["httpx", "aiohttp"]
 
 
-@pytest.mark.asyncio
+@pytest.mark.one_loop
 @pytest.mark.parametrize(
     "path",
     ["/v1", "/%7Euser/a%2Fb+c/v1", "/v1?key=a%20b+c%2B&x", "/v1?q=%C3%A9&q=é"],
     ids=["plain", "path", "query", "é"],
 )
-@pytest.mark.anyio
 async def test_the_same_bytes_are_sent(path: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Request line, headers and body are the same, byte by byte: signatures are made of them."""
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login a password b\n")
@@ -260,7 +250,7 @@ async def failures(script: Script) -> list[tuple[type, bool, str, str | None]]:
     return found
 
 
-@pytest.mark.asyncio
+@pytest.mark.one_loop
 @pytest.mark.parametrize("name", FAILURES)
 async def test_the_same_errors(name: str) -> None:
     """What breaks is the same error, with the same partial answer, and as fit for a retry."""
@@ -301,7 +291,7 @@ BODIES = {
 }
 
 
-@pytest.mark.asyncio
+@pytest.mark.one_loop
 @pytest.mark.parametrize(("name", "kind"), [*((name, "head") for name in HEADS), *((name, "body") for name in BODIES)])
 async def test_malformed_responses(name: str, kind: str) -> None:
     """A head that is not HTTP is a ProtocolError; what is malformed behind it cuts the answer off."""
@@ -313,7 +303,7 @@ async def test_malformed_responses(name: str, kind: str) -> None:
         assert set(await failures(after(BODIES[name]))) == {expected}
 
 
-@pytest.mark.asyncio
+@pytest.mark.one_loop
 @pytest.mark.parametrize(
     "head",
     [
@@ -332,14 +322,13 @@ async def test_a_length_that_is_stated_twice(head: bytes) -> None:
             assert (await provider.chat("Hello")).text == "Hi"
 
 
-@pytest.mark.asyncio
+@pytest.mark.one_loop
 async def test_an_error_whose_body_is_malformed() -> None:
     """The status counts."""
     script = after(CHUNKED.replace(b"200 OK", b"401 Unauthorized") + b"\r\nzz\r\n")
     assert {(kind, retryable) for kind, retryable, _, _ in await failures(script)} == {(AuthenticationError, False)}
 
 
-@pytest.mark.anyio
 @pytest.mark.transports
 @pytest.mark.parametrize("end", [b"", b"zz\r\n"], ids=["closed", "bad chunk"])
 async def test_a_slow_reader_gets_what_came_before_the_connection_broke(end: bytes) -> None:
@@ -366,7 +355,6 @@ async def test_a_slow_reader_gets_what_came_before_the_connection_broke(end: byt
         assert caught.value.partial.text == "one two"
 
 
-@pytest.mark.anyio
 @pytest.mark.transports
 async def test_a_reader_that_waits_is_told_of_a_bad_chunk() -> None:
     """What breaks HTTP's rules in the middle of an answer ends the wait for more of it at once."""
@@ -385,7 +373,7 @@ async def test_a_reader_that_waits_is_told_of_a_bad_chunk() -> None:
         await server.all_closed()
 
 
-@pytest.mark.asyncio
+@pytest.mark.one_loop
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_names_that_do_not_resolve(transport: str) -> None:
     """A host that does not exist is an error of the connection, which a retry may mend."""
@@ -396,7 +384,7 @@ async def test_names_that_do_not_resolve(transport: str) -> None:
     assert caught.value.retryable
 
 
-@pytest.mark.asyncio
+@pytest.mark.one_loop
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_large_header_of_a_response(transport: str) -> None:
     """Headers of tens of kilobytes, as some proxies send them, are no error."""
@@ -424,7 +412,6 @@ async def once(peer: Connection) -> None:
     await peer.send(STREAM, framed(HI), END)
 
 
-@pytest.mark.anyio
 async def test_a_connection_that_was_closed_while_the_program_was_busy() -> None:
     """It is not used again, although the event loop had no time to see that the server has closed it."""
     async with elsewhere(once) as server, server.provider() as provider:
@@ -436,7 +423,7 @@ async def test_a_connection_that_was_closed_while_the_program_was_busy() -> None
             assert server.connections == number
 
 
-@pytest.mark.asyncio
+@pytest.mark.one_loop
 async def test_a_server_that_closes_every_connection() -> None:
     """Many streams at once, each on a connection that the server closes after its answer: none of them notices."""
     async with serving(once) as server, server.provider() as provider:
@@ -471,7 +458,6 @@ print(said, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.anyio
 async def test_a_process_that_was_forked() -> None:
     """Parent and child may both go on to use a provider: each makes connections of its own."""
     async with elsewhere(hello) as server:

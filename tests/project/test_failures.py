@@ -98,7 +98,6 @@ def scenario(row: str) -> tuple[Handler, dict[str, Any]]:
     return HAPPENS[max((start for start in HAPPENS if row.startswith(start)), key=len)]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("row", FAILURES)
 async def test_the_table_is_true(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Class, phase, whether it is retryable, was sent again, went to the next provider, and has the partial answer."""

@@ -182,7 +182,6 @@ def server(stream: bytes, sent: anyio.Event) -> Any:
     return script
 
 
-@pytest.mark.anyio
 @pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")  # of httpx on trio, see docs/failures.md
 @pytest.mark.parametrize("how", ["cancel", "close"])
 @pytest.mark.parametrize("wire", WIRES)
@@ -236,7 +235,6 @@ def broken_streams(wire: str) -> Iterable[tuple[str, Stream, bytes]]:
     yield "truncated", stream, told(wire, ANSWER, random.Random(2), limit=True).body
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("how", ["cut", "failed", "truncated"])
 @pytest.mark.parametrize("wire", WIRES)
 async def test_no_tool_is_run(wire: str, how: str) -> None:
@@ -261,7 +259,6 @@ async def test_no_tool_is_run(wire: str, how: str) -> None:
     assert ran == []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_fallback_delivers_the_calls_of_one_answer(wire: str) -> None:
     """An answer that broke off inside its calls, before any text, is asked for elsewhere: nothing of it remains."""

@@ -22,11 +22,7 @@ BOUND_BY = [
     "project/test_failures.py::test_every_error_of_a_request_is_in_the_table",
     "net/test_odd_servers.py",
 ]
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.transports,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # of httpx on trio, see docs/failures.md
-]
+pytestmark = [pytest.mark.transports, pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")]
 MESSAGE = 'Zu viel los 日本 <b>&amp; %s {} "quoted" \\ path'
 CLOCKS = {"connect": 5.0, "first_event": 5.0, "read": 5.0, "stall": 5.0}
 JSON = "Content-Type: application/json"

@@ -62,7 +62,6 @@ BOUND_BY = [
     "real/test_shared_limits.py::test_four_processes_and_six_kills",
     "real/test_replicas.py::test_limits_hold_for_both",
 ]
-pytestmark = pytest.mark.anyio
 SDK = "ignore:Async generator:ResourceWarning"  # on trio it leaves the generators of its streams behind
 ANSWER = Answer(("It ", "is."), (("id-0", "f", {"x": "日本"}), ("id-1", "g", {"y": [1, {"z": "\\"}]})))
 

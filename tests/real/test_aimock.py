@@ -18,10 +18,7 @@ from streamfold import (
     Tool,
 )
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # httpx on trio, when a stream is left
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 TIME = Tool("get_time", "The time.", {"type": "object", "properties": {"zone": {"type": "string"}}})
 

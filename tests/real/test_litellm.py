@@ -29,10 +29,7 @@ from streamfold import (
 if not os.environ.get("STREAMFOLD_LITELLM"):
     pytest.skip("LiteLLM is not there: nox -s servers", allow_module_level=True)
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # httpx on trio, when a stream is left
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 F = Tool(
     "f",

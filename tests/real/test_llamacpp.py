@@ -10,10 +10,7 @@ import pytest
 
 from streamfold import BadRequestError, Provider, Tool
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # httpx on trio, when a stream is left
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 TIME = Tool(
     "get_time",

@@ -54,12 +54,7 @@ log = logging.getLogger(__name__)
 if not any(map(program, KINDS)):
     pytest.skip("no reverse proxy is there: nox -s servers", allow_module_level=True)
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"  # uvicorn's
+pytestmark = pytest.mark.one_loop  # uvicorn's
 
 
 @pytest.fixture(params=KINDS)

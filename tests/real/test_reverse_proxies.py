@@ -31,11 +31,7 @@ from streamfold import (
 if not any(map(program, CONFIGS)):
     pytest.skip("no reverse proxy is there: nox -s servers", allow_module_level=True)
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.transports,
-    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),  # httpx on trio, when a stream is left
-]
+pytestmark = [pytest.mark.transports, pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")]
 
 F = Tool("f", "", {"type": "object", "properties": {"x": {"type": "integer"}}})
 CALLS = call(entry(0, "a", "f", '{"x"')) + call(entry(1, "b", "f", '{"x":2')) + call(entry(0, arguments=":1}"))

@@ -136,7 +136,6 @@ def test_marks_that_mean_nothing(make: Any) -> None:
 # --- why a cache misses -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("first", "second", "where"),
     [

@@ -432,10 +432,7 @@ def test_the_model_of_the_request_counts() -> None:
 
 # --- what is made up for ----------------------------------------------------------------------------------------------
 
-pytest_anyio = pytest.mark.anyio
 
-
-@pytest_anyio
 @pytest.mark.parametrize("choice", ["required", NamedTool("get_weather")])
 async def test_force_that_is_not_to_be_had(choice: Any) -> None:
     """The choice is left to the model, and the reply says so."""
@@ -444,7 +441,6 @@ async def test_force_that_is_not_to_be_had(choice: Any) -> None:
     assert warnings == [("forced_choice_dropped", "m takes no forced tool choice: auto was sent")]
 
 
-@pytest_anyio
 async def test_force_among_some_tools() -> None:
     """Which tools are allowed is kept."""
     tools, choice = [TOOL, Tool("other")], AllowedTools(("other",), "required")
@@ -453,7 +449,6 @@ async def test_force_among_some_tools() -> None:
     assert [code for code, _ in warnings] == ["forced_choice_dropped", "tool_choice_changed"]
 
 
-@pytest_anyio
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_calls_that_come_one_at_a_time(wanted: bool) -> None:
     """An option that asks for what is so anyway, or for what is not to be had, is left out; the reply says so."""
@@ -463,7 +458,6 @@ async def test_calls_that_come_one_at_a_time(wanted: bool) -> None:
     assert warnings == [("option_dropped", "m makes one call at a time: parallel_tool_calls was not sent")]
 
 
-@pytest_anyio
 async def test_no_effort_of_a_model_that_never_reasons() -> None:
     sent, warnings = await Endpoint(capabilities={"reasoning": "no"}).chat("Hello", reasoning_effort="none")
     assert "reasoning_effort" not in sent
@@ -473,7 +467,6 @@ async def test_no_effort_of_a_model_that_never_reasons() -> None:
     assert "thinking" not in sent
 
 
-@pytest_anyio
 async def test_schema_by_a_call() -> None:
     """Where no schemas are known and calls can be forced, the answer is asked for as a call."""
     can = {"structured_output": "no", "tools": "yes", "forced_choice": "yes"}
@@ -483,7 +476,6 @@ async def test_schema_by_a_call() -> None:
     assert [code for code, _ in warnings][:1] == ["response_format_changed"]
 
 
-@pytest_anyio
 async def test_schema_as_the_quirk_says() -> None:
     """The quirk says how a schema is asked for where there are none; it needs no capability."""
     config = {"capabilities": {"structured_output": "no"}, "quirks": {"response_format": "json_object"}}
@@ -553,7 +545,6 @@ def test_run_tools_asks_first() -> None:
         run_tools(provider, "Hello", [get_weather])
 
 
-@pytest_anyio
 async def test_run_tools_runs_what_comes() -> None:
     """Calls at the same time are run, whatever is known of them."""
     entries = [
@@ -579,7 +570,6 @@ async def test_run_tools_runs_what_comes() -> None:
 # --- several providers ------------------------------------------------------------------------------------------------
 
 
-@pytest_anyio
 async def test_fallback_passes_over_who_can_not() -> None:
     """Who is known not to have what is needed is not asked; the unknown is; and the reply says why."""
     blind, other = Endpoint(name="blind", capabilities={"images": "no"}), Endpoint(name="other")

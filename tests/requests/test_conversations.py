@@ -722,7 +722,6 @@ def test_dicts_and_messages_are_sent_alike(name: str, wire: str) -> None:
     assert sent(dicts) == sent(row.messages)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("wire", EVERY_WIRE)
 async def test_a_preview_is_what_is_sent(wire: str) -> None:
     """`preview` shows method, URL, headers and body of each conversation exactly as they are sent, without secrets."""

@@ -187,7 +187,6 @@ def turn_of(wire: str, turn: int, *, finished: bool = False) -> list[Message]:
     return [message, *(tool_result(call, f"{call.id} is noon") for call in reversed(message.tool_calls))]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("wire", PROBLEMS)
 @pytest.mark.parametrize("came", [*ANSWERS, "all of them"])
 async def test_no_refusal_over_three_turns(wire: str, came: str) -> None:

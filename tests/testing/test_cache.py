@@ -11,7 +11,6 @@ from folding import DONE, call, entry, event, fin, text
 from streamfold import ConfigError, Provider, UpstreamError
 from streamfold.recording import CacheTransport, Recording
 
-pytestmark = pytest.mark.anyio
 ANSWER = text("Hi") + call(entry(0, "a", "f", '{"a": 1}')) + fin("tool_calls") + DONE
 
 

@@ -300,7 +300,6 @@ ANSWERS: list[tuple[Fault, str, str, list[str]]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.parametrize(("fault", "answer", "reason", "warnings"), ANSWERS, ids=[repr(fault) for fault, *_ in ANSWERS])
 async def test_answers(answering: Answering, fault: Fault, answer: str, reason: str, warnings: list[str]) -> None:
     """These leave an answer: its text, its finish reason, and what is to be told of it."""
@@ -324,7 +323,6 @@ STREAM_ERRORS: list[tuple[Fault, type[StreamError], str]] = [
 ]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("fault", "kind", "partial"), STREAM_ERRORS, ids=[repr(fault) for fault, *_ in STREAM_ERRORS])
 async def test_stream_errors(answering: Answering, fault: Fault, kind: type[StreamError], partial: str) -> None:
     """These spoil an answer: the error, with what had come."""
@@ -335,7 +333,6 @@ async def test_stream_errors(answering: Answering, fault: Fault, kind: type[Stre
     assert error.partial.text == partial
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "fault", [cut_after(events=1), reset(after_events=1), cut_after(bytes=150), truncate_json(2)], ids=repr
 )
@@ -348,7 +345,6 @@ async def test_no_call_of_a_broken_answer(answering: Answering, fault: Fault) ->
     assert error.partial.tool_calls == []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("fault", "clocks", "phase"),
     [
@@ -368,7 +364,6 @@ async def test_clocks(answering: Answering, fault: Fault, clocks: Timeouts, phas
     assert caught.value.phase == phase
 
 
-@pytest.mark.anyio
 async def test_refusals(answering: Answering) -> None:
     """A status is the error of that status, a connection that is closed at once one of the connection."""
     async with answering(HELLO, status(429, retry_after=7, message="slow down", times=1), hang_up()) as provider:
@@ -383,7 +378,6 @@ async def test_refusals(answering: Answering) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "faults",
     [
@@ -406,7 +400,6 @@ async def test_retries_get_the_recording_in_the_end(
     assert reply.text == "Hello"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("fault", "in_words"),
     [

@@ -105,7 +105,6 @@ async def chunks(base_url: str, transport: httpx.AsyncBaseTransport) -> list[Str
 # --- what is written -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 async def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Body and pieces as they came, the headers that matter, the request, where and when, and what it folds to."""
     clock = count(100)
@@ -133,7 +132,6 @@ async def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.parametrize("cuts", ["recorded", "events", "bytes:97", "random:1"])
 async def test_recorded_from_a_server_and_replayed(tmp_path: Path, cuts: str) -> None:
     """The same bytes in the same pieces, and the same chunks, in a process and over TCP."""
@@ -150,7 +148,6 @@ async def test_recorded_from_a_server_and_replayed(tmp_path: Path, cuts: str) ->
         assert await chunks(base_url, network()) == live
 
 
-@pytest.mark.anyio
 async def test_nothing_is_held_back(tmp_path: Path) -> None:
     """A piece is handed on before the next one is there."""
     go_on = anyio.Event()
@@ -164,7 +161,6 @@ async def test_nothing_is_held_back(tmp_path: Path) -> None:
     assert got == [text("one"), text("two")]
 
 
-@pytest.mark.anyio
 async def test_expectations_are_what_the_decoder_says(tmp_path: Path) -> None:
     """Whatever the answer is, also one of an error, `[expect]` is what the body folds to, on either wire."""
     made = {"id": "a", "name": "f", "arguments": '{"x": 1}'}
@@ -185,7 +181,6 @@ async def test_expectations_are_what_the_decoder_says(tmp_path: Path) -> None:
         assert recording.complete
 
 
-@pytest.mark.anyio
 async def test_a_wire_that_nobody_knows(tmp_path: Path) -> None:
     """It is recorded all the same, and nothing is expected of it."""
     await post(RecordTransport(Scripted(b"anything"), tmp_path, name="x"), "https://x.example/v1/embeddings")
@@ -193,7 +188,6 @@ async def test_a_wire_that_nobody_knows(tmp_path: Path) -> None:
     assert (recording.body, recording.adapter, recording.complete, recording.expect) == (b"anything", "none", True, {})
 
 
-@pytest.mark.anyio
 async def test_an_empty_answer(tmp_path: Path) -> None:
     """An answer without a body is one too, and is replayed at any speed."""
     assert await post(RecordTransport(Scripted(status=204), tmp_path, name="x")) == b""
@@ -206,7 +200,6 @@ async def test_an_empty_answer(tmp_path: Path) -> None:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 async def test_names(tmp_path: Path) -> None:
     """One after the other; the same name replaces what was there, no name replaces nothing."""
     for _ in range(2):
@@ -233,7 +226,6 @@ def test_bad_names(tmp_path: Path, name: str) -> None:
         RecordTransport(Scripted(), tmp_path, name=name)
 
 
-@pytest.mark.anyio
 async def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     """The request is not even sent, and an answer that can't be kept is an error that says so."""
     tmp_path.joinpath("file").write_bytes(b"")
@@ -279,7 +271,6 @@ def echo() -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.parametrize("cut", [1, 7, 64, 100_000])
 async def test_no_canary_is_in_the_files(tmp_path: Path, cut: int) -> None:
     """However network and events cut it: not in the bytes, not in what they fold to, not in the description."""
@@ -310,7 +301,6 @@ async def test_no_canary_is_in_the_files(tmp_path: Path, cut: int) -> None:
     assert asked["tools"][1] == REQUEST["tools"][1]
 
 
-@pytest.mark.anyio
 async def test_bytes_change_only_where_a_key_stood(tmp_path: Path) -> None:
     """What is around a key stays as it was, in pieces that add up, each as late as it was."""
     before, after = b'data:  {"a" : 1.0,"x":"', b'", "b":1e5 }\r\n\r\ndata: nothing\n\n'
@@ -323,7 +313,6 @@ async def test_bytes_change_only_where_a_key_stood(tmp_path: Path) -> None:
     assert [cut.size for cut in recording.cuts] == [10, len(before) - 10 + 3, len(after)]
 
 
-@pytest.mark.anyio
 async def test_placeholders_are_no_secrets(tmp_path: Path) -> None:
     """A local server's key that is a plain word is left in the texts that have the word; so is prose about keys."""
     said = text("EMPTY is empty, 4096 tokens. Use bearer authentication, sk-learn or a task-based key: sk-... ")
@@ -335,7 +324,6 @@ async def test_placeholders_are_no_secrets(tmp_path: Path) -> None:
 # --- compressed bodies -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 async def test_compressed_bodies_are_kept_without_compression(tmp_path: Path) -> None:
     """What is replayed is what a reader saw, in pieces that could be read when those of the network were there."""
     packer = zlib.compressobj(wbits=31)
@@ -350,7 +338,6 @@ async def test_compressed_bodies_are_kept_without_compression(tmp_path: Path) ->
     assert await post(ReplayTransport(recording)) == b"".join(events)
 
 
-@pytest.mark.anyio
 async def test_compressed_bodies_that_cannot_be_read(tmp_path: Path) -> None:
     """A compression that nobody knows may hide a key: nothing of the body is kept. One that breaks is kept so far."""
     headers = {"content-encoding": "x-strange"}
@@ -373,7 +360,6 @@ def ended(folder: Path) -> tuple[bytes, bool, bool, str]:
     return recording.body, recording.complete, recording.broken, recording.ended
 
 
-@pytest.mark.anyio
 async def test_a_connection_that_broke(tmp_path: Path) -> None:
     """What had come is kept, it is not complete, and it breaks off again when it is replayed."""
     error = httpx.ReadError(f"reset by {KEY}")
@@ -384,7 +370,6 @@ async def test_a_connection_that_broke(tmp_path: Path) -> None:
         await post(ReplayTransport(tmp_path / "x"))
 
 
-@pytest.mark.anyio
 async def test_a_reader_that_left(tmp_path: Path) -> None:
     """Closed half-way it is not complete; closed after the answer's own end it is."""
     for body, told in ((text("Hel"), (False, True, "closed by the reader")), (BODY, (True, False, ""))):
@@ -399,7 +384,6 @@ async def test_a_reader_that_left(tmp_path: Path) -> None:
         tmp_path.joinpath("x.sse").unlink()
 
 
-@pytest.mark.anyio
 async def test_a_reader_that_was_cancelled(tmp_path: Path) -> None:
     """It is written down although the task has no time to wait."""
     transport = RecordTransport(Scripted(text("Hel"), anyio.sleep_forever), tmp_path, name="x")
@@ -408,7 +392,6 @@ async def test_a_reader_that_was_cancelled(tmp_path: Path) -> None:
     assert ended(tmp_path) == (text("Hel"), False, True, "cancelled: the reader did not wait any longer")
 
 
-@pytest.mark.anyio
 async def test_an_answer_that_was_abandoned(tmp_path: Path) -> None:
     """Neither read nor closed: it is written when the transport is closed."""
     inner = Scripted(BODY)
@@ -420,7 +403,6 @@ async def test_an_answer_that_was_abandoned(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 async def test_a_provider_records_what_it_got(tmp_path: Path) -> None:
     """Retries and failures are exchanges too, and replayed they give what they gave."""
     faults = [status(429, retry_after=0, times=1), reset(times=1), cut_after(events=2)]
@@ -598,7 +580,6 @@ def test_saving_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # --- several recorders -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 async def test_recorders_without_a_name_take_different_names(tmp_path: Path) -> None:
     """Two recorders in one folder at the same time: each answer is kept, under a name of its own."""
     began, go_on = anyio.Semaphore(0), anyio.Event()
@@ -648,7 +629,6 @@ def test_savers_and_readers_of_one_name(tmp_path: Path) -> None:
     assert sorted(files(tmp_path)) == ["x.sse", "x.toml"]
 
 
-@pytest.mark.anyio
 async def test_long_names(tmp_path: Path) -> None:
     """A long model name gives a shorter file name; a long name of one's own is refused before anything is sent."""
     transport = RecordTransport(Scripted(BODY), tmp_path)
@@ -658,7 +638,6 @@ async def test_long_names(tmp_path: Path) -> None:
         RecordTransport(Scripted(BODY), tmp_path, name="n" * 200)
 
 
-@pytest.mark.anyio
 async def test_without_the_package_that_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A recorder says which extra it needs before anything is sent; replaying needs none."""
     Recording("case/x", BODY).save(tmp_path / "x")
@@ -668,7 +647,6 @@ async def test_without_the_package_that_writes(tmp_path: Path, monkeypatch: pyte
     assert await post(ReplayTransport(tmp_path / "x")) == BODY
 
 
-@pytest.mark.anyio
 async def test_a_recorder_under_a_provider_knows_its_secrets(tmp_path: Path) -> None:
     """The values of headers, key and variables that a provider knows are in no file, in no spelling."""
     secret = "zq9Xw7Lp+Kd3/Rt5=Mn8&Vb2"

@@ -261,7 +261,6 @@ async def answering(transport: ReplayTransport) -> AsyncIterator[tuple[httpx.Asy
         yield client, response
 
 
-@pytest.mark.anyio
 async def test_plays_pieces_and_headers() -> None:
     """Status, headers and pieces are the recorded ones, and the request is remembered with its body."""
     recording = Recording(
@@ -278,7 +277,6 @@ async def test_plays_pieces_and_headers() -> None:
     assert transport.open_streams == 0
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("speed", ["instant", "recorded", 1_000_000])
 @pytest.mark.parametrize("cuts", ["recorded", "events", "bytes:3"])
 async def test_folds_at_every_speed(tmp_path: Path, speed: Any, cuts: str) -> None:
@@ -292,7 +290,6 @@ async def test_folds_at_every_speed(tmp_path: Path, speed: Any, cuts: str) -> No
     assert decoder.reply.text == "Hello"
 
 
-@pytest.mark.anyio
 async def test_waits_as_long_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """The waits are those of `paced`; at the end nothing is waited for."""
     slept: list[float] = []
@@ -306,7 +303,6 @@ async def test_waits_as_long_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None
     assert slept == [0.5, 0.25, 0.0, 0.0]
 
 
-@pytest.mark.anyio
 async def test_several_recordings_in_order() -> None:
     """One recording for each request; one request too many is an error that counts them."""
     transport = ReplayTransport([Recording("case/a", b"data: a\n\n"), Recording("case/b", b"data: b\n\n")])
@@ -317,7 +313,6 @@ async def test_several_recordings_in_order() -> None:
     assert len(transport.requests) == 3
 
 
-@pytest.mark.anyio
 async def test_open_streams() -> None:
     """An answer that is left half-way counts as open until it is closed."""
     transport = ReplayTransport([TIMED, TIMED])
@@ -335,7 +330,6 @@ async def test_open_streams() -> None:
         assert transport.open_streams == 0
 
 
-@pytest.mark.anyio
 async def test_closing_wakes_the_reader() -> None:
     """A task that waits for the next piece learns at once that another one has closed the answer."""
     waiting = Recording("case/slow", BODY, cuts=(Cut(len(BODY), 3600.0),))
@@ -354,7 +348,6 @@ async def test_closing_wakes_the_reader() -> None:
                 await response.aclose()
 
 
-@pytest.mark.anyio
 async def test_a_reader_can_be_cancelled() -> None:
     """A timeout of the caller ends the wait, and is not taken for a closed answer."""
     transport = ReplayTransport(Recording("case/slow", BODY, cuts=(Cut(len(BODY), 3600.0),)), speed="recorded")
@@ -365,7 +358,6 @@ async def test_a_reader_can_be_cancelled() -> None:
     assert transport.open_streams == 0
 
 
-@pytest.mark.anyio
 async def test_broken_recording_breaks() -> None:
     """A connection that broke off when it was recorded breaks off again, after the same bytes."""
     got: list[bytes] = []

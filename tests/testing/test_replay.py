@@ -65,7 +65,6 @@ async def post(transport: httpx.AsyncBaseTransport, *bodies: Any, url: str = URL
 # --- which recording answers -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 async def test_in_order() -> None:
     """Each answers its own request, and one without a request answers any. Another address is no other request."""
     transport = ReplayTransport([A, FREE, B])
@@ -74,7 +73,6 @@ async def test_in_order() -> None:
     assert got == [A.body, FREE.body, B.body]
 
 
-@pytest.mark.anyio
 async def test_differences_that_are_ignored() -> None:
     """Text that matches a pattern of `ignore` may differ: a date in the prompt, the result of a clock tool."""
     recorded = answer("a", asked("m", "Today is 2026-01-31, 10:30. What is a?"))
@@ -99,7 +97,6 @@ def test_the_difference_to_a_text_with_many_hidden_keys_is_found_at_once() -> No
         assert (difference(recorded, Request("POST", "/v1/chat/completions", sent)) == "") is same
 
 
-@pytest.mark.anyio
 async def test_another_request_than_recorded() -> None:
     """The error shows what is different, and the recording still waits for its request."""
     transport = ReplayTransport([B])
@@ -125,7 +122,6 @@ async def test_another_request_than_recorded() -> None:
         await post(ReplayTransport(A), body(A.sent), url="http://test/v1/responses")
 
 
-@pytest.mark.anyio
 async def test_the_provider_tells_of_a_mismatch() -> None:
     """In process the error is our own; it is not retried, and not taken for a failure of the network."""
     transport = ReplayTransport(A)
@@ -136,7 +132,6 @@ async def test_the_provider_tells_of_a_mismatch() -> None:
     assert len(transport.requests) == 1
 
 
-@pytest.mark.anyio
 async def test_by_request() -> None:
     """Each for its request, whenever and as often as it comes; two for the same one are served one after the other."""
     second = answer("second", A.sent)
@@ -151,7 +146,6 @@ async def test_by_request() -> None:
         ReplayTransport([A, FREE], match="request")
 
 
-@pytest.mark.anyio
 async def test_whatever_is_asked() -> None:
     """With "any" nothing is compared; there is no other way than these three."""
     assert await post(ReplayTransport([A, B], match="any"), {}, {}) == [A.body, B.body]
@@ -159,7 +153,6 @@ async def test_whatever_is_asked() -> None:
         ReplayTransport(A, match="all")  # type: ignore[arg-type]
 
 
-@pytest.mark.anyio
 async def test_what_stood_for_a_secret_matches_anything() -> None:
     """Keys are not compared: neither those that were taken out, nor those of the new request."""
     recording = answer("x", asked("m", "key *** and ***!", user="***"))
@@ -169,7 +162,6 @@ async def test_what_stood_for_a_secret_matches_anything() -> None:
         await post(ReplayTransport(recording), {**same, "messages": [{"role": "user", "content": "key abc or xyz!"}]})
 
 
-@pytest.mark.anyio
 async def test_a_recorded_key_may_change(tmp_path: Path) -> None:
     """A conversation that was recorded with one key is replayed with another one."""
     for transport, key in (
@@ -182,7 +174,6 @@ async def test_a_recorded_key_may_change(tmp_path: Path) -> None:
         assert got == [FREE.body]
 
 
-@pytest.mark.anyio
 async def test_long_lines_and_other_bodies_are_told() -> None:
     """A difference stays readable, also of what is no JSON."""
     image = "data:image/png;base64," + base64.b64encode(bytes(3000)).decode()
@@ -196,7 +187,6 @@ async def test_long_lines_and_other_bodies_are_told() -> None:
         assert (await client.post(URL, content=b"plain\ntext")).status_code == 200
 
 
-@pytest.mark.anyio
 async def test_a_mismatch_over_tcp() -> None:
     """A 400 with the difference, which a client takes for a mistake of its own; the recording still waits."""
     async with serve_replay([A, B]) as base_url, httpx.AsyncClient(transport=network()) as client:
@@ -210,7 +200,6 @@ async def test_a_mismatch_over_tcp() -> None:
         assert (await client.post(f"{base_url}/chat/completions", json=body(A.sent))).content == A.body
 
 
-@pytest.mark.anyio
 async def test_a_recording_called_like_its_model() -> None:
     """Over TCP a model's name chooses a recording, but not one that was asked from this very model."""
     first, second = answer("m", asked("m", "1")), answer("m-2", asked("m", "2"))
@@ -225,7 +214,6 @@ async def test_a_recording_called_like_its_model() -> None:
 # --- where recordings come from --------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 async def test_a_conversation_by_its_first_recording(tmp_path: Path) -> None:
     """A path is that recording and those that followed it; what else has such a name is none of them."""
     for names in (range(12), range(3)):
@@ -255,7 +243,6 @@ def test_a_folder(tmp_path: Path) -> None:
         load_source([])
 
 
-@pytest.mark.anyio
 async def test_the_loop_over_tools_from_a_recording(tmp_path: Path) -> None:
     """A conversation with tools is recorded turn by turn, and plays again; a changed prompt is noticed."""
     turns = [
@@ -325,7 +312,6 @@ async def sdk_calls(client: AsyncOpenAI) -> dict[str, str]:
     return {made[0]: "".join(made[1:]) for made in found.values()}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("cuts", ["recorded", "bytes:5"])
 async def test_openai_chat(playing: Playing, cuts: str) -> None:
     """The OpenAI SDK reads Chat Completions from a recording, mixed calls included."""
@@ -337,7 +323,6 @@ async def test_openai_chat(playing: Playing, cuts: str) -> None:
     ]
 
 
-@pytest.mark.anyio
 async def test_openai_responses(playing: Playing) -> None:
     """It reads the Responses API from one too."""
     recording = find_recording("aimock/responses_interleaved")
@@ -348,7 +333,6 @@ async def test_openai_responses(playing: Playing) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 async def test_openai_gets_the_faults(playing: Playing) -> None:
     """Its retries see a refusal, and its reader the end of the connection."""
     async with playing(FREE, faults=[status(429, retry_after=0, times=1)]) as (base_url, client):
@@ -371,7 +355,6 @@ async def read_into(got: list[str | None], stream: Any) -> None:
         got.append(chunk.choices[0].delta.content)
 
 
-@pytest.mark.anyio
 async def test_openai_is_recorded(playing: Playing, tmp_path: Path) -> None:
     """What the SDK received is recorded, and replays to it; another question is a mismatch that it does not retry."""
     live: list[str | None] = []
@@ -393,7 +376,6 @@ async def test_openai_is_recorded(playing: Playing, tmp_path: Path) -> None:
     assert again == live == ["free", None]
 
 
-@pytest.mark.anyio
 async def test_httpx_sse(playing: Playing) -> None:
     """A reader of server-sent events gets the events."""
     recording = Recording("case/events", b": hi\n\n" + event({"n": 1}) + event({"n": 2}) + DONE)

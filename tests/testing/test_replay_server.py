@@ -57,7 +57,6 @@ async def raw(base_url: str, request: bytes) -> bytes:
         return await rest(stream)
 
 
-@pytest.mark.anyio
 async def test_answers_in_order() -> None:
     """Two requests over one client get the two recordings, on both paths, below any prefix."""
     async with serve_replay([A, B]) as base_url, client(base_url) as http:
@@ -69,7 +68,6 @@ async def test_answers_in_order() -> None:
     assert second.content == B.body
 
 
-@pytest.mark.anyio
 async def test_the_paths_of_all_wires() -> None:
     """Anthropic's and Gemini's too, whose model stands in the path."""
     async with serve_replay([A, B]) as base_url, client(base_url) as http:
@@ -78,7 +76,6 @@ async def test_the_paths_of_all_wires() -> None:
     assert (named.content, first.content) == (B.body, A.body)
 
 
-@pytest.mark.anyio
 async def test_one_request_too_many() -> None:
     """When all were sent, the server says so instead of beginning anew."""
     async with serve_replay(A) as base_url:
@@ -90,7 +87,6 @@ async def test_one_request_too_many() -> None:
     )
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("model", ["case/b", "b"])
 async def test_chosen_by_model(model: str) -> None:
     """A recording that is named as the model is sent as often as it is asked for, and the order goes on without it."""
@@ -99,7 +95,6 @@ async def test_chosen_by_model(model: str) -> None:
     assert asked == [B.body, B.body, A.body, B.body, B.body]
 
 
-@pytest.mark.anyio
 async def test_one_http_chunk_per_piece() -> None:
     """Each piece is a chunk of its own, and the last chunk closes the body."""
     async with serve_replay(A) as base_url:
@@ -118,7 +113,6 @@ async def test_one_http_chunk_per_piece() -> None:
     )
 
 
-@pytest.mark.anyio
 async def test_demo_at_a_pace() -> None:
     """The demonstration, at a pace, folds to what it shows."""
     recording = find_recording("demo/parallel_calls")
@@ -127,7 +121,6 @@ async def test_demo_at_a_pace() -> None:
     assert [call.id for call in reply.tool_calls] == [call["id"] for call in recording.expect["calls"]]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("model", ["slow", "large"])
 async def test_client_that_leaves_early(model: str) -> None:
     """It ends its own connection, whether the server was waiting or sending; the next client is served."""
@@ -141,7 +134,6 @@ async def test_client_that_leaves_early(model: str) -> None:
         assert (await ask(base_url, "a")).content == A.body
 
 
-@pytest.mark.anyio
 async def test_leaving_ends_what_is_being_sent() -> None:
     """At the end of the context a connection that is still being served is closed, without waiting for its pace."""
     with anyio.fail_after(60):
@@ -156,7 +148,6 @@ async def test_leaving_ends_what_is_being_sent() -> None:
             await connect(base_url)
 
 
-@pytest.mark.anyio
 async def test_clients_at_the_same_time() -> None:
     """A slow answer keeps nobody else waiting."""
     quick = Recording("case/quick", B.body, cuts=(Cut(len(B.body), 0.0),))
@@ -170,7 +161,6 @@ async def test_clients_at_the_same_time() -> None:
             assert (await ask(base_url, "quick")).content == B.body
 
 
-@pytest.mark.anyio
 async def test_unknown_path() -> None:
     """Another path or method is a 404 with a JSON error in the provider's shape."""
     async with serve_replay(A) as base_url, client(base_url) as http:
@@ -183,7 +173,6 @@ async def test_unknown_path() -> None:
         assert (await ask(base_url)).content == A.body
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [
@@ -203,7 +192,6 @@ async def test_unreadable_request(request_bytes: bytes, status: int) -> None:
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["message"]
 
 
-@pytest.mark.anyio
 async def test_client_that_says_nothing_whole() -> None:
     """Half a request and then the end is nobody's error."""
     async with serve_replay(A) as base_url:
@@ -214,7 +202,6 @@ async def test_client_that_says_nothing_whole() -> None:
         assert (await ask(base_url)).content == A.body
 
 
-@pytest.mark.anyio
 async def test_broken_recording_breaks() -> None:
     """A recording of a connection that broke off ends without the last chunk."""
     async with serve_replay(Recording("case/broken", text("half"), broken=True)) as base_url:
@@ -222,7 +209,6 @@ async def test_broken_recording_breaks() -> None:
             await ask(base_url)
 
 
-@pytest.mark.anyio
 async def test_recorded_status() -> None:
     """A recorded refusal is a refusal."""
     refusal = Recording(
@@ -234,7 +220,6 @@ async def test_recorded_status() -> None:
     assert answer.json()["error"]["message"] == "slow down"
 
 
-@pytest.mark.anyio
 async def test_error_of_the_caller() -> None:
     """An exception in the block comes out as it is, not wrapped in a group."""
     with pytest.raises(ZeroDivisionError):
@@ -242,7 +227,6 @@ async def test_error_of_the_caller() -> None:
             raise ZeroDivisionError
 
 
-@pytest.mark.anyio
 async def test_loopback_only() -> None:
     """It does not listen where others could hear."""
     for host in ("0.0.0.0", "192.0.2.1", "example.org", ""):

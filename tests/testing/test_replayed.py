@@ -14,8 +14,6 @@ from streamfold.faults import cut_after, status
 from streamfold.recording import Recording, Sent
 from streamfold.testing import ReplayProvider, ScriptError
 
-pytestmark = pytest.mark.anyio
-
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 MARKUP = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
 TOOLS: list[Any] = [{"type": "function", "function": {"name": "f"}}]

@@ -58,8 +58,6 @@ from streamfold.testing import (
     usage,
 )
 
-pytestmark = pytest.mark.anyio
-
 REFUSING = ["openai:gpt-5", "kimi:kimi-k2.6", "openai-responses:gpt-5"]  # wires that keep refusals apart
 WIRES = [*REFUSING, "anthropic:claude-sonnet-4-5", "gemini:gemini-3-pro-preview"]
 

@@ -197,7 +197,6 @@ def test_the_error_of_a_value_that_does_not_fit() -> None:
     assert loaded.reply == caught.value.reply
 
 
-@pytest.mark.anyio
 async def test_resume_after_pickle() -> None:
     """A pickled error holds no provider, and says so when it is asked to continue."""
     async with ScriptedProvider([say("It"), fail("overloaded")]) as model:

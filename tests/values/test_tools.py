@@ -197,7 +197,6 @@ class Forecast(BaseModel):
     city: str
 
 
-@pytest.mark.anyio
 async def test_a_decorator_with_arguments_and_the_function_itself() -> None:
     """`@tool(name=...)` takes the arguments of `tool`; the decorated function can be called as it was written."""
 
@@ -317,7 +316,6 @@ class Trip(BaseModel):
     when: date | None = None
 
 
-@pytest.mark.anyio
 async def test_call_runs_functions_of_every_kind() -> None:
     """Plain and async, with the fields by name or the instance of a model, or with the arguments as they are."""
 
@@ -335,7 +333,6 @@ async def test_call_runs_functions_of_every_kind() -> None:
         await Tool("ping").call(call({}))
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -358,7 +355,6 @@ async def test_arguments_that_do_not_fit(arguments: dict[str, Any], message: str
     assert (ran, caught.value.call.name) == ([], "f")
 
 
-@pytest.mark.anyio
 async def test_arguments_of_a_tool_without_types() -> None:
     """Without types it is still checked what the function can take."""
     plain = Tool("f", function=lambda city: city)
