@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +104,8 @@ def _check_ids(ds: Dataset, column: str) -> None:
     if column not in (names := ds.columns() or []):
         raise ConfigError(f"checkpoint: there is no column {column!r} with ids among {', '.join(names)}")
     ids, seen = ds.select_columns([column]), array("Q")
-    for batch in ids.iter_batches(batch_size=None, batch_format="pyarrow"):
+    tables: Iterable[Any] = ids.iter_batches(batch_size=None, batch_format="pyarrow")
+    for batch in tables:
         if batch[column].null_count:
             raise ConfigError(f"checkpoint: a row has no id in the column {column!r}")
         seen.extend(map(_short, batch[column].to_pylist()))
