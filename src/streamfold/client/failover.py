@@ -14,8 +14,11 @@ from ..values import (
     Attempt,
     BadRequestError,
     ConfigError,
+    ContentFilterError,
+    ContextLengthError,
     NotConfiguredError,
     StreamChunk,
+    UnsupportedOptionError,
 )
 
 __all__ = ["Candidate", "Failover"]
@@ -47,7 +50,7 @@ class Failover:
 
     Args:
         on: the errors after which the next model is asked. Default: all but those that say that the request itself is
-            wrong (`BadRequestError`).
+            wrong (`BadRequestError`), or that a filter stopped it; but a prompt that is too long goes on.
         cooldown: seconds for which a model that failed is not asked, if its server did not say how long. After that one
             request tests it; the others go on to the next model until it has answered.
     """
@@ -108,7 +111,11 @@ class Failover:
 
     def switches(self, error: APIError) -> bool:
         """Whether the next candidate is asked after this error."""
-        return not isinstance(error, BadRequestError) if self._on is None else isinstance(error, self._on)
+        if self._on is not None:
+            return isinstance(error, self._on)
+        if isinstance(error, ContextLengthError):  # another model may have a larger window
+            return True
+        return not isinstance(error, BadRequestError | ContentFilterError | UnsupportedOptionError)
 
 
 class _FailoverAnswer(WrappedAnswer):
@@ -163,7 +170,8 @@ class _FailoverAnswer(WrappedAnswer):
         """Chooses the next candidate after an error; False if there is none, or none may be asked."""
         if not self._failover.switches(error):
             return False
-        self._failover.failed(self._position, error)
+        if not isinstance(error, ContextLengthError):  # which says nothing about the next request
+            self._failover.failed(self._position, error)
         name, place = self._candidates[self._position].name, len(self._attempts)
         self._attempts.append(Attempt(name, error.message, type(error).__name__))
         try:

@@ -39,7 +39,8 @@ class Fallback(BaseChatModel):
     Args:
         models: providers, or any other models, the preferred one first. `aclose` closes them.
         on: the errors after which the next model is asked. Default: all but `BadRequestError`, which says that the
-            request itself is wrong.
+            request itself is wrong, and `ContentFilterError`; but a `ContextLengthError` goes on, for the next model
+            may have a larger window.
         cooldown: seconds for which a model that failed is passed over, if its server did not say how long.
 
     Attributes:

@@ -10,19 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..values import ConfigError, nearest
+from ..values import ConfigError, catalogue_folder, nearest
 from .layers import Layer, TomlFile, merge
 
 __all__ = ["adapter_layers", "catalogue_folder", "catalogue_layers", "catalogue_values", "provider_files"]
-
-
-def catalogue_folder() -> Path:
-    """Returns the folder of the provider files: inside the package when installed, beside `src` in a checkout."""
-    here = Path(__file__).resolve().parents[1]
-    for folder in (here / "providers", here.parent.parent / "providers"):
-        if folder.is_dir():
-            return folder
-    raise ConfigError(f"the provider files are missing from {here}: install streamfold again")
 
 
 @cache

@@ -42,12 +42,12 @@ from ..values import (
     StreamfoldError,
     Summary,
     Text,
-    UpstreamError,
     Usage,
     UsageUpdate,
     Warn,
     WarningCode,
     Writing,
+    upstream_error,
     word,
 )
 from .blocks import Blocks
@@ -335,15 +335,7 @@ class Fold:
                 raise IncompleteStreamError(said, retryable=info.retryable, body=failure.body)
             self.warn("error_after_finish", info.message)
             return self._finished()
-        raise UpstreamError(
-            info.message,
-            type=info.type,
-            code=info.code,
-            status_code=info.status,
-            retryable=info.retryable,
-            body=failure.body,
-            info=info,
-        )
+        raise upstream_error(info, body=failure.body)
 
     def _done(self) -> StreamChunk:
         if not self._begun:

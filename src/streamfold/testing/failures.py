@@ -48,11 +48,15 @@ class Fail:
         return f"fail({self.status or self.message!r})"
 
 
-# The status and the code from which `errors.status_error` makes each of these.
+# The status and the code from which `status_error` makes each of these.
 _STATUSES: dict[type[StreamfoldError], tuple[int, str | None, str]] = {
+    errors.ContextLengthError: (400, "context_length_exceeded", "the prompt is too long"),
+    errors.ContentFilterError: (400, "content_filter", "blocked by content filtering policy"),
+    errors.UnsupportedOptionError: (400, "unsupported_parameter", "unsupported parameter: 'seed'"),
+    errors.ModelNotFoundError: (404, "model_not_found", "the model does not exist"),
     errors.AuthenticationError: (401, "invalid_api_key", "the key is wrong"),
     errors.PermissionDeniedError: (403, None, "the key has no permission for this"),
-    errors.NotFoundError: (404, "model_not_found", "the model does not exist"),
+    errors.NotFoundError: (404, None, "there is no such path"),
     errors.BadRequestError: (400, None, "the request is invalid"),
     errors.RateLimitError: (429, "rate_limit_exceeded", "too many requests"),
     errors.QuotaExceededError: (429, "insufficient_quota", "the quota is used up"),
@@ -111,5 +115,5 @@ def _of_instance(error: StreamfoldError, message: str | None, code: str | None, 
             f"an APITimeoutError of the phase {error.phase!r} comes from the provider's own timeouts: use"
             " pause(math.inf) in the script, and set timeouts="
         )
-    kinds = [kind for kind in type(error).__mro__ if kind in _OTHERS and kind is not StreamError]
+    kinds = [kind for kind in type(error).__mro__ if kind in {**_STATUSES, **_OTHERS} and kind is not StreamError]
     return read_failure(kinds[0] if kinds else type(error), text, code, retry_after)

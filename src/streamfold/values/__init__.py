@@ -38,8 +38,11 @@ from .errors import (
     APITimeoutError,
     AuthenticationError,
     BadRequestError,
+    ContentFilterError,
+    ContextLengthError,
     EmptyResponseError,
     IncompleteStreamError,
+    ModelNotFoundError,
     NotFoundError,
     PermissionDeniedError,
     ProtocolError,
@@ -49,12 +52,14 @@ from .errors import (
     StreamError,
     TimeoutPhase,
     TurnLimitError,
+    UnsupportedOptionError,
     UpstreamError,
-    status_error,
 )
+from .folder import catalogue_folder
 from .functions import as_tool, as_tools, tool
 from .growing import GrowingJSON, PathPattern, path_pattern
 from .limits import Limits, Timeouts
+from .meanings import ErrorMeaning, MeaningKind
 from .media import audio_format, from_base64, media_type_of, read_data_url, to_base64
 from .messages import (
     Content,
@@ -70,6 +75,7 @@ from .messages import (
 )
 from .portable import PortableError
 from .ratelimit import RateLimit, RateLimitResource, RateLimitWindow
+from .refusederrors import status_error, upstream_error
 from .replies import Attempt, FinishReason, InvalidReplyError, ProtocolWarning, Reply, Timing, WarningCode, total_cost
 from .suggestions import nearest
 from .toolcalls import InvalidToolArgumentsError, ToolCall

@@ -8,20 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..text import join_surrogates
+from .meanings import ErrorMeaning, read_meaning
 
 __all__ = ["ErrorInfo", "error_info"]
 
-# Words that servers put into `code` or `type`, in lower case. They are looked at before the status: a 429 may mean
-# "slow down" or "pay", and only the word tells which (OpenAI, Moonshot, vLLM, OpenRouter).
-_QUOTA = {
-    "insufficient_quota",
-    "exceeded_current_quota_error",
-    "billing_error",  # https://docs.anthropic.com/en/api/errors
-    "billing_hard_limit_reached",
-    "billing_not_active",
-    "insufficient_balance",
-    "insufficient_credits",
-}
+# Words that servers put into `code` or `type`, in lower case. They are looked at before the status.
 _TRANSIENT = {
     "rate_limit_error",
     "rate_limit_exceeded",
@@ -93,15 +84,29 @@ class ErrorInfo:
     retry: bool | None = None
     retry_after: float | None = None
 
+    def meaning(self, body: Any = None) -> ErrorMeaning | None:
+        """Returns what the server has refused, as far as its words say it; None: something else is wrong.
+
+        Args:
+            body: the whole error body, where some servers say more.
+        """
+        if self.status == 402:
+            return ErrorMeaning("quota")
+        found = read_meaning(self._words(), self.message, param=self.param, status=self.status, body=body)
+        if found is None and (inner := _passed_on(body)) is not None:
+            return inner.meaning()
+        return found
+
     @property
     def quota(self) -> bool:
         """Whether the account has no credit or quota left."""
-        return self.status == 402 or not _QUOTA.isdisjoint(self._words())
+        found = self.meaning()
+        return found is not None and found.kind == "quota"
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may succeed later: by code, then by type, then by status."""
-        if self.retry is not None or self.quota:
+        """Whether the same request may succeed later: by what it means, by code, by type, then by status."""
+        if self.retry is not None or self.meaning() is not None:
             return bool(self.retry)
         for word in self._words():
             if word in _TRANSIENT:
@@ -138,6 +143,19 @@ def error_info(body: Any, status: int | None = None) -> ErrorInfo:
         status=status,
         param=_word(fields.get("param")),
     )
+
+
+def _passed_on(body: Any) -> ErrorInfo | None:
+    """Returns the error of the provider behind a router that has put its text into `metadata.raw` (OpenRouter)."""
+    error = body.get("error") if isinstance(body, Mapping) else None
+    metadata = error.get("metadata") if isinstance(error, Mapping) else None
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    if not isinstance(raw, str):
+        return None
+    try:
+        return error_info(json.loads(raw))
+    except (ValueError, RecursionError):
+        return error_info(raw)
 
 
 def _message_of(outer: Mapping[str, Any], inner: Any) -> str:

@@ -16,6 +16,9 @@ StreamfoldError
 |     +- UpstreamError             the server reported an error inside the stream
 |     +- ProtocolError             it is not in this wire format, or larger than a limit
 |     +- EmptyResponseError        it ended normally and was empty
+|  +- ContextLengthError, ContentFilterError, UnsupportedOptionError, ModelNotFoundError
+|                                   what the server refused, wherever it said so: before the stream they are also a
+|                                   BadRequestError (or the class of their status), inside it an UpstreamError
 +- InvalidToolArgumentsError       the arguments of a call do not fit the tool; also a ValueError
 +- InvalidReplyError               the text of a reply does not fit the model it is parsed as; also a ValueError
 +- TurnLimitError                  the model still asked for tools in the last turn of `run_tools`
@@ -42,8 +45,11 @@ __all__ = [
     "APITimeoutError",
     "AuthenticationError",
     "BadRequestError",
+    "ContentFilterError",
+    "ContextLengthError",
     "EmptyResponseError",
     "IncompleteStreamError",
+    "ModelNotFoundError",
     "NotFoundError",
     "PermissionDeniedError",
     "ProtocolError",
@@ -53,8 +59,8 @@ __all__ = [
     "StreamError",
     "TimeoutPhase",
     "TurnLimitError",
+    "UnsupportedOptionError",
     "UpstreamError",
-    "status_error",
 ]
 
 TimeoutPhase = Literal["connect", "first_event", "read", "stall", "total"]
@@ -252,40 +258,47 @@ class EmptyResponseError(StreamError):
     """The answer ended normally and was empty."""
 
 
+class ContextLengthError(APIError):
+    """The prompt, or the prompt and the answer that was asked for, is longer than the model's window.
+
+    Attributes:
+        tokens: the size of the prompt, as the server counted it; None if it did not say.
+        limit: the size of the window; None if the server did not say.
+    """
+
+    def __init__(self, message: str, *, tokens: int | None = None, limit: int | None = None, **rest: Any) -> None:
+        super().__init__(message, **rest)
+        self.tokens = tokens
+        self.limit = limit
+
+
+class ContentFilterError(APIError):
+    """A filter of the provider stopped the prompt or the answer. An answer that ends so has a finish reason instead.
+
+    Attributes:
+        categories: what it found, in the server's own words; empty if it did not say.
+    """
+
+    def __init__(self, message: str, *, categories: tuple[str, ...] = (), **rest: Any) -> None:
+        super().__init__(message, **rest)
+        self.categories = categories
+
+
+class UnsupportedOptionError(APIError):
+    """The model does not take an option, or not with this value.
+
+    Attributes:
+        param: the member of the request, as the server named it, written with underscores; None if it did not say.
+    """
+
+    def __init__(self, message: str, *, param: str | None = None, **rest: Any) -> None:
+        super().__init__(message, **rest)
+        self.param = param
+
+
+class ModelNotFoundError(APIError):
+    """There is no such model, or the key has no access to it. A wrong path is a `NotFoundError` alone."""
+
+
 class TurnLimitError(StreamfoldError):
     """The model still asked for tools in the last turn of `run_tools`. The run has the conversation so far."""
-
-
-def status_error(info: ErrorInfo, *, should_retry: bool | None = None, **rest: Any) -> APIStatusError:
-    """Returns the exception for an answer whose status is not 2xx.
-
-    Args:
-        should_retry: the server's own advice (`x-should-retry`), if it sent any. It is followed, except for quota
-            errors, which are never retried.
-    """
-    status = info.status or 0
-    kind = _BY_STATUS.get(status, APIStatusError)
-    if info.quota:
-        kind = QuotaExceededError
-    elif status == 400 and info.type == "authentication_error":  # what Google calls a wrong key
-        kind = AuthenticationError
-    elif kind is APIStatusError and status >= 500:
-        kind = ServerError
-    elif kind is APIStatusError and 400 <= status < 500 and not info.retryable:
-        kind = BadRequestError
-    return kind(
-        f"{info.message} (HTTP {status})",
-        status_code=status,
-        code=info.code or info.type,
-        retryable=info.retryable if should_retry is None or info.quota else should_retry,
-        info=info,
-        **rest,
-    )
-
-
-_BY_STATUS: dict[int, type[APIStatusError]] = {
-    401: AuthenticationError,
-    403: PermissionDeniedError,
-    404: NotFoundError,
-    429: RateLimitError,
-}
