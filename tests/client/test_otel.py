@@ -6,7 +6,9 @@ import json
 import sys
 from typing import Any
 
+import httpx
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -15,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from answered import GOOD, USAGE, client, provider
-from folding import DONE, call, entry, fin, text
+from folding import DONE, call, entry, event, fin, text
 from streamfold import ConfigError, ServerError, Tool, ToolCall, assistant, image, tool_result, user
 from streamfold.integrations.otel import otel_hooks
 
@@ -86,6 +88,42 @@ async def test_one_span_for_an_answer_with_its_attempts() -> None:
     assert reply.text == "Hi"
 
 
+async def test_names_of_the_conventions() -> None:
+    """Makers that the conventions know have their names there, tokens written to a cache are counted apart."""
+    hosts = {
+        "https://api.anthropic.com/v1": "anthropic",
+        "https://bedrock-runtime.us-east-1.amazonaws.com": "aws.bedrock",
+        "https://europe-west1-aiplatform.googleapis.com/v1": "gcp.vertex_ai",
+        "https://mine.openai.azure.com/openai/v1": "azure.ai.openai",
+        "https://api.anthropic.com.example/v1": "main",
+    }
+    counts = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cache_write_tokens": 4}}
+    body = text("Hi") + fin("stop") + event({"choices": [], "usage": counts}) + DONE
+    for base_url, name in hosts.items():
+        telemetry = Telemetry()
+        async with client(body) as http_client:
+            await provider(http_client, telemetry.hooks, base_url=base_url).chat("Hello")
+        attributes = telemetry.span().attributes
+        assert (attributes["gen_ai.provider.name"], attributes["gen_ai.usage.cache_creation.input_tokens"]) == (name, 4)
+
+
+async def test_the_span_is_current_while_a_request_is_sent() -> None:
+    """An HTTP client's own span, and the header that names its parent, are inside; the caller's is current again."""
+    telemetry, seen = Telemetry(), list[int]()
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        seen.append(trace.get_current_span().get_span_context().span_id)
+        status = 503 if len(seen) == 1 else 200
+        return httpx.Response(status, headers={"content-type": "text/event-stream"}, content=GOOD)
+
+    before = trace.get_current_span()
+    http_client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    async with http_client, provider(http_client, telemetry.hooks).chat_stream("Hello") as stream:
+        async for _ in stream:
+            assert trace.get_current_span() is before
+    assert seen == [telemetry.span().context.span_id] * 2
+
+
 async def test_an_error() -> None:
     """The span and the duration say which kind of error it was."""
     telemetry = Telemetry()
@@ -137,7 +175,7 @@ async def test_content_only_on_demand() -> None:
             {"type": "text", "content": "Let me see."},
             {"type": "tool_call", "id": "call_1", "name": "look", "arguments": {"at": "sky"}},
         ]},
-        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "call_1", "result": "a cloud"}]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "call_1", "response": "a cloud"}]},
     ]  # fmt: skip
     assert json.loads(attributes["gen_ai.output.messages"]) == [{
         "role": "assistant",

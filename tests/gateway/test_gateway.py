@@ -445,6 +445,30 @@ async def test_a_conversation_that_the_provider_would_refuse() -> None:
         assert answer.headers["x-streamfold-warnings"].startswith("history_repaired: messages[1]")
 
 
+async def test_empty_turns_are_left_out() -> None:
+    """A prompt that was left empty is not sent, and something is asked. No client is told of Python's arguments."""
+    async with behind(HELLO, HELLO, HELLO) as client:
+        for messages, sent in [
+            ([{"role": "user", "content": ""}], ["Continue."]),
+            ([{"role": "user", "content": "Hi"}, {"role": "user", "content": []}], ["Hi"]),
+            ([{"role": "system", "content": ""}, {"role": "user", "content": "Hi"}], ["Hi"]),
+        ]:
+            answer = await ask(client, "chat", messages=messages)
+            assert answer.status_code == 200
+            assert answer.headers["x-streamfold-warnings"].startswith("history_repaired: turns without content")
+            upstream = json.loads(client.upstream.requests[-1].content)  # type: ignore[attr-defined]
+            assert [message["content"] for message in upstream["messages"]] == sent
+        lonely = [{"role": "user", "content": "?"}, {"role": "tool", "tool_call_id": "x", "content": "18"}]
+        assert "repair=True" not in (await ask(client, "chat", messages=lonely)).text
+
+
+async def test_an_error_in_the_block_of_an_app_is_raised_as_it_is() -> None:
+    """`async with gateway(...)` raises what its block raised, not a group of it."""
+    with pytest.raises(LookupError, match="mine"):
+        async with gateway({"main": {"adapter": "chat", "base_url": "http://test/v1", "model": "m", "api_key": "x"}}):
+            raise LookupError("mine")
+
+
 async def test_paths_and_methods_that_are_none() -> None:
     """They are errors in the same shape."""
     async with behind(HELLO) as client:

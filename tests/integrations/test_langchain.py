@@ -153,3 +153,42 @@ def test_usage_has_its_details() -> None:
     assert usage is not None
     assert usage["input_tokens"] == recording.expect["usage"]["input_tokens"]
     assert usage["output_token_details"]["reasoning"] == recording.expect["usage"]["reasoning_tokens"]
+
+
+def test_a_thread_with_an_empty_turn_goes_on() -> None:
+    """A checkpointer keeps what was said for good: an empty turn, or a result that is missing, must not stop it."""
+    call_of = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "a"}])
+    for history in (
+        [HumanMessage("Hi"), AIMessage(""), HumanMessage("Hello?")],
+        [HumanMessage("")],
+        [HumanMessage("Hi"), AIMessage([{"type": "reasoning", "reasoning": "hm"}]), HumanMessage("Hello?")],
+        [HumanMessage("Hi"), call_of, HumanMessage("Hello?")],
+    ):
+        for provider in ("openai:gpt-5", "kimi", "anthropic:claude-sonnet-4-5", "gemini:gemini-2.5-pro"):
+            model = ChatStreamfold(client=ScriptedProvider("Yes.", provider=provider))
+            assert model.invoke(history).content == "Yes."
+    strict = ChatStreamfold(client=ScriptedProvider("Yes."), options={"repair": False})
+    with pytest.raises(ConfigError, match="has no content"):
+        strict.invoke([HumanMessage("")])
+
+
+def test_a_tool_that_the_provider_runs_is_no_function() -> None:
+    """A hosted tool is sent as it was written, or refused by its name; never as a function of the same name."""
+    functions = [
+        {"name": "f", "description": "F.", "input_schema": {"type": "object", "properties": {}}},
+        {"title": "f", "description": "F.", "type": "object", "properties": {}},
+        {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}},
+        {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}},
+    ]
+    for tool in functions:
+        script = ScriptedProvider("x", provider="anthropic:claude-sonnet-4-5")
+        ChatStreamfold(client=script).bind_tools([tool]).invoke("Hi")
+        assert [sent["name"] for sent in script.requests[-1].body["tools"]] == ["f"]
+    hosted = {"type": "web_search_20250305", "name": "web_search", "max_uses": 1}
+    script = ScriptedProvider("x", provider="anthropic:claude-sonnet-4-5")
+    try:
+        ChatStreamfold(client=script).bind_tools([hosted]).invoke("Hi")
+        sent = str(script.requests[-1].body["tools"])
+    except ConfigError as error:
+        sent = str(error)
+    assert "web_search_20250305" in sent

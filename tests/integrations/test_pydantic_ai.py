@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("pydantic_ai")
 
 from pydantic import BaseModel
-from pydantic_ai import Agent, BinaryContent, NativeOutput, PromptedOutput
-from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
+from pydantic_ai import Agent, BinaryContent, CachePoint, NativeOutput, PromptedOutput
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UserError
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse, ThinkingPart, ToolCallPart
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.fallback import FallbackModel
@@ -167,3 +167,24 @@ async def test_a_stream_can_be_given_up() -> None:
             break
         await running.cancel()
     assert running.is_complete or running.cancelled
+
+
+@pytest.mark.parametrize("provider", ["kimi", "deepseek", "anthropic", "gemini", "openai-responses:gpt-5"])
+async def test_an_answer_of_nothing_but_thoughts(provider: str) -> None:
+    """The agent asks again, with that turn in the history, as it does behind pydantic-ai's own models."""
+    model, script = model_of([think("I should answer.")], "Paris.", provider=provider)
+    assert (await Agent(model).run("What is the capital of France?")).output == "Paris."
+    assert len(script.requests) == 2
+
+
+async def test_cache_points() -> None:
+    """A mark of pydantic-ai is a mark on what stands before it, with its lifetime; a first one marks nothing."""
+    model, script = model_of("x", provider="anthropic:claude-sonnet-4-5")
+    await Agent(model).run(["long context", CachePoint(), "more", CachePoint(ttl="1h"), "question"])
+    marks = [part.get("cache_control") for part in script.requests[-1].body["messages"][0]["content"]]
+    assert marks == [{"type": "ephemeral", "ttl": "5m"}, {"type": "ephemeral", "ttl": "1h"}, None]
+    model, script = model_of("x", provider="openai:gpt-5")
+    await Agent(model).run(["long context", CachePoint(), "question"])
+    assert "cache" not in str(script.requests[-1].body)
+    with pytest.raises(UserError, match="first content"):
+        await Agent(model).run([CachePoint(), "question"])

@@ -285,8 +285,12 @@ def test_a_turn_without_content_is_refused(wire: str, nothing: Any) -> None:
     assert "has no content" in found or "does not know" in found
     if getattr(nothing, "role", "user") != "developer":
         assert mended(wire, [user("Hi"), nothing])[0] == [user("Hi")]
-        with pytest.raises(ConfigError, match="nothing is left of the conversation"):
-            mended(wire, [nothing])
+        if getattr(nothing, "role", "user") == "user":  # something has to be asked
+            assert mended(wire, [nothing])[0] == [user("Continue.")]
+            assert mended(wire, [system("Be brief."), nothing])[0] == [system("Be brief."), user("Continue.")]
+        else:
+            with pytest.raises(ConfigError, match="nothing is left of the conversation"):
+                mended(wire, [nothing])
 
 
 def test_empty_turns_by_quirk() -> None:
@@ -326,10 +330,10 @@ def test_the_check_is_linear(wire: str) -> None:
 
 
 def test_roles() -> None:
-    """Kimi knows no developer, and only the oldest chats a function; a system message says the same."""
+    """Kimi knows no developer, and only the oldest chats a function; a system message says the same, and is sent."""
     developer = [Message("developer", "Be brief."), user("Hi")]
     why = "messages[0] has the role 'developer', which this provider does not know"
-    assert refused("kimi", developer) == why + MEND
+    assert refused("kimi", developer) == f"(history_repaired) {why}: it was sent as a system message"
     assert [refused(wire, developer) for wire in ("chat", "responses", "engine")] == [None] * 3
     assert mended("kimi", developer) == (
         [system("Be brief."), user("Hi")], [f"history_repaired: {why}: it was sent as a system message"]

@@ -87,7 +87,8 @@ class Attempts:
                     await exchange.wait_for(self._turn.begin())
                 if not self.closed:
                     self._notifier.notify("on_request")
-                await exchange.open()
+                with self._notifier.sending():
+                    await exchange.open()
                 self.headers_after = self.elapsed()
                 if self._turn is not None:
                     self._turn.answered(exchange.rate_limit)
@@ -125,7 +126,8 @@ class Attempts:
                 await exchange.aclose()
             try:
                 await exchange.pause(pause)
-                await exchange.open()
+                with self._notifier.sending():
+                    await exchange.open()
             except APIError as refused:
                 error = refused
             else:

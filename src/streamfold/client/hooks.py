@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,8 @@ class Hooks:
         on_request: a request is about to be sent, for the first time or again.
         on_bytes: a piece of the body has arrived and is about to be read; with the bytes. Called for every read of the
             network, so it must be quick. The bytes may contain secrets that the server echoes.
+        sending: returns a context manager that is entered after `on_request`, and left when the head of the response
+            has come or has failed: for what has to be current while a request is sent, such as a span.
         on_first_chunk: the answer begins; with the seconds since it was requested.
         on_retry: an attempt failed and there will be another; with the `Attempt`.
         on_finish: the answer is complete; with the `Reply`.
@@ -82,6 +85,7 @@ class Hooks:
     on_error: Callable[[RequestInfo, APIError], object] | None = None
     on_close: Callable[[RequestInfo], object] | None = None
     on_bytes: Callable[[RequestInfo, bytes], object] | None = None
+    sending: Callable[[RequestInfo], AbstractContextManager[object]] | None = None
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -132,6 +136,28 @@ class Notifier:
                     _logger.exception("%s: the hook on_bytes failed", info.provider)
 
         return tap if wanted else None
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Enters what the hooks `sending` return. What fails in one of them is logged, and changes nothing."""
+        entered: list[AbstractContextManager[object]] = []
+        for hooks in self._hooks:
+            if hooks.sending is not None:
+                try:
+                    around = hooks.sending(self.info)
+                    around.__enter__()
+                except Exception:
+                    _logger.exception("%s: the hook sending failed", self.info.provider)
+                else:
+                    entered.append(around)
+        try:
+            yield
+        finally:
+            for around in reversed(entered):
+                try:
+                    around.__exit__(None, None, None)
+                except Exception:
+                    _logger.exception("%s: the hook sending failed", self.info.provider)
 
     def notify(self, name: str, *details: object) -> None:
         """Calls the hook `name` of all hooks. What one raises is logged."""

@@ -37,7 +37,7 @@ class Background:
         tasks, self._tasks = self._tasks, None
         if tasks is not None:
             tasks.cancel_scope.cancel()
-            await tasks.__aexit__(kind, error, traceback)
+            await tasks.__aexit__(None, None, None)  # with the error of the block it would raise a group of it
 
     @asynccontextmanager
     async def tasks(self) -> AsyncIterator[TaskGroup]:

@@ -7,11 +7,13 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
+from ..requests import GO_ON, says_nothing
 from ..values import Message, ProtocolWarning, TextPart
 
-__all__ = ["for_others", "text_of"]
+__all__ = ["for_others", "text_of", "without_empty_turns"]
 
 _REASONING = ("reasoning", "thinking", "redacted_thinking")
+_SPOKEN = ("user", "system", "developer")
 _ROLES = ("system", "developer")  # two words for the same; only OpenAI's newer models know the second
 
 
@@ -26,6 +28,21 @@ def for_others(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], list
         return _with_one_system(messages), []
     detail = "a turn of nothing but reasoning was not sent: its answer broke off, or was left out by the client"
     return _with_one_system(kept), [ProtocolWarning("reasoning_dropped", detail)]
+
+
+def without_empty_turns(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
+    """Returns a conversation without turns of users and systems that say nothing.
+
+    Clients send a prompt that was left empty, and most providers refuse one. Those of the assistant are checked by what
+    the provider accepts.
+    """
+    kept = tuple(message for message in messages if message.role not in _SPOKEN or not says_nothing(message))
+    if len(kept) == len(messages):
+        return messages, []
+    detail = "turns without content were not sent"
+    if not any(message.role == "user" for message in kept):
+        kept, detail = (*kept, Message("user", GO_ON)), f'{detail}; "{GO_ON}" was added'
+    return kept, [ProtocolWarning("history_repaired", detail)]
 
 
 def _with_one_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:

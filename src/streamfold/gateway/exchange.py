@@ -147,7 +147,7 @@ class Exchange:
         except NotConfiguredError as error:
             raise refused(500, "the server is misconfigured for this model; see its log") from error
         except ConfigError as error:
-            raise refused(400, str(error)) from error
+            raise refused(400, error.problem) from error
 
     async def _part(self, writer: ReplyWriter, sink: EventSink, send: Send) -> None:
         refusal = refused(503, "the server is shutting down")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from time import time
 from typing import Any
 from uuid import uuid4
@@ -17,6 +18,7 @@ from ..turns import TurnCache
 from ..values import ConfigError
 from .access import Access
 from .bodies import Bodies, ClientGone, Receive
+from .conversation import without_empty_turns
 from .exchange import Exchange
 from .failures import Refused, refused
 from .keys import Client, KeyRateLimits
@@ -134,14 +136,16 @@ class RequestHandler:
             adapters = named.adapters if named else ()
             asked = wire.read(value, params=params, adapters=adapters, id=log.id, created=int(time()), headers=headers)
         except ConfigError as error:
-            raise refused(400, str(error)) from error
+            raise refused(400, error.problem) from error
         return asked, named or self._models.find(asked.model, client)
 
     def _for_provider(self, wire: Wire, asked: ClientRequest, served: Served) -> tuple[ClientRequest, Warnings]:
         try:
-            return wire.for_provider(wire.without_client_ids(asked), served.adapters)
+            asked, dropped = wire.for_provider(wire.without_client_ids(asked), served.adapters)
         except ConfigError as error:
-            raise refused(400, str(error)) from error
+            raise refused(400, error.problem) from error
+        messages, empty = without_empty_turns(asked.request.messages)
+        return replace(asked, request=replace(asked.request, messages=messages)), [*dropped, *empty]
 
     def _check_size(self, wire: Wire, body: Mapping[str, Any], model: Any) -> None:
         options, size = self.options, wire.size(body)

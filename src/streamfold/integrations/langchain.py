@@ -34,11 +34,13 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 import streamfold
 import streamfold.sync
+import streamfold.types
 from streamfold import Message, Reply, ToolCall
 
 __all__ = ["ChatStreamfold"]
 
 _KEPT = "streamfold"  # the member of `additional_kwargs` that has the message as streamfold keeps it
+_OF_FUNCTIONS = (None, "function", "object")  # types of dicts that describe a function; a schema is an object
 _CHOICES = {"any": "required", True: "required", False: "none"}
 
 
@@ -117,6 +119,7 @@ class ChatStreamfold(BaseChatModel):
             "max_output_tokens": self.max_tokens,
             "stop": stop or self.stop,
             "timeouts": None if self.timeout is None else {"total": self.timeout},
+            "repair": True,  # a thread that the provider refuses once would be stuck: its checkpoint has it for good
             **self.options,
             **{name: value for name, value in kwargs.items() if name not in _LANGCHAINS_OWN},
         }
@@ -167,11 +170,11 @@ class ChatStreamfold(BaseChatModel):
         """Returns the model with tools.
 
         Args:
-            tools: anything that LangChain can make a tool of.
+            tools: anything that LangChain can make a tool of, and tools that the provider runs, as it writes them.
             tool_choice: "auto", "none", "required" or "any", or the name of the tool to call.
             strict: whether the server holds arguments to the schema.
         """
-        made = [convert_to_openai_tool(tool, strict=strict) for tool in tools]
+        made = [_bound_tool(tool, strict) for tool in tools]
         if tool_choice is not None:
             kwargs["tool_choice"] = _choice(tool_choice)
         return self.bind(tools=made, **kwargs)
@@ -219,6 +222,13 @@ class ChatStreamfold(BaseChatModel):
 
 
 _LANGCHAINS_OWN = ("stream", "stream_usage", "strict", "ls_structured_output_format")
+
+
+def _bound_tool(tool: Any, strict: bool | None) -> dict[str, Any]:
+    """Returns a tool as the core takes it. A provider's own stays as it is: LangChain would make a function of it."""
+    if isinstance(tool, Mapping) and tool.get("type") not in _OF_FUNCTIONS and "input_schema" not in tool:
+        return dict(tool)
+    return convert_to_openai_tool(tool, strict=strict)
 
 
 def _choice(choice: str | bool | dict[str, Any]) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -33,11 +34,20 @@ _TOKENS = [float(4**power) for power in range(14)]
 _WELL_KNOWN = {
     "api.openai.com": "openai",
     "openai.azure.com": "azure.ai.openai",
+    "cognitiveservices.azure.com": "azure.ai.openai",
+    "models.ai.azure.com": "azure.ai.inference",
+    "services.ai.azure.com": "azure.ai.inference",
+    "api.anthropic.com": "anthropic",
+    "amazonaws.com": "aws.bedrock",
+    "api.cohere.com": "cohere",
     "api.deepseek.com": "deepseek",
     "api.groq.com": "groq",
     "api.mistral.ai": "mistral_ai",
     "api.x.ai": "x_ai",
+    "api.perplexity.ai": "perplexity",
     "generativelanguage.googleapis.com": "gcp.gemini",
+    "aiplatform.googleapis.com": "gcp.vertex_ai",
+    "ml.cloud.ibm.com": "ibm.watsonx.ai",
 }
 
 
@@ -86,7 +96,13 @@ def otel_hooks(
         content=content,
     )
     return Hooks(
-        watcher.request, watcher.first_chunk_came, watcher.retried, watcher.finished, watcher.failed, watcher.closed
+        watcher.request,
+        watcher.first_chunk_came,
+        watcher.retried,
+        watcher.finished,
+        watcher.failed,
+        watcher.closed,
+        sending=watcher.sending,
     )
 
 
@@ -106,6 +122,12 @@ class _Watcher:
             attributes.update(_content(info))
         span = self._tracer.start_span(f"chat {info.model}", kind=SpanKind.CLIENT, attributes=attributes)
         info.notes[self._key] = (span, perf_counter())
+
+    def sending(self, info: RequestInfo) -> AbstractContextManager[object]:
+        from opentelemetry.trace import use_span
+
+        # The span of an HTTP client, and the headers that it sends, are inside of this one.
+        return use_span(self._span(info), record_exception=False, set_status_on_exception=False)
 
     def first_chunk_came(self, info: RequestInfo, seconds: float) -> None:
         self._span(info).set_attribute("gen_ai.response.time_to_first_chunk", seconds)
@@ -149,7 +171,10 @@ class _Watcher:
 def _dimensions(info: RequestInfo) -> dict[str, Any]:
     url = urlsplit(info.url)
     host = url.hostname or ""
-    name = next((name for known, name in _WELL_KNOWN.items() if host == known or host.endswith(f".{known}")), None)
+    name = next(
+        (name for known, name in _WELL_KNOWN.items() if host == known or host.endswith((f".{known}", f"-{known}"))),
+        None,
+    )
     about: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": name or info.provider,
@@ -187,6 +212,7 @@ def _reply_attributes(reply: Reply) -> dict[str, Any]:
             "gen_ai.usage.input_tokens": usage.input_tokens,
             "gen_ai.usage.output_tokens": usage.output_tokens,
             "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+            "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
             "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
         }
     return {name: value for name, value in values.items() if value is not None}
@@ -208,7 +234,7 @@ def _content(info: RequestInfo) -> dict[str, str]:
 
 def _message(message: Message) -> dict[str, Any]:
     if message.role == "tool":
-        result = {"type": "tool_call_response", "id": message.tool_call_id, "result": _plain(message.content)}
+        result = {"type": "tool_call_response", "id": message.tool_call_id, "response": _plain(message.content)}
         return {"role": "tool", "parts": [result]}
     parts: list[dict[str, Any]] = []
     if message.reasoning:

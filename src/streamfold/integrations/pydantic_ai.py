@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -183,7 +183,7 @@ class StreamfoldModel(Model[Any]):
         turns = [turn for message in messages for turn in _turns(message)]
         at = next((at for at, turn in enumerate(turns) if turn.role != "system"), len(turns))
         turns[at:at] = [Message("system", part.content) for part in instructions]
-        return {"messages": turns, **request}
+        return {"messages": turns, "repair": True, **request}
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -259,26 +259,33 @@ def _answer(message: ModelResponse) -> Message:
 
 
 def _content(content: str | Sequence[Any]) -> Any:
-    return content if isinstance(content, str) else tuple(part for item in content for part in _part(item))
+    if isinstance(content, str):
+        return content
+    parts: list[Any] = []
+    for item in content:
+        if not isinstance(item, CachePoint):
+            parts.append(_part(item))
+        elif parts:  # it marks what stands before it
+            parts[-1] = replace(parts[-1], cache=item.ttl)
+        else:
+            raise UserError("a CachePoint can't be the first content of a user prompt: it marks what stands before it")
+    return tuple(parts)
 
 
-def _part(item: Any) -> Iterator[Any]:
+def _part(item: Any) -> Any:
     match item:
         case str():
-            yield Text(item)
+            return Text(item)
         case TextContent():
-            yield Text(item.content)
+            return Text(item.content)
         case BinaryContent():
             kind = ImagePart if item.is_image else AudioPart if item.is_audio else FilePart
-            yield kind(data=item.data, media_type=item.media_type)
+            return kind(data=item.data, media_type=item.media_type)
         case ImageUrl():
-            yield ImagePart(url=item.url)
+            return ImagePart(url=item.url)
         case FileUrl():
-            yield (AudioPart if item.media_type.startswith("audio/") else FilePart)(url=item.url)
-        case CachePoint():
-            return
-        case _:
-            raise UserError(f"streamfold can't send a {type(item).__name__}")
+            return (AudioPart if item.media_type.startswith("audio/") else FilePart)(url=item.url)
+    raise UserError(f"streamfold can't send a {type(item).__name__}")
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from .capabilities import (
 )
 from .fields import Fields, kind_of
 from .headers import read_headers
-from .history import HistoryRules, check_history, is_custom
+from .history import GO_ON, HistoryRules, check_history, is_custom, says_nothing
 from .items import CALL_EXTRAS, CARRIED_CALL_EXTRAS, ITEM_EXTRAS, read_items
 from .messages import read_messages
 from .options import ChatOptions, Options, ReasoningEffort, ResponseFormat, TimeoutOptions, read_response_format

@@ -2,7 +2,8 @@
 
 Every wire refuses a result that answers no call, a call without a result, and two results of one call. What only some
 refuse is in `HistoryRules`, which an adapter states. The caller's messages are never changed: a repair makes copies,
-and each repair is a warning. Every step is linear in the number of messages and calls.
+and each repair is a warning. A repair that changes no meaning, such as another word for a role, is made without being
+asked for. Every step is linear in the number of messages and calls.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import Any, Literal
 
 from ..values import ConfigError, Message, ProtocolWarning, TextPart, ToolCall
 
-__all__ = ["HistoryRules", "check_history", "is_custom"]
+__all__ = ["GO_ON", "HistoryRules", "check_history", "is_custom", "says_nothing"]
 
 _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 _SYSTEM = ("system", "developer")
 _NOT_ANSWERED = "this call was not answered"
-_GO_ON = "Continue."
+GO_ON = "Continue."
 _MOST_ERRORS = 20
 
 
@@ -139,17 +140,18 @@ class _Check:
         if self._errors:
             more = len(self._errors) - _MOST_ERRORS
             shown = [*self._errors[:_MOST_ERRORS], *([f"and {more} more problems"] if more > 0 else [])]
-            hint = "; pass repair=True to have this repaired" if self._repairable else ""
-            raise ConfigError("; ".join(shown) + hint)
-        if not self._repair:
+            refused = ConfigError("; ".join(shown))
+            refused.hint = "pass repair=True to have this repaired" if self._repairable else ""
+            raise refused
+        if not any(warning.code == "history_repaired" for warning in self._warnings):
             return self._messages, self._warnings
-        if all(turn.dropped for turn in self._turns):
+        if not self._goes_on and all(turn.dropped for turn in self._turns):
             raise ConfigError("messages: nothing is left of the conversation after its repair")
         return tuple(self._repaired()), self._warnings
 
-    def _wrong(self, problem: str, repaired: str | None) -> bool:
-        """Notes an error, or its repair. Returns whether to repair it."""
-        if self._repair and repaired:
+    def _wrong(self, problem: str, repaired: str | None, *, harmless: bool = False) -> bool:
+        """Notes an error, or its repair. Returns whether to repair it. A harmless repair is always made."""
+        if repaired and (self._repair or harmless):
             self._warnings.append(ProtocolWarning("history_repaired", f"{problem}: {repaired}"))
             return True
         self._errors.append(problem)
@@ -169,7 +171,7 @@ class _Check:
             problem = f"{turn.name} has the role {role!r}, which this provider does not know"
             if role != "developer":
                 self._wrong(problem, None)
-            elif self._wrong(problem, "it was sent as a system message"):
+            elif self._wrong(problem, "it was sent as a system message", harmless=True):
                 turn.message = replace(turn.message, role="system")
 
     def _check_empty_turns(self) -> None:
@@ -177,7 +179,7 @@ class _Check:
         for turn in self._turns:
             message = turn.message
             items = message.extras.get("output")
-            if message.role == "tool" or turn.calls or not _is_empty(message) or (items and rules.reads_items):
+            if message.role == "tool" or turn.calls or not says_nothing(message) or (items and rules.reads_items):
                 continue
             if items:
                 kinds = ", ".join(sorted({str(item.get("type")) for item in items if isinstance(item, Mapping)}))
@@ -203,14 +205,16 @@ class _Check:
                 if self._wrong(problem, "everything before the first user message was left out"):
                     for turn in leading:
                         turn.dropped, turn.calls = True, []
+        if not spoken and any(turn.dropped and turn.message.role == "user" for turn in self._turns):
+            self._goes_on = self._wrong("the user says nothing at all", f'"{GO_ON}" was added')
         last = spoken[-1] if spoken else None
         if self._rules.ends_with_user and last and last.message.role == "assistant" and not last.calls:
             problem = f"{last.name} is the last message and the assistant's, and this model continues no text"
             if not last.dropped:
-                self._goes_on = self._wrong(f"{problem}: add a user message", f'"{_GO_ON}" was added')
+                self._goes_on = self._wrong(f"{problem}: add a user message", f'"{GO_ON}" was added')
 
     def _is_left_out(self, turn: _Turn) -> bool:
-        empty = turn.message.role == "assistant" and not turn.calls and _is_empty(turn.message)
+        empty = turn.message.role == "assistant" and not turn.calls and says_nothing(turn.message)
         return turn.dropped or (empty and self._rules.empty_turn == "left_out")
 
     def _pair(self) -> None:
@@ -311,11 +315,11 @@ class _Check:
                     call.result.moved = True
                     yield _answering(call.result.message, call)
         if self._goes_on:
-            yield Message("user", _GO_ON)
+            yield Message("user", GO_ON)
 
 
-def _is_empty(message: Message) -> bool:
-    """Returns whether a message without calls says nothing. Items of the Responses API are not counted."""
+def says_nothing(message: Message) -> bool:
+    """Returns whether a message without calls has no content. Items of the Responses API are not counted."""
     if message.refusal or message.partial or any(name != "output" for name in message.extras):
         return False
     content = message.content

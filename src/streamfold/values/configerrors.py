@@ -12,7 +12,21 @@ class StreamfoldError(PortableError, Exception):
 
 
 class ConfigError(StreamfoldError):
-    """A setting or an argument is wrong. The message says which one, where it is, and what is allowed."""
+    """A setting or an argument is wrong. The message says which one, where it is, and what is allowed.
+
+    Attributes:
+        hint: what to change in the program; the end of the text. Clients of a server that the program runs can't.
+    """
+
+    hint: str = ""
+
+    @property
+    def problem(self) -> str:
+        """The message without the hint."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {self.hint}" if self.hint else self.problem
 
 
 class NotConfiguredError(ConfigError):
