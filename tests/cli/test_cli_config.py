@@ -184,5 +184,5 @@ def test_providers_tells_what_one_can(folder: Path) -> None:
 def test_show_has_the_capabilities_of_the_model(folder: Path) -> None:
     shown = run(folder, "config", "show", "main").stdout
     assert 'capabilities.images = "yes"  ' in shown
-    assert "# catalogue kimi.toml:" in shown.partition("capabilities.images")[2].splitlines()[0]
+    assert "# families.toml:" in shown.partition("capabilities.images")[2].splitlines()[0]
     assert 'capabilities.images = "no"' in run(folder, "config", "show", "main:moonshot-v1-8k").stdout

@@ -299,15 +299,18 @@ URL = 'base_url = "http://x/v1"\n'
     [
         ("a = = 1", ":1: not TOML: Invalid value in column 5"),
         ('\n[providers.a]\nmodel = "x\n', ":3: not TOML: Illegal character"),
-        ("zzz = 1", ":1: zzz: unknown key. Allowed: default, providers, gateway, rate_limits"),
+        ("zzz = 1", ":1: zzz: unknown key. Allowed: default, families, providers, gateway, rate_limits"),
         (
             '\n[provider.a]\nprofile = "kimi"',
-            ":2: provider: unknown key (did you mean 'providers'?). Allowed: default, providers, gateway, rate_limits",
+            (
+                ":2: provider: unknown key (did you mean 'providers'?). Allowed: default, families, providers, gateway,"
+                " rate_limits"
+            ),
         ),
         (
             '[a]\nprofile = "kimi"',
             (
-                ":1: a: unknown key. Allowed: default, providers, gateway, rate_limits."
+                ":1: a: unknown key. Allowed: default, families, providers, gateway, rate_limits."
                 " A provider is written as [providers.a]"
             ),
         ),
@@ -322,7 +325,8 @@ URL = 'base_url = "http://x/v1"\n'
             PROVIDER + URL + 'modell = "x"',
             (
                 ":3: providers.a.modell: unknown key (did you mean 'model'?). Allowed: profile, adapter, "
-                "base_url, api_key, api_key_env, key_header, auth, origin, model, dialect, quirks, headers, options, "
+                "base_url, api_key, api_key_env, key_header, auth, origin, model, model_family, families, dialect, "
+                "quirks, headers, options, "
                 "extra_body, timeouts, max_retries, limits, coalesce, transport, http2, rpm, tpm, max_concurrent, "
                 "max_cost_per_day, rate_limits, fallback, memory, capabilities, prices, batches, models"
             ),

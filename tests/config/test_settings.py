@@ -30,7 +30,7 @@ from streamfold.config import (
     read_profile,
     timeouts_over,
 )
-from streamfold.requests import Capabilities, ModelCapabilities, Options, TimeoutOptions
+from streamfold.requests import Capabilities, ModelTable, Options, TimeoutOptions
 
 URL = "http://test/v1"
 BASE = {"base_url": URL, "model": "m", "max_retries": 0}
@@ -199,18 +199,18 @@ def test_quirks_by_model() -> None:
 
 def test_quirks_of_a_table_win_over_those_of_models_below() -> None:
     """Whoever writes a quirk beside the model knows which model is used."""
-    kimi = read_profile({"profile": "kimi", "quirks": {"thinking": "never"}})
-    assert kimi.facts_of("kimi-k2-thinking").quirks["thinking"] == "never"
-    assert read_profile("kimi").facts_of("kimi-k2-thinking").quirks["thinking"] == "always"
+    gemini = read_profile({"profile": "gemini", "quirks": {"signatures": "required"}})
+    assert gemini.quirks_of("gemini-2.5-pro")["signatures"] == "required"
+    assert read_profile("gemini").quirks_of("gemini-2.5-pro")["signatures"] == "optional"
 
 
-@pytest.mark.parametrize("spec", ["kimi", "kimi-cn", "kimi-vllm", {"adapter": "kimi", "base_url": URL}])
-def test_facts_of_an_adapter_hold_at_every_endpoint(spec: Any) -> None:
+@pytest.mark.parametrize("spec", ["kimi", "kimi-cn", "kimi-vllm", {"adapter": "chat", "base_url": URL}])
+def test_facts_of_a_family_hold_at_every_endpoint(spec: Any) -> None:
     """What is known of Kimi's models is known whoever serves them, also at an endpoint that the catalogue lacks."""
     profile = read_profile(spec)
-    assert profile.facts_of("moonshotai/Kimi-K2-Instruct").quirks["thinking"] == "never"
-    assert profile.facts_of("kimi-k3").quirks["reasoning_effort"] is True
-    assert "thinking" not in profile.facts_of("kimi-latest").quirks
+    assert profile.family_of("moonshotai/Kimi-K2-Instruct").thinking == "never"
+    assert profile.family_of("kimi-k3").efforts == ("low", "high", "max")
+    assert profile.family_of("kimi-latest").thinking == "default"
 
 
 def test_limits_of_models() -> None:
@@ -219,7 +219,7 @@ def test_limits_of_models() -> None:
         {"pattern": "*", "context_tokens": 100, "max_output_tokens": 10},
         {"pattern": "b*", "context_tokens": 200},
     ]
-    facts = read_profile({**BASE, "models": tables}).facts_of("big")
+    facts = read_profile({**BASE, "models": tables}).family_of("big")
     assert (facts.context_tokens, facts.max_output_tokens) == (200, 10)
 
 
@@ -231,7 +231,7 @@ def test_mistakes_in_quirks_of_models(alone: Path) -> None:
     (alone / "streamfold.toml").write_text(text, "utf-8")
     with pytest.raises(ConfigError, match=r"^streamfold\.toml:5: providers\.a\.models\[0\]\.quirks\.thinkin: unknown"):
         Provider.from_config("a")
-    assert read_profile({"profile": "kimi", "adapter": "chat"}).facts_of("kimi-k3").quirks == {}
+    assert read_profile({"profile": "gemini", "adapter": "chat"}).quirks_of("gemini-2.5-pro") == {}
 
 
 # --- types -----------------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def test_types_of_settings_have_every_key() -> None:
     assert keys(RateLimitsConfig) == set(RateLimitSettings.model_fields)
     assert keys(LimitsConfig) == {field.name for field in fields(Limits)}
     assert keys(CapabilitiesConfig) == {field.name for field in fields(Capabilities)}
-    assert keys(ModelConfig) == {field.name for field in fields(ModelCapabilities)}
+    assert keys(ModelConfig) == {field.name for field in fields(ModelTable)}
     assert get_type_hints(Options)
 
 

@@ -263,7 +263,7 @@ OPTIONS: list[Row] = [
     (
         lambda: ask(reasoning_effort="hgih"),
         (
-            "reasoning_effort must be one of none, minimal, low, medium, high, xhigh, not 'hgih' (did you"
+            "reasoning_effort must be one of none, minimal, low, medium, high, xhigh, max, not 'hgih' (did you"
             " mean 'high'?). Other values of a provider go into extra_body"
         ),
     ),
@@ -437,7 +437,10 @@ FILES = [
     ("default = 5", "FILE:1: default: must be a string"),
     (
         'defalt = "own"',
-        "FILE:1: defalt: unknown key (did you mean 'default'?). Allowed: default, providers, gateway, rate_limits",
+        (
+            "FILE:1: defalt: unknown key (did you mean 'default'?). Allowed: default, families, providers, gateway,"
+            " rate_limits"
+        ),
     ),
     (
         '[providers.own]\nprofile = "kimi"',
@@ -445,13 +448,16 @@ FILES = [
     ),
     (
         'default = "own"\n\n[provider.own]\nprofile = "kimi"',
-        "FILE:3: provider: unknown key (did you mean 'providers'?). Allowed: default, providers, gateway, rate_limits",
+        (
+            "FILE:3: provider: unknown key (did you mean 'providers'?). Allowed: default, families, providers, gateway,"
+            " rate_limits"
+        ),
     ),
     (
         'default = "own"\n[own]\nprofile = "kimi"',
         (
-            "FILE:2: own: unknown key. Allowed: default, providers, gateway, rate_limits. A provider is written as"
-            " [providers.own]"
+            "FILE:2: own: unknown key. Allowed: default, families, providers, gateway, rate_limits."
+            " A provider is written as [providers.own]"
         ),
     ),
     ('default = "own"\n[providers]\nown = "kimi"', "FILE:3: providers.own: must be a table"),

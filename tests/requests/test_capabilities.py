@@ -37,7 +37,9 @@ from streamfold.config import profile as profiles_module
 from streamfold.config.catalogue import catalogue_values, provider_files
 from streamfold.config.file import read_config, read_profile
 from streamfold.config.show import capability_values, effective_values
-from streamfold.requests.capabilities import CAPABILITIES, ModelCapabilities, find_capabilities
+from streamfold.requests import FACTS as FACTS_OF_MODELS
+from streamfold.requests import ModelTable
+from streamfold.requests.capabilities import CAPABILITIES
 from streamfold.requests.request import Request
 from streamfold.requests.requirements import Requirement, missing, requirements_of
 from streamfold.types import Capabilities
@@ -111,23 +113,24 @@ def refusal(config: dict[str, Any], *words: Any, **options: Any) -> str:
 )
 def test_patterns(pattern: str, model: str, fits: bool) -> None:
     """Of the name behind the vendor's, in capitals or not; a pattern with a slash is of the whole name."""
-    assert ModelCapabilities(pattern).fits(model) is fits
+    assert ModelTable(pattern).fits(model) is fits
 
 
 def test_the_later_table_counts_key_by_key() -> None:
     """All tables that fit count, in their order; what one does not say stays, and "unknown" takes it back."""
     tables = [
-        ModelCapabilities("gpt-*", images="no", tools="yes"),
-        ModelCapabilities("gpt-4o*", images="yes", reasoning="no"),
-        ModelCapabilities("gpt-4o-new*", reasoning="unknown"),
+        {"pattern": "big-*", "images": "no", "tools": "yes"},
+        {"pattern": "big-4o*", "images": "yes", "reasoning": "no"},
+        {"pattern": "big-4o-new*", "reasoning": "unknown"},
     ]
     endpoint = Capabilities(tools="no", audio="no")
-    assert find_capabilities(endpoint, tables, "x") == endpoint
-    assert find_capabilities(endpoint, tables, "gpt-3") == Capabilities(tools="yes", images="no", audio="no")
+    profile = read_profile({**ENDPOINT, "capabilities": endpoint, "models": tables})
+    assert profile.capabilities_of("x") == endpoint
+    assert profile.capabilities_of("big-3") == Capabilities(tools="yes", images="no", audio="no")
     known = Capabilities(tools="yes", images="yes", reasoning="no", audio="no")
-    assert find_capabilities(endpoint, tables, "gpt-4o") == known
-    assert find_capabilities(endpoint, tables, "gpt-4o-new").reasoning == "unknown"
-    assert find_capabilities(endpoint, tables, "") == endpoint
+    assert profile.capabilities_of("big-4o") == known
+    assert profile.capabilities_of("big-4o-new").reasoning == "unknown"
+    assert profile.capabilities_of("") == endpoint
 
 
 def test_query(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +211,7 @@ models = [{ pattern = "a*", tools = "no" }, { pattern = "*", images = "no" }]
     assert found["files"] == ("unknown", f"{path}:12")
     assert found["forced_choice"] == ("unknown", "not written down")
     of_another = {name: source for name, _, source in capability_values(config, "main", "kimi-k3")}
-    assert of_another["images"].startswith("catalogue kimi.toml:")
+    assert of_another["images"].startswith("families.toml:")
     inline = {name: (support, source) for name, support, source in capability_values(config, "other:abc")}
     assert (inline["tools"], inline["images"]) == (("no", f"{path}:15"), ("no", f"{path}:15"))
     shown = {value.key: (value.shown, value.source) for value in effective_values(config, "main")}
@@ -226,7 +229,7 @@ def test_a_model_from_a_variable_that_is_not_set(tmp_path: Path, monkeypatch: py
 # --- mistakes --------------------------------------------------------------------------------------------------------
 
 KEYS = ", ".join(CAPABILITIES)
-FACTS = f"{KEYS}, max_output_tokens, context_tokens, quirks, prices"
+FACTS = f"quirks, prices, {', '.join(FACTS_OF_MODELS)}"
 
 
 UNKNOWN = "unknown key (did you mean 'images'?). Allowed:"
@@ -606,16 +609,15 @@ def said_of(table: dict[str, Any]) -> Iterable[str]:
 def test_every_table_of_the_catalogue_is_of_use(name: str, at: int, table: dict[str, Any]) -> None:
     """It names models, its pattern fits them, and each thing that it says holds for one of them in the end."""
     profile = read_profile(name)
-    at += len(profile.models) - len(catalogue_values(name)["models"])  # after those of the adapter
     read = profile.models[at]
     assert read.examples
     assert all(read.fits(model) for model in read.examples)
-    assert said_of(table) or table.get("prices")
+    assert said_of(table) or table.get("prices") or table.get("quirks")
     for key, price in table.get("prices", {}).items():
         assert profile.prices.get(key) != price, f"the price {key} is said already"
         assert price in {profile.prices_of(model)[key] for model in read.examples}, f"the price {key} never holds"
     for key in said_of(table):
-        before = find_capabilities(profile.capabilities, profile.models[:at], read.examples[0])
+        before = profile.model_copy(update={"models": profile.models[:at]}).capabilities_of(read.examples[0])
         assert table[key] != before.of(key), f"{key} is said already"
         assert table[key] in {profile.capabilities_of(model).of(key) for model in read.examples}, f"{key} never holds"
 
@@ -633,7 +635,8 @@ def test_every_table_of_the_catalogue_is_of_use(name: str, at: int, table: dict[
         ("kimi-cn:kimi-k2.6", {"images": "yes"}),
         ("deepseek:deepseek-v4-pro", {"images": "no", "structured_output": "no"}),
         ("ollama:qwen3:8b", {"forced_choice": "no", "tools": "unknown"}),
-        ("openrouter:openai/gpt-4o", {"images": "unknown"}),
+        ("openrouter:openai/gpt-4o", {"images": "yes"}),
+        ("openrouter:nobody/knows", {"images": "unknown"}),
     ],
 )
 def test_facts(spec: str, known: dict[str, str]) -> None:

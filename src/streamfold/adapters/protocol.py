@@ -81,6 +81,8 @@ class Adapter(ABC):
         Quirks: a frozen dataclass with the differences between endpoints that configuration may set, or None. An
             adapter with quirks takes an instance of it, or None, as its only argument.
         framing: the class that splits the body of an answer into events. None: server-sent events.
+        maker: the vendor whose models' own API has this format, and nobody else's; `hosted = false` among the quirks
+            says that it is a server of somebody else.
         counts_tokens: whether `encode_count` and `read_count` are there, to ask how many tokens a prompt has.
         refused: warnings about parts of the request that this endpoint has refused before, so that they are left out.
             They are added to every request; see `retry_without`.
@@ -91,6 +93,7 @@ class Adapter(ABC):
     method: str = "POST"
     Quirks: ClassVar[type[Any] | None] = None
     framing: type[Framing] | None = None
+    maker: ClassVar[str | None] = None
     counts_tokens: ClassVar[bool] = False
     refused: tuple[ProtocolWarning, ...] = ()
 

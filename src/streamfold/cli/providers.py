@@ -57,7 +57,7 @@ def _print_capabilities(config: Config, spec: str, as_json: bool) -> None:
     """A row for each model; for `"name:model"` a row for each capability of this one, with its source."""
     profile = config.profile(spec)
     one = profile.model is not None
-    models = [None] if one else [None, *dict.fromkeys(name for table in profile.models for name in table.examples)]
+    models = [None] if one else [None, *profile.examples()]
     found = {profile.model if one else model: capability_values(config, spec, model) for model in models}
     if as_json:
         for model, values in found.items():

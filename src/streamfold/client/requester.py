@@ -14,7 +14,7 @@ from ..config import Profile, timeouts_over
 from ..engine import StreamDecoder, WireNames
 from ..limits import RateLimiter, is_limited, provider_limiter
 from ..net import Exchange, HTTPRequest, Signer
-from ..requests import CachedPrefixes, Capabilities, Request, read_headers
+from ..requests import CachedPrefixes, Family, Request, read_headers
 from ..text import shown_url
 from ..values import APIError, ConfigError, Limits, ProtocolWarning, StreamfoldError, Timeouts
 from .answer import NetworkAnswer, Plan
@@ -44,7 +44,7 @@ _COMMON_HEADERS = {
 class _Model(NamedTuple):
     """What is known about a model here. Models with the same `quirks` share an adapter."""
 
-    capabilities: Capabilities
+    family: Family
     quirks: str
     prices: ModelPrices
 
@@ -204,8 +204,8 @@ class Requester:
             if len(self._models) >= _MOST_MODELS:
                 self._models = {}
             facts = self._models[model] = _Model(
-                self._profile.capabilities_of(model),
-                str(sorted(self._profile.facts_of(model).quirks.items())),
+                self._profile.family_of(model),
+                str(sorted(self._profile.quirks_of(model).items())),
                 ModelPrices.of(self._profile, model),
             )
         return facts
@@ -220,9 +220,16 @@ class Requester:
             raise ConfigError(
                 f'no model for "{self._profile.name}": write "{self._profile.name}:MODEL", or pass model='
             )
-        capabilities = self._facts(model).capabilities
         options = self._profile.with_default_options(arguments.request.options)
-        return replace(arguments.request, model=model, options=options, origin=self._origin, capabilities=capabilities)
+        family = self._facts(model).family
+        return replace(
+            arguments.request,
+            model=model,
+            options=options,
+            origin=self._origin,
+            capabilities=family.capabilities,
+            family=family,
+        )
 
     def _prepared(self, adapter: Adapter, request: Request, arguments: Arguments) -> Prepared:
         return adapter.prepare(request, repair=arguments.repair, endpoint=self._profile)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationError
 
 from ..adapters import find_adapter
-from ..requests import ModelCapabilities
+from ..requests import ModelTable
 from ..values import ConfigError, Prices, Timeouts
 from .lines import spelled
 from .tables import invalid, mistakes_in, read_table
@@ -139,7 +139,7 @@ def or_invalid(find: Callable[..., object], *args: Any) -> None:
         raise ValueError(str(exc)) from None
 
 
-def check_models(models: Iterable[ModelCapabilities], adapter: str | None) -> None:
+def check_models(models: Iterable[ModelTable], adapter: str | None) -> None:
     """Raises ValidationError for mistakes in the prices and quirks of tables of models.
 
     Args:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, Field, ValidationError
 
 from ..values import ConfigError, nearest
-from .catalogue import adapter_layers, catalogue_layers, provider_files
+from .catalogue import catalogue_layers, provider_files
 from .checks import variable_is_set
 from .gateway import GatewaySettings
 from .layers import Layer, TomlFile, find_layer, merge, place_mistakes
@@ -41,6 +41,8 @@ __all__ = [
 
 T = TypeVar("T", bound=Table)
 
+_FOR_ALL = ("rate_limits", "families")
+
 
 def _name(name: str) -> str:
     if not re.fullmatch(r"[^\s:]+", name):
@@ -52,6 +54,7 @@ class FileSettings(Table):
     """The whole file. Tables of providers are validated when one of them is used."""
 
     default: str = ""
+    families: str | None = None
     providers: dict[Annotated[str, AfterValidator(_name)], dict[str, Any]] = Field(default={})
     gateway: GatewaySettings = GatewaySettings()
     rate_limits: RateLimitSettings = RateLimitSettings()
@@ -121,18 +124,17 @@ class Config:
             name = spec.get("name") or spec.get("profile") or "custom"
             own, asked = [Layer(spec, f"provider {name!r}")], []
         given = {key: value for key, value in (overrides or {}).items() if value is not None}
-        of_file = self._rate_limits() if isinstance(spec, str) else []
+        of_file = self._for_all() if isinstance(spec, str) else []
         return [Layer({"name": name}, ""), *of_file, *_with_start([*own, *asked, Layer(given, f"provider {name!r}")])]
 
     def file_layers(self, name: str) -> list[Layer]:
         """Returns the settings of a provider of the file, as `layers` does."""
-        return [Layer({"name": name}, ""), *self._rate_limits(), *_with_start(self._own_layers(name))]
+        return [Layer({"name": name}, ""), *self._for_all(), *_with_start(self._own_layers(name))]
 
-    def _rate_limits(self) -> list[Layer]:
-        """Returns the table `[rate_limits]` as settings of each provider."""
-        if self.file is None or "rate_limits" not in self.file.data:
-            return []
-        return [Layer({"rate_limits": self.file.data["rate_limits"]}, self.file.place(("rate_limits",)))]
+    def _for_all(self) -> list[Layer]:
+        """Returns the settings of the file that are those of each of its providers."""
+        data = self.file.data if self.file else {}
+        return [Layer({key: data[key]}, self.file.place((key,))) for key in _FOR_ALL if self.file and key in data]
 
     def _own_layers(self, name: str) -> list[Layer]:
         if self.file is not None and name in self.tables:
@@ -294,17 +296,12 @@ def validated_layers(layers: Sequence[Layer]) -> Profile:
 
 
 def _with_start(layers: list[Layer]) -> list[Layer]:
-    """Returns settings with those of the catalogue that they start from below them.
-
-    These are the provider that the key `profile` names, if it is a known one (the validation reports others), and the
-    facts about models that hold for the adapter.
-    """
+    """Returns settings with those of the provider of the catalogue that they start from below them, if it is known."""
     found = None if layers[0].catalogue else find_layer(layers, ("profile",), {})
     start = found[0].values["profile"] if found else None
     if isinstance(start, str) and start in provider_files():
-        layers = [*catalogue_layers(start), *layers]
-    adapter = find_layer(layers, ("adapter",), {})
-    return [*adapter_layers(adapter[0].values["adapter"] if adapter else None), *layers]
+        return [*catalogue_layers(start), *layers]
+    return layers
 
 
 def validate_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[int, str]]]:

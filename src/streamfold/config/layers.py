@@ -173,7 +173,9 @@ def _models(base: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     for name in _MODEL_TABLES:
         if isinstance(above.get(name), Mapping):
             for_all[name] = above[name]
-    tables = [*below, *([{"pattern": "*", **for_all}] if below and for_all else []), *own]
+    if not below:  # what is unknown of all of them must still win over what is known of their families
+        for_all = {name: said for name, said in for_all.items() if said == "unknown"}
+    tables = [*below, *([{"pattern": "*", **for_all}] if for_all else []), *own]
     return {"models": tables} if tables else {}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..values import ConfigError
 from .layers import TomlFile
 
-__all__ = ["PROVIDER_VARIABLE", "Place", "places", "read_file"]
+__all__ = ["PROVIDER_VARIABLE", "Place", "places", "read_file", "user_folder"]
 
 FILE_NAME = "streamfold.toml"
 FILE_VARIABLE = "STREAMFOLD_CONFIG"
@@ -47,7 +47,7 @@ def places(path: str | os.PathLike[str] | None = None) -> list[Place]:
     if named := os.environ.get(FILE_VARIABLE, "").strip():
         return [Place(Path(named).expanduser(), FILE_VARIABLE, required=True)]
     found = [Place(Path(FILE_NAME), "the working directory")]
-    if (folder := _user_folder()) is not None:
+    if (folder := user_folder()) is not None:
         found.append(Place(folder / "streamfold" / FILE_NAME, "the user's directory"))
     return found
 
@@ -98,7 +98,8 @@ def _refuse_foreign(place: Place, status: os.stat_result) -> None:
     )
 
 
-def _user_folder() -> Path | None:
+def user_folder() -> Path | None:
+    """Returns the folder of the user's settings; None if there is none."""
     variable = "APPDATA" if sys.platform == "win32" else "XDG_CONFIG_HOME"
     folder = Path(os.environ.get(variable, ""))
     if folder.is_absolute():  # the XDG specification says to ignore relative paths

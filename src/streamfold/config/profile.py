@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from datetime import date
+from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, PlainValidator, SecretStr, ValidationInfo, field_validator
 
@@ -15,7 +17,7 @@ from ..adapters import Adapter, find_adapter
 from ..adapters.batches import BatchSettings
 from ..engine.dialects import DialectContext, find_dialect
 from ..net import Redactor, Signer, make_signer, secrets_in_headers, secrets_in_url
-from ..requests import Capabilities, ModelCapabilities, ModelFacts, Options, find_capabilities, find_facts
+from ..requests import CAPABILITIES, Capabilities, Family, ModelTable, Options, joined
 from ..text import check_references, filled, referenced, shown_url
 from ..values import ConfigError, Limits, NotConfiguredError, Timeouts, nearest
 from .catalogue import provider_files
@@ -30,6 +32,7 @@ from .checks import (
     read_timeouts,
     variable_is_set,
 )
+from .families import examples, find_family, is_makers_host, own_family
 from .rate_limits import RateLimitSettings
 from .stores import StoreName, store_url
 from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Table, as_table, invalid
@@ -60,6 +63,10 @@ class Profile(Table):
         origin: name of whoever makes the answers, where several endpoints share it: what only they can read (such as
             signed thinking) may go to any of them. Default: the adapter and the base URL.
         model: model to use when a call names none.
+        model_family: name of a model whose facts hold for `model`, where that is a name that says nothing, such as that
+            of a deployment.
+        families: file with facts about models, `[[families]]`, which win over those of the catalogue. Default:
+            `families.toml` in the user's directory, if there is one.
         dialect: format of tool calls and reasoning inside the text, for servers that do not parse them.
         quirks: differences of the endpoint, as typed settings of the adapter.
         headers: headers of every request.
@@ -88,8 +95,8 @@ class Profile(Table):
         prices: prices of all models of this endpoint, as in `Prices`: `{input = 3, output = 15}` for a million tokens.
             `models` may have other ones.
         batches: what the provider's batch API accepts: `rows` and `bytes` of a batch, `window` and `purpose`.
-        models: facts about some of the models, by pattern of their name. Of all tables that fit a model, later ones win
-            over earlier ones, key by key.
+        models: facts about some of the models, by pattern of their name. They win over those of the models' families;
+            of all tables that fit a model, later ones win over earlier ones, key by key.
         docs: documentation that the facts of a catalogue file come from.
         checked: date on which they were looked up.
 
@@ -110,6 +117,8 @@ class Profile(Table):
     auth: Literal["key", "sigv4", "google"] = "key"
     origin: str | None = None
     model: str | None = None
+    model_family: str | None = None
+    families: str | None = None
     dialect: str | None = None
     quirks: dict[str, Any] = Field(default={})
     headers: dict[str, str] = Field(default={}, repr=False)  # their values are often secrets
@@ -131,7 +140,7 @@ class Profile(Table):
     capabilities: Annotated[Capabilities, as_table(Capabilities)] = Capabilities()
     prices: dict[str, Any] = Field(default={})
     batches: Annotated[BatchSettings, as_table(BatchSettings)] = BatchSettings()
-    models: tuple[Annotated[ModelCapabilities, as_table(ModelCapabilities)], ...] = Field(default=(), repr=False)
+    models: tuple[Annotated[ModelTable, as_table(ModelTable)], ...] = Field(default=(), repr=False)
     docs: str | None = None
     checked: date | None = None
 
@@ -202,11 +211,16 @@ class Profile(Table):
 
     @field_validator("models")
     @classmethod
-    def _tables_of_models_fit(
-        cls, models: tuple[ModelCapabilities, ...], info: ValidationInfo
-    ) -> tuple[ModelCapabilities, ...]:
+    def _tables_of_models_fit(cls, models: tuple[ModelTable, ...], info: ValidationInfo) -> tuple[ModelTable, ...]:
         check_models(models, info.data.get("adapter"))
         return models
+
+    @field_validator("families")
+    @classmethod
+    def _families_exist(cls, path: str | None) -> str | None:
+        if path is not None and not Path(path).expanduser().is_file():
+            raise ValueError(f"there is no file {path!r}")
+        return path
 
     @field_validator("options")
     @classmethod
@@ -224,25 +238,55 @@ class Profile(Table):
     def make_adapter(self, model: str | None = None) -> Adapter:
         """Returns the adapter with the quirks of this endpoint, and of a model where they differ for it."""
         kind = find_adapter(self.adapter)
-        quirks = read_quirks(self.adapter, {**self.quirks, **self.facts_of(model).quirks})
+        quirks = read_quirks(self.adapter, self.quirks_of(model))
         return kind() if quirks is None else kind(quirks)  # type: ignore[call-arg]
 
     def capabilities_of(self, model: str | None) -> Capabilities:
         """Returns the known capabilities of a model; without one, those of all models of the endpoint."""
-        return find_capabilities(self.capabilities, self.models, model or "")
+        return self.family_of(model).capabilities
 
-    def facts_of(self, model: str | None) -> ModelFacts:
-        """Returns the known facts about a model: its limits, and the quirks that differ for it."""
-        return find_facts(self.models, model or "")
+    def family_of(self, model: str | None) -> Family:
+        """Returns what is known of a model at this endpoint.
+
+        Key by key: what `models` says of it, `capabilities`, the user's own families, those of the catalogue.
+        """
+        own, found = self.families_of(model)
+        can = {each: said for each in CAPABILITIES if (said := self.capabilities.of(each)) != "unknown"}
+        quirks = {adapter: {**found.quirks.get(adapter, {}), **table} for adapter, table in own.quirks.items()}
+        known = {**own.known(), **can, **joined(self.models, model or "")}
+        return found.over({**known, "quirks": {**found.quirks, **quirks}} if quirks else known)
+
+    def families_of(self, model: str | None) -> tuple[Family, Family]:
+        """Returns what the user's own families say of a model, and what those of the catalogue say of it here."""
+        name = self.model_family or model or ""
+        found = find_family(name)
+        return own_family(self.families, name), found if self._is_makers_own(found.vendor) else found.elsewhere()
+
+    def quirks_of(self, model: str | None) -> dict[str, Any]:
+        """Returns the quirks for a model: those of its family, of this endpoint, and of its tables in `models`."""
+        tables = [table.quirks for table in self.models if table.fits(model or "")]
+        family = self.family_of(model)
+        quirks = {**_as_quirks(family, self.adapter), **family.quirks.get(self.adapter, {})}
+        for table in (self.quirks, *tables):
+            quirks |= table
+        return quirks
 
     def prices_of(self, model: str | None) -> dict[str, Any]:
         """Returns the known prices of a model as a table; those of `models` win over those of all, key by key."""
-        return {**self.prices, **self.facts_of(model).prices}
+        prices = dict(self.prices)
+        for table in self.models:
+            if table.fits(model or ""):
+                prices |= table.prices
+        return prices
 
     def models_with(self, capability: str) -> list[str]:
         """Returns the example models that are known to have a capability."""
-        names = dict.fromkeys(name for table in self.models for name in table.examples)
-        return [name for name in names if self.capabilities_of(name).of(capability) == "yes"]
+        return [name for name in self.examples() if self.capabilities_of(name).of(capability) == "yes"]
+
+    def examples(self) -> list[str]:
+        """Returns some models of this endpoint of which something is known."""
+        own = (name for table in self.models for name in table.examples)
+        return list(dict.fromkeys([*examples(self._is_makers_own), *own]))
 
     def with_default_options(self, options: Options) -> Options:
         """Returns the options of a request with the configured ones for those that it leaves out.
@@ -375,6 +419,20 @@ class Profile(Table):
         for name, value in super().__repr_args__():
             yield name, shown_url(value) if name in ("base_url", "memory") and isinstance(value, str) else value
 
+    def _is_makers_own(self, vendor: str | None) -> bool:
+        """Whether the maker of a model serves it here itself: a matter of the host, unless the adapter is its own."""
+        if vendor is not None and find_adapter(self.adapter).maker == vendor:
+            return bool(self.quirks.get("hosted", True))
+        host = self._host()
+        return host is None or is_makers_host(vendor, host)
+
+    def _host(self) -> str | None:
+        """Returns the host of the base URL; None if a variable in it is not set."""
+        try:
+            return (urlsplit(self._filled("base_url", self.base_url)).hostname or "").lower()
+        except (NotConfiguredError, ValueError):
+            return None
+
     def _filled(self, key: str, text: str) -> str:
         def value_of(variable: str) -> str:
             if not variable_is_set(variable):
@@ -390,3 +448,22 @@ class Profile(Table):
         if not value.isascii() or not (value.isprintable() or not value):
             raise ConfigError(f'provider "{self.name}": {key}: has a character that a header can\'t carry')
         return value
+
+
+def _as_quirks(family: Family, adapter: str) -> dict[str, Any]:
+    """Returns the facts that adapters still take as quirks."""
+    found: dict[str, Any] = {}
+    if adapter == "anthropic" and family.vendor in ("anthropic", "moonshot"):
+        ways = {"asked": "manual" if family.budget else "adaptive", "default": "adaptive"}
+        found["thinking"] = ways.get(family.thinking or "", family.thinking)
+        if family.vendor == "anthropic":
+            found |= {"efforts": list(family.efforts or ()), "sampling": family.sampling in ("yes", "one_of")}
+            found["max_tokens"] = family.max_output_tokens
+    elif adapter == "gemini" and family.vendor == "google":
+        found["thinking"] = "budget" if family.budget else "never" if family.thinking == "never" else "level"
+        found |= {"levels": family.efforts, "budget": family.budget}
+        found["can_stop_thinking"] = family.thinking in ("asked", "default")
+    elif adapter == "kimi" and family.vendor == "moonshot":
+        found["thinking"] = family.thinking if family.thinking in ("never", "always") else "switch"
+        found |= {"fixed_sampling": family.sampling != "yes", "reasoning_effort": bool(family.efforts)}
+    return {name: value for name, value in found.items() if value is not None}

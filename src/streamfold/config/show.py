@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
-from ..requests import CAPABILITIES, ModelCapabilities, Support
+from ..requests import CAPABILITIES, ModelTable, Support
 from ..text import referenced, shown_url
 from .checks import variable_is_set
 from .file import Config, validated_layers
@@ -62,7 +62,8 @@ def effective_values(config: Config, spec: str) -> list[Value]:
         source = written[0].place(written[1]) if written else "default of streamfold"
         found.append(Value(spelled(path), _shown(path, value, profile), source))
     known = capability_values(config, spec)
-    return found + [Value(f"capabilities.{name}", f'"{support}"', source) for name, support, source in known]
+    found += [Value(f"capabilities.{name}", f'"{support}"', source) for name, support, source in known]
+    return [*found, *_family_values(layers, profile)]
 
 
 def capability_values(config: Config, spec: str, model: str | None = None) -> list[tuple[str, Support, str]]:
@@ -79,16 +80,31 @@ def capability_values(config: Config, spec: str, model: str | None = None) -> li
     if model is None and profile.model is not None and not _unset(profile.model):
         model = profile.sent_model()
     known = profile.capabilities_of(model)
-    return [(name, known.of(name), _written(layers, name, model or "")) for name in CAPABILITIES]
+    return [(name, known.of(name), _written(layers, profile, name, model or "")) for name in CAPABILITIES]
 
 
-def _written(layers: Sequence[Layer], name: str, model: str) -> str:
+def _family_values(layers: Sequence[Layer], profile: Profile) -> Iterator[Value]:
+    """Yields what is known of the model beside its capabilities, by the keys of `families.toml`."""
+    if profile.model is None or _unset(profile.model):
+        return
+    model = profile.sent_model() or ""
+    for name, value in profile.family_of(model).known().items():
+        if name not in CAPABILITIES:
+            yield Value(f"family.{name}", json.dumps(value), _written(layers, profile, name, model))
+
+
+def _written(layers: Sequence[Layer], profile: Profile, name: str, model: str) -> str:
+    """Returns the place of a fact about a model: a table of `models`, a capability of the endpoint, its family."""
     for layer in reversed(layers):
         for index, table in reversed(list(enumerate(layer.values.get("models", ())))):
-            if name in table and ModelCapabilities(table["pattern"]).fits(model):
+            if name in table and ModelTable(table["pattern"]).fits(model):
                 return layer.place(("models", index, name))
         if layer.has(("capabilities", name)):
             return layer.place(("capabilities", name))
+    fact = "thinking" if name == "reasoning" else name
+    for family in profile.families_of(model):
+        if getattr(family, fact) is not None:
+            return f"{family.place}, checked {family.checked}" if family.checked else family.place
     return "not written down"
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
-from functools import cache
-from typing import Annotated, Any, ClassVar, Self, get_origin, get_type_hints
+from functools import cache, reduce
+from operator import or_
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -156,16 +158,25 @@ def read_table(kind: type, value: Any, *rules: Any) -> Any:
 def _table_of(kind: Any, *rules: Any) -> type[Table]:
     hints = get_type_hints(kind)
     members: dict[str, Any] = {}
-    for field in fields(kind):
+    for field in sorted(fields(kind), key=lambda each: each.kw_only is True):  # what errors list: the common facts last
         hint = hints[field.name]
-        lax = [Strict(False)] if get_origin(hint) in (tuple, list) else []  # TOML has lists, and no tuples
-        if annotations := (*rules, *lax):
-            hint = Annotated[hint, *annotations]
+        hint = _with_lists(hint)
+        if rules:
+            hint = Annotated[hint, *rules]
         default = ... if field.default is MISSING else field.default
         if field.default_factory is not MISSING:
             default = Field(default_factory=field.default_factory)
         members[field.name] = (hint, default)
     return create_model(kind.__name__, __base__=_StrictTable, **members)
+
+
+def _with_lists(hint: Any) -> Any:
+    """Returns a type that takes a list where it says tuple: TOML has no tuples."""
+    if get_origin(hint) in (tuple, list):
+        return Annotated[hint, Strict(False)]
+    if get_origin(hint) is UnionType:
+        return reduce(or_, map(_with_lists, get_args(hint)))
+    return hint
 
 
 class _StrictTable(Table):

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from ..adapters.batches import BatchSettings
-    from ..requests import Capabilities, ChatOptions, Support, TimeoutOptions
+    from ..requests import Capabilities, ChatOptions, ReasoningEffort, Support, Thinking, TimeoutOptions
     from ..values import Limits, Timeouts
 
 __all__ = [
@@ -73,6 +73,20 @@ class ModelConfig(CapabilitiesConfig, total=False):
 
     pattern: Required[str]
     examples: Sequence[str]
+    thinking: Thinking
+    efforts: Sequence[ReasoningEffort]
+    efforts_on_chat: Sequence[ReasoningEffort]
+    default_effort: ReasoningEffort
+    budget: tuple[int, int]
+    none_as: Literal["between_tools"]
+    sampling: Literal["yes", "no", "one_of", "ignored"]
+    samples_while_thinking: bool
+    temperature_max: float
+    stop: Literal["yes", "no"]
+    wires: Sequence[str]
+    tools_on_chat: Literal["yes", "effort_none", "no"]
+    reasoning_back: Literal["loop", "all", "required"]
+    keep: Mapping[str, Any]
     max_output_tokens: int
     context_tokens: int
     quirks: Mapping[str, Any]
@@ -94,6 +108,8 @@ class ProviderConfig(TypedDict, total=False):
     auth: Literal["key", "sigv4", "google"] | None
     origin: str | None
     model: str | None
+    model_family: str | None
+    families: str | None
     dialect: str | None
     quirks: Mapping[str, Any] | None
     headers: Mapping[str, str] | None

@@ -1,15 +1,8 @@
 """From what was asked to what an endpoint takes: checks, repairs and rewrites, each with its warning."""
 
 from .caching import CachedPrefixes
-from .capabilities import (
-    CAPABILITIES,
-    Capabilities,
-    ModelCapabilities,
-    ModelFacts,
-    Support,
-    find_capabilities,
-    find_facts,
-)
+from .capabilities import CAPABILITIES, Capabilities, Support
+from .families import EFFORTS, FACTS, NO_FAMILY, Facts, Family, ModelTable, Thinking, bare_name, joined
 from .fields import Fields, kind_of
 from .headers import read_headers
 from .history import GO_ON, HistoryRules, check_history, is_custom, says_nothing

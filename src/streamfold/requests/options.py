@@ -21,7 +21,7 @@ __all__ = [
     "read_response_format",
 ]
 
-ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class TimeoutOptions(TypedDict, total=False):
@@ -63,7 +63,8 @@ class ChatOptions(TypedDict, total=False):
     """Whether the model may make several tool calls in one answer."""
 
     reasoning_effort: ReasoningEffort | None
-    """How much the model reasons before it answers: "none", "minimal", "low", "medium", "high" or "xhigh"."""
+    """How much the model reasons before it answers: "none", "minimal", "low", "medium", "high", "xhigh"
+    or "max". The lowest level that the model has and that is not below this one is sent, else its highest."""
 
     response_format: type[BaseModel] | Mapping[str, Any] | ResponseFormat | Literal["json"] | None
     """Form of the answer: a pydantic model, a JSON schema, or "json" for any JSON object."""

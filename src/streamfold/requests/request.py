@@ -8,6 +8,7 @@ from typing import Any
 
 from ..values import ConfigError, Message, Messages, ReadToolChoice, Tool, ToolLike, as_tools, read_tool_choice
 from .capabilities import Capabilities
+from .families import NO_FAMILY, Family
 from .messages import read_messages
 from .options import Options
 
@@ -24,6 +25,7 @@ class Request:
         names: the tools' own names by the names that they are sent under. Calls are handed out under their own names.
         answer_tool: the tool that stands for the answer: the arguments of its call are the text of the reply.
         capabilities: what the model can do at this endpoint.
+        family: what else is known of it there.
     """
 
     model: str
@@ -35,6 +37,7 @@ class Request:
     names: Mapping[str, str] = field(default_factory=dict)
     answer_tool: str | None = None
     capabilities: Capabilities = field(default_factory=Capabilities)
+    family: Family = NO_FAMILY
 
     def came_from_here(self, message: Message) -> bool:
         """Returns whether this endpoint can read the parts of a message that only its author can. True if unknown."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fit_thinking", "thinking_members"]
 
-_BUDGETS = {"minimal": 1024, "low": 1024, "medium": 8192, "high": 16384, "xhigh": 16384}
+_BUDGETS = {"minimal": 1024, "low": 1024, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 64000}
 _ORDER = ("minimal", "low", "medium", "high", "xhigh", "max")
 _THINKING = ("thinking", "redacted_thinking")
 _SMALLEST_BUDGET = 1024

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["fit_effort", "thinking_config"]
 
-_ORDER = ("none", "minimal", "low", "medium", "high", "xhigh")
-_BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 32768}
+_ORDER = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 32768}
 
 
 def thinking_config(effort: str | None, quirks: GeminiQuirks) -> dict[str, Any] | None:

@@ -55,6 +55,7 @@ class KimiAdapter(ChatAdapter):
     """Requests and events of Kimi's Chat Completions."""
 
     name = "kimi"
+    maker = "moonshot"
     Quirks = KimiQuirks
 
     @property

@@ -1,0 +1,206 @@
+"""What a model is, whichever endpoint serves it: whether it thinks, which levels of effort it has, what it refuses.
+
+A quirk says how an endpoint writes something; a family says what there is to write. What nobody has written down is
+unknown, and unknown means that it is sent. `providers/families.toml` is the data, `config/families.py` reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any, Literal, TypeAlias, get_args
+
+from .capabilities import CAPABILITIES, Capabilities, Support
+from .options import ReasoningEffort
+
+__all__ = [
+    "EFFORTS",
+    "FACTS",
+    "NO_FAMILY",
+    "Facts",
+    "Family",
+    "ModelTable",
+    "Thinking",
+    "bare_name",
+    "joined",
+]
+
+_VENDOR = re.compile(r"^(?:[a-z-]+\.)+(?=[a-z])")  # `us.anthropic.`, as Amazon Bedrock writes
+_CLAUDE_DOTS = re.compile(r"(?<=\d)\.(?=\d)")
+
+Thinking: TypeAlias = Literal["never", "asked", "default", "always"]
+
+EFFORTS: tuple[ReasoningEffort, ...] = get_args(ReasoningEffort)
+"""All levels of effort, the lowest first."""
+
+
+def bare_name(model: str) -> str:
+    """Returns the name of a model as families are compared with it.
+
+    >>> bare_name("us.anthropic.claude-sonnet-4-5-20250929-v1:0"), bare_name("anthropic/claude-opus-4.6")
+    ('claude-sonnet-4-5-20250929-v1:0', 'claude-opus-4-6')
+    >>> bare_name("moonshotai/Kimi-K2.6"), bare_name("ft:gpt-4o-mini:org::id"), bare_name("claude-opus-4@20250514")
+    ('kimi-k2.6', 'gpt-4o-mini:org::id', 'claude-opus-4-20250514')
+    """
+    name = _VENDOR.sub("", model.lower().rpartition("/")[2].removeprefix("ft:")).replace("@", "-")
+    return _CLAUDE_DOTS.sub("-", name) if name.startswith("claude") else name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Facts about a model. None: unknown.
+
+    Attributes:
+        thinking: whether it thinks before it answers: "never"; "asked": if the request asks for it; "default": unless
+            the request says otherwise; "always".
+        efforts: the levels of effort that it has, the lowest first. Empty: it has none, thinking is a switch at most.
+        efforts_on_chat: those that Chat Completions takes, where it takes fewer.
+        default_effort: the level without one in the request.
+        budget: the fewest and the most tokens of thinking, for models that are told a number instead of a level.
+        none_as: what the effort "none" is for a model that can't stop thinking altogether: "between_tools" is a mode in
+            which it thinks between calls alone.
+        sampling: whether `temperature` and `top_p` are accepted: "one_of": not both; "ignored": without effect.
+        samples_while_thinking: whether they are accepted, and have an effect, while it thinks.
+        temperature_max: the highest temperature.
+        stop: whether texts to stop at are accepted.
+        wires: the wire formats that the maker serves it on, if not all of its own.
+        tools_on_chat: whether Chat Completions takes tools: "effort_none": only without thinking.
+        reasoning_back: what of its reasoning the conversation has to hold: that of the calls under way ("loop"), a
+            field for it in any case ("required"), or that of all turns ("all").
+        keep: members of the body that ask the server to keep the reasoning of earlier turns, by their dotted names.
+        max_output_tokens: the most tokens that it writes in one answer.
+        context_tokens: the most tokens that a conversation and its answer may have together.
+        tools, forced_choice, parallel_calls, images, files, audio, structured_output: see `Capabilities`.
+    """
+
+    thinking: Thinking | None = None
+    efforts: tuple[ReasoningEffort, ...] | None = None
+    efforts_on_chat: tuple[ReasoningEffort, ...] | None = None
+    default_effort: ReasoningEffort | None = None
+    budget: tuple[int, int] | None = None
+    none_as: Literal["between_tools"] | None = None
+    sampling: Literal["yes", "no", "one_of", "ignored"] | None = None
+    samples_while_thinking: bool | None = None
+    temperature_max: float | None = None
+    stop: Literal["yes", "no"] | None = None
+    wires: tuple[str, ...] | None = None
+    tools_on_chat: Literal["yes", "effort_none", "no"] | None = None
+    reasoning_back: Literal["loop", "all", "required"] | None = None
+    keep: dict[str, Any] | None = None
+    max_output_tokens: int | None = None
+    context_tokens: int | None = None
+    tools: Support | None = None
+    forced_choice: Support | None = None
+    images: Support | None = None
+    structured_output: Support | None = None
+    reasoning: Support | None = None
+    parallel_calls: Support | None = None
+    files: Support | None = None
+    audio: Support | None = None
+
+    def known(self) -> dict[str, Any]:
+        """Returns what is known, by name."""
+        return {name: value for name in FACTS if (value := getattr(self, name)) is not None}
+
+
+FACTS = tuple(each.name for each in fields(Facts))
+# What a server decides of a model whose weights anybody may serve, and what holds at the maker's own address alone.
+_OF_THE_SERVER = (
+    "sampling", "samples_while_thinking", "temperature_max", "stop", "keep", "max_output_tokens",
+    "tools", "forced_choice", "parallel_calls", "structured_output",
+)  # fmt: skip
+_OF_THE_MAKER = ("wires", "tools_on_chat")
+
+
+@dataclass(frozen=True)
+class Family(Facts):
+    """Facts about all models whose names begin alike.
+
+    Attributes:
+        prefix: how their names begin, or several beginnings. The longest one of all families that fits a name decides.
+        vendor: the maker.
+        open_weights: whether others may serve them: then what depends on the server is not known elsewhere.
+        examples: some models of it; errors name them where another model is to be chosen.
+        quirks: quirks that differ for these models, by adapter.
+        checked: when the facts were looked up.
+        sources: where, by the names of the table `sources`.
+        place: the file and the line of the row.
+    """
+
+    prefix: tuple[str, ...] = ()
+    vendor: str | None = None
+    open_weights: bool = False
+    examples: tuple[str, ...] = ()
+    quirks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    checked: date | None = None
+    sources: tuple[str, ...] = ()
+    place: str = ""
+
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        """What the models of this family can do."""
+        thinks: Support | None = None if self.thinking is None else "no" if self.thinking == "never" else "yes"
+        said = {name: getattr(self, name) for name in CAPABILITIES} | {"reasoning": self.reasoning or thinks}
+        return Capabilities(**{name: value for name, value in said.items() if value is not None})
+
+    def over(self, others: Mapping[str, Any]) -> Family:
+        """Returns the family with other facts in place of its own, key by key."""
+        return replace(self, **others) if others else self
+
+    def elsewhere(self) -> Family:
+        """Returns what is known of the models at another address than the maker's."""
+        names = (*_OF_THE_MAKER, *(_OF_THE_SERVER if self.open_weights else ()))
+        unknown: dict[str, Any] = dict.fromkeys(names)
+        return replace(self, **unknown)
+
+
+NO_FAMILY = Family()
+"""Nothing is known."""
+
+
+@dataclass(frozen=True)
+class ModelTable(Facts):
+    """Facts about the models of one endpoint whose names match a pattern. They win over those of their families.
+
+    Attributes:
+        pattern: of the model's name, with `*`, `?` and `[...]`, in capitals or not. A pattern with a slash is of the
+            whole name; any other is of what follows the last slash, because resellers and engines put a vendor there,
+            and the region and the vendor that Amazon Bedrock writes (`us.anthropic.`).
+        examples: some models that it fits. Errors name them where another model is to be chosen.
+        quirks: quirks of the adapter that differ for these models.
+        prices: their prices, as in `Prices`.
+    """
+
+    pattern: str
+    examples: tuple[str, ...] = ()
+    quirks: dict[str, Any] = field(default_factory=dict)
+    prices: dict[str, Any] = field(default_factory=dict)
+
+    def fits(self, model: str) -> bool:
+        """Whether the pattern is of this model.
+
+        >>> ModelTable("kimi-k2*").fits("moonshotai/Kimi-K2-Instruct")
+        True
+        >>> ModelTable("claude-*").fits("us.anthropic.claude-sonnet-4-5-20250929-v1:0")
+        True
+        """
+        name = model.lower() if "/" in self.pattern else _VENDOR.sub("", model.lower().rpartition("/")[2])
+        return fnmatchcase(name, self.pattern.lower())
+
+
+def joined(tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
+    """Returns the facts of all tables that fit a model, later ones in place of earlier ones, key by key.
+
+    >>> tables = [ModelTable("*", context_tokens=8192), ModelTable("big*", context_tokens=262144)]
+    >>> joined(tables, "big-1")
+    {'context_tokens': 262144}
+    """
+    found: dict[str, Any] = {}
+    for table in tables:
+        if table.fits(model):
+            found |= table.known()
+    return found
