@@ -13,7 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -356,6 +357,39 @@ def test_an_interrupted_wait_closes_the_connection(read: Callable[[Any], Any]) -
             assert provider.chat("Hi").text == "Hello"
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_interrupted_anywhere_on_the_way_to_the_event_loop() -> None:
+    """Ctrl-C behind any function call of a read leaves no coroutine that was not awaited, and no connection."""
+    left, moment = 0, 0
+    places = {Path(str(module.__file__)).parent for module in (sync_thread, asyncio)}
+
+    def interrupt(frame: Any, event: str, arg: Any) -> None:
+        nonlocal left
+        # An interruption inside of threading's own conditions can leave them locked, whoever uses them.
+        left -= event in {"return", "c_return"} and Path(frame.f_code.co_filename).parent in places
+        if left == 0:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    def interrupted_read(stream: Iterator[Any]) -> None:
+        try:
+            sys.setprofile(interrupt)
+            next(stream)
+        finally:
+            sys.setprofile(None)
+
+    with served(answering) as server, provider_of(server) as provider:
+        while left <= 0:
+            left = moment = moment + 1
+            stream = provider.chat_stream("Hi")
+            with suppress(KeyboardInterrupt):
+                interrupted_read(stream)
+            stream.close()
+            gc.collect()
+            until(lambda: server.open <= 1)  # an answer that was read leaves a connection to be used again
+        assert moment > 10
+        assert provider.chat("Hi").text == "Hello"
 
 
 PROGRAM = """

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Protocol, TypeVar
 from weakref import WeakSet
 
@@ -70,8 +71,9 @@ class LoopThread:
             StreamfoldError: the thread was stopped, or can't be used from here.
             Exception: what the function raises.
         """
-        future = self._submit(function, source)
+        future: Future[T] = Future()  # made first: an interruption at any moment finds what it has to cancel
         try:
+            self._submit(future, function, source)
             while _POLL_SECONDS is not None and not wait([future], _POLL_SECONDS).done:
                 pass
             return future.result()
@@ -80,7 +82,7 @@ class LoopThread:
                 raise
             if isinstance(exc, CancelledError):
                 raise self._closed_error() from None
-            if future.cancel():
+            if not isinstance(exc, StreamfoldError) and future.cancel():  # a StreamfoldError: nothing was begun
                 self.close(source)
             raise
 
@@ -101,7 +103,7 @@ class LoopThread:
         if self._loop is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
-    def _submit(self, function: Callable[[S], Awaitable[T]], source: S) -> Future[T]:
+    def _submit(self, future: Future[T], function: Callable[[S], Awaitable[T]], source: S) -> None:
         with self._lock:
             if self.closed:
                 raise self._closed_error()
@@ -120,7 +122,25 @@ class LoopThread:
                     f'the provider "{self._model.name}" was called from a hook or an async tool of its own, where it'
                     " would wait for itself forever"
                 )
-            return asyncio.run_coroutine_threadsafe(self._call(function, source), self._loop)
+            self._loop.call_soon_threadsafe(self._begin, self._loop, future, function, source)
+
+    def _begin(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        future: Future[T],
+        function: Callable[[S], Awaitable[T]],
+        source: S,
+    ) -> None:
+        """Starts a call, on the loop. A coroutine made by the caller would be lost if Ctrl-C came before it is here."""
+
+        def cancel(future: Future[T]) -> None:
+            if future.cancelled() and not loop.is_closed():
+                loop.call_soon_threadsafe(task.cancel)
+
+        if not future.cancelled():
+            task = loop.create_task(self._call(function, source))
+            task.add_done_callback(partial(_settle, future))
+            future.add_done_callback(cancel)
 
     def _closed_error(self) -> StreamfoldError:
         return StreamfoldError(f'the provider "{self._model.name}" is closed')
@@ -146,6 +166,15 @@ class LoopThread:
             await self._stop.wait()
             for source in self._open:
                 stack.push_async_callback(source.aclose)
+
+
+def _settle(future: Future[T], task: asyncio.Task[T]) -> None:
+    """Gives the waiting thread the outcome of a call, unless it has stopped waiting."""
+    error = None if task.cancelled() else task.exception()  # looked at, or asyncio logs that nobody did
+    if task.cancelled():
+        future.cancel()
+    elif future.set_running_or_notify_cancel():
+        future.set_result(task.result()) if error is None else future.set_exception(error)
 
 
 async def _close(source: Closeable) -> None:
