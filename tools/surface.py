@@ -27,6 +27,7 @@ MODULES: dict[str, list[str]] = {
     "streamfold.limits": [],
     "streamfold.middleware": [],
     "streamfold.recording": [],
+    "streamfold.stores": [],
     "streamfold.testing": [],
     "streamfold.tools": [],
     "streamfold.turns": [],
@@ -49,7 +50,7 @@ WITH_MEMBERS = {
 }
 WHOLE = [  # modules with all members
     *("streamfold.sync", "streamfold.integrations.agui", "streamfold.integrations.aisdk"),
-    *(f"streamfold.{door}" for door in ("jobs", "limits", "middleware", "tools", "turns", "types")),
+    *(f"streamfold.{door}" for door in ("jobs", "limits", "middleware", "stores", "tools", "turns", "types")),
 ]
 KINDS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 

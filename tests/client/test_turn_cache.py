@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from demanding import KINDS, TURNS, Demanding
-from streamfold import BadRequestError, Message, Provider, assistant, user
-from streamfold.turns import InMemoryTurnStore, TurnCache
+from streamfold import BadRequestError, ConfigError, Message, Provider, assistant, user
+from streamfold.stores import MemoryStore, StoreError, WaitingStore
+from streamfold.turns import TurnCache
 from streamfold.turns.turns import turn_keys
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
@@ -188,18 +191,18 @@ async def test_a_store_that_fails_does_not_fail_the_answer(method: str, caplog: 
 
 
 async def test_keys_do_not_show_what_they_stand_for() -> None:
-    """A store sees hashes, and the same turn in another scope has other keys."""
-    (_, mine), (_, others) = (next(turn_keys([user("Look."), _turn()], scope)) for scope in ("a", "b"))
-    assert len({mine.path, mine.neighbour, others.path, others.neighbour}) == 4
+    """A store sees hashes."""
+    ((_, mine),) = turn_keys([user("Look."), _turn()])
+    assert mine.path != mine.neighbour
     assert all(len(key) == 40 and key.isalnum() for key in (mine.path, mine.neighbour))
 
 
-class Spy(InMemoryTurnStore):
+class Spy(MemoryStore):
     asked = 0
 
-    async def get(self, keys: Any) -> Mapping[str, bytes]:
+    async def get(self, owner: str, keys: Any) -> Mapping[str, bytes]:
         self.asked += 1
-        return await super().get(keys)
+        return await super().get(owner, keys)
 
 
 def _turn(number: int = 0) -> Message:
@@ -215,3 +218,65 @@ def _reply(reasoning: str, number: int = 0, calls: Any = None) -> Any:
 
     made = _turn(number).tool_calls if calls is None else calls
     return Reply(tool_calls=list(made), reasoning=reasoning, reasoned=True, origin="chat http://x/v1")
+
+
+# --- what a cache is made of ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [3, {}, b"memory", object()])
+def test_what_is_no_memory(given: Any) -> None:
+    """A mistake in the argument is a ConfigError."""
+    with pytest.raises(ConfigError, match="memory must be a TurnCache"):
+        Provider.from_config({"base_url": "http://x/v1"}, memory=given)
+
+
+async def test_whose_a_store_is(tmp_path: Path) -> None:
+    """A provider closes the store that it made, and no other."""
+    store = MemoryStore()
+    await store.put("", {"a": b"1"})
+    async with Provider.from_config({"base_url": "http://x/v1"}, memory=TurnCache(store)):
+        pass
+    assert await store.get("", ["a"]) == {"a": b"1"}
+    async with Provider.from_config({"base_url": "http://x/v1", "memory": f"sqlite:///{tmp_path}/a.db"}) as provider:
+        assert "a.db" in repr(provider.memory)
+
+
+async def test_valkey_that_is_not_there() -> None:
+    """The memory fails, with a warning; what the client library raises is no reason to fail."""
+    pytest.importorskip("valkey")
+    conversation = [user("Hi"), assistant("Hello"), user("Well?")]
+    recalled = await TurnCache("valkey://127.0.0.1:1/0").recall(conversation)
+    assert [warning.code for warning in recalled.warnings] == ["memory_failed"]
+
+
+async def test_a_store_that_hangs() -> None:
+    """An answer waits two seconds for it at most."""
+
+    class Hangs(MemoryStore):
+        async def get(self, owner: str, keys: Any) -> Mapping[str, bytes]:
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    with anyio.fail_after(4):
+        recalled = await TurnCache(Hangs()).recall([user("Hi"), assistant("Hello"), user("Well?")])
+    assert [warning.code for warning in recalled.warnings] == ["memory_failed"]
+
+
+async def test_what_was_found_before_a_store_failed() -> None:
+    """Turns that wait to be kept are given back while the store is away."""
+
+    class Away(MemoryStore):
+        async def get(self, owner: str, keys: Any) -> Mapping[str, bytes]:
+            raise StoreError("away")
+
+        async def put(self, owner: str, values: Any, *, new: bool = False, ahead: float = 0.0) -> bool:
+            raise StoreError("away")
+
+    cache = TurnCache(WaitingStore(Away()))
+    messages = [user("Look.")]
+    assert await cache.remember(messages, _reply("I think.")) is None
+    recalled = await cache.recall([user("Once."), assistant("Yes."), *messages, _turn()])
+    assert recalled.messages[-1].reasoning is None  # it stood elsewhere
+    recalled = await cache.recall([*messages, _turn(), assistant("Yes.")])
+    assert recalled.messages[1].reasoning == "I think."
+    assert [warning.code for warning in recalled.warnings] == ["memory_failed"]

@@ -18,7 +18,7 @@ from servers import END, STREAM, Connection, framed, serving
 from streamfold.gateway import gateway
 from streamfold.gateway.kept import KeptResponse, SQLiteResponses
 from streamfold.gateway.kept.events import KeptEvent
-from streamfold.turns import SQLiteTurnStore
+from streamfold.stores import SQLiteStore
 
 BACKGROUND = asking(RESPONSES, background=True, store=True, stream=False)
 
@@ -127,14 +127,14 @@ async def test_a_process_that_is_gone(tmp_path: Path) -> None:
 
 HAMMER = """
 import sys, anyio
-from streamfold.turns import SQLiteTurnStore
+from streamfold.stores import SQLiteStore
 from streamfold.gateway.kept import KeptResponse, SQLiteResponses
 from streamfold.gateway.kept.events import KeptEvent
 
 async def main(folder, name):
-    turns, responses = SQLiteTurnStore(folder + "/turns.db"), SQLiteResponses(folder + "/kept.db")
+    turns, responses = SQLiteStore(folder + "/turns.db"), SQLiteResponses(folder + "/kept.db")
     for at in range(30):
-        await turns.put({f"{name}-{at}": b"x"})
+        await turns.put("", {f"{name}-{at}": b"x"})
         kept = KeptResponse(f"{name}-{at}", "me", [], None, {"id": "a", "status": "in_progress", "output": []})
         await responses.put(kept)
         await responses.append(kept.id, [KeptEvent(0, b"x", True)], {**kept.response, "status": "completed"})
@@ -156,9 +156,9 @@ def test_many_processes_open_a_file_at_once(tmp_path: Path) -> None:
 
 async def check_all(folder: Path, names: str) -> None:
     """Checks that everything is there that the processes of these names wrote."""
-    turns, responses = SQLiteTurnStore(folder / "turns.db"), SQLiteResponses(folder / "kept.db")
+    turns, responses = SQLiteStore(folder / "turns.db"), SQLiteResponses(folder / "kept.db")
     written = [f"{name}-{at}" for name in names for at in range(30)]
-    assert set(await turns.get(written)) == set(written)
+    assert set(await turns.get("", written)) == set(written)
     for name in written:
         found = await responses.get(name, "me")
         assert found is not None

@@ -17,7 +17,7 @@ from streamfold import WarningCode
 from streamfold.values import errors
 
 DOCS = ROOT / "docs"
-DOORS = ["jobs", "limits", "middleware", "tools", "turns", "types"]
+DOORS = ["jobs", "limits", "middleware", "stores", "tools", "turns", "types"]
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 README = (ROOT / "README.md").read_text("utf-8")
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]

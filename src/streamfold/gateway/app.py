@@ -20,7 +20,8 @@ from ..answers import ChatModel
 from ..client import Hooks
 from ..config import GatewayOptions, RateLimitSettings, read_settings, store_url
 from ..limits import LimitStore
-from ..turns import Retention, TurnCache, TurnStore, read_turn_cache
+from ..stores import Retention
+from ..turns import TurnCache, TurnStore, read_turn_cache
 from .access import Access
 from .background import Background
 from .bodies import Receive
@@ -80,7 +81,7 @@ def gateway(
         providers = {providers.name: providers}
     named = {"memory": memory} if isinstance(memory, str | bool) else {}
     read = read_settings(GatewayOptions, {**options, **named})
-    sizes = Retention(read.memory_turns, read.memory_bytes, read.memory_age)
+    sizes = Retention(2 * read.memory_turns, read.memory_bytes, read.memory_age)
     kept = read_turn_cache((store_url(memory) if isinstance(memory, str) else memory), sizes)
     responses = open_responses(
         read.memory if read.responses is None else read.responses,

@@ -1,3 +1,28 @@
-"""Where things are kept: databases of one's own."""
+"""Where things are kept: values with an owner, an age and a size.
+
+store      the interface, and how much is kept
+memory     in this process; `sqlite` in a file, `valkey` on a server (`blocking`: both are asked in threads, for a time)
+waiting    what a store could not take waits until it is back
+opening    a store by its name
+databases  an SQLite file, a locked file and a server, for whoever keeps something else there
+"""
 
 from .databases import PrivateDatabase, close_in_thread, locked_file, shown_server, valkey_client
+from .memory import MemoryStore
+from .opening import lasting_store, open_store
+from .presence import Presence
+from .sqlite import SQLiteStore
+from .store import Retention, Store, StoreError
+from .valkey import ValkeyStore
+from .waiting import WaitingStore
+
+__all__ = [
+    "MemoryStore",
+    "Retention",
+    "SQLiteStore",
+    "Store",
+    "StoreError",
+    "ValkeyStore",
+    "WaitingStore",
+    "open_store",
+]

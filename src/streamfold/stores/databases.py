@@ -58,6 +58,7 @@ class PrivateDatabase:
     Args:
         path: the file.
         schema: the statements that make its tables, where they are not there yet.
+        patience: seconds to wait for another process, or for another thread of this one.
 
     Raises:
         ConfigError: there is no folder for the file.
@@ -66,25 +67,29 @@ class PrivateDatabase:
         lock: held by the thread that uses the file.
     """
 
-    def __init__(self, path: str | os.PathLike[str], schema: str) -> None:
+    def __init__(self, path: str | os.PathLike[str], schema: str, *, patience: float = _PATIENCE) -> None:
         self.path = Path(path).expanduser()
         if not self.path.parent.is_dir():
             raise ConfigError(f"there is no folder {str(self.path.parent)!r} for the database {self.path.name!r}")
         self._schema = schema
+        self._patience = patience
         self.lock = RLock()
         self._open: sqlite3.Connection | None = None
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self, *, reads: bool = False) -> Iterator[sqlite3.Connection]:
         """Begins a transaction, and commits it, or takes it back if the block raises.
+
+        Args:
+            reads: the block only reads: then it does not wait for who writes.
 
         Raises:
             ConfigError: the file can't be opened, or is not a database.
             sqlite3.Error: it can't be used now.
         """
         with self.lock:
-            database = self._open = self._open or private_database(self.path, self._schema)
-            database.execute("BEGIN IMMEDIATE")
+            database = self._open = self._open or private_database(self.path, self._schema, self._patience)
+            database.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
             try:
                 yield database
                 database.execute("COMMIT")
@@ -101,7 +106,7 @@ class PrivateDatabase:
                 self._open = None
 
 
-def private_database(path: str | os.PathLike[str], schema: str = "") -> sqlite3.Connection:
+def private_database(path: str | os.PathLike[str], schema: str = "", patience: float = _PATIENCE) -> sqlite3.Connection:
     """Opens an SQLite file that only this user may read, for use by several threads, one at a time.
 
     Raises:
@@ -112,9 +117,9 @@ def private_database(path: str | os.PathLike[str], schema: str = "") -> sqlite3.
     with ExitStack() as stack:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-            database = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+            database = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
             stack.callback(database.close)
-            _write_ahead(database)
+            _write_ahead(database, patience)
             database.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing, a power cut the last moment
         except (OSError, sqlite3.Error) as exc:
             raise ConfigError(f"the database {str(path)!r} can't be used: {exc}") from exc
@@ -123,11 +128,11 @@ def private_database(path: str | os.PathLike[str], schema: str = "") -> sqlite3.
     return database
 
 
-def _write_ahead(database: sqlite3.Connection) -> None:
+def _write_ahead(database: sqlite3.Connection, patience: float) -> None:
     """Switches the journal. Of processes that do so at once with a new file, SQLite refuses some without any wait."""
     import sqlite3
 
-    given_up = monotonic() + _PATIENCE
+    given_up = monotonic() + patience
     while True:
         try:
             database.execute("PRAGMA journal_mode = WAL")

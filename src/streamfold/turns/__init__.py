@@ -1,22 +1,10 @@
 """A cache of turns: what clients leave out of earlier turns (reasoning, signatures, encrypted items) is given back.
 
 turns     which turn is which, and what a turn that came back has lost
-store     where it is kept: in memory, in an SQLite file (`sqlite`), in Valkey or Redis (`valkey`)
-cache     what joins the two, and `answer` the stream that uses them
+cache     keeps them in a store (`streamfold.stores`), and `answer` is the stream that uses it
 """
 
 from .answer import RememberedAnswer
-from .cache import Recalled, TurnCache, open_store, read_turn_cache
-from .sqlite import SQLiteTurnStore
-from .store import InMemoryTurnStore, Retention, TurnStore
-from .valkey import ValkeyTurnStore
+from .cache import Recalled, TurnCache, TurnStore, read_turn_cache
 
-__all__ = [
-    "InMemoryTurnStore",
-    "Recalled",
-    "Retention",
-    "SQLiteTurnStore",
-    "TurnCache",
-    "TurnStore",
-    "ValkeyTurnStore",
-]
+__all__ = ["Recalled", "TurnCache", "TurnStore"]

@@ -4,20 +4,42 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Protocol
 
-from ..config import check_store
+import anyio
+
+from ..stores import MemoryStore, Retention, StoreError, lasting_store
 from ..values import ConfigError, Message, ProtocolWarning, Reply
-from .sqlite import SQLiteTurnStore
-from .store import InMemoryTurnStore, Retention, TurnStore
 from .turns import TurnKeys, merged, says_more, turn_keys
-from .valkey import ValkeyTurnStore
 
-__all__ = ["Recalled", "TurnCache", "open_store", "read_turn_cache"]
+__all__ = ["Recalled", "TurnCache", "TurnStore", "read_turn_cache"]
+
+_PATIENCE = 2.0  # seconds that an answer waits for the store, before it and after it
 
 _logger = logging.getLogger("streamfold")
+
+
+class TurnStore(Protocol):
+    """What a cache of turns needs of a store: each `streamfold.stores.Store` is one, and any object with these methods.
+
+    A store may forget whatever it likes. An exception of its methods, or no answer within two seconds, is reported as
+    the warning `memory_failed`, and the answer goes on without it.
+    """
+
+    async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
+        """Returns the values of those keys that are known."""
+        ...
+
+    async def put(self, owner: str, values: Mapping[str, bytes]) -> bool:
+        """Keeps values. A key that is known gets the new value. Returns whether they are kept."""
+        ...
+
+    async def aclose(self) -> None:
+        """Closes files and connections."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +69,14 @@ class TurnCache:
     the same text), in the same place of the conversation. Messages with an `origin` are complete and left alone.
 
     Args:
-        store: where turns are kept: a `TurnStore`, or a text for `open_store`.
+        store: where turns are kept: a store, or its name, as for `streamfold.stores.open_store`.
         scope: whose conversations these are. What was remembered in one scope is not found in another.
     """
 
     def __init__(self, store: TurnStore | str = "memory", *, scope: str = "") -> None:
-        self.store: TurnStore = open_store(store) if isinstance(store, str) else store
+        self.store: TurnStore = _open(store, None) if isinstance(store, str) else store
         self.scope = scope
+        self._owner = sha256(scope.encode("utf-8", "surrogatepass")).hexdigest() if scope else ""
 
     def of(self, *whose: str) -> TurnCache:
         """Returns the same cache for the conversations of somebody: of a user, a tenant, a key."""
@@ -62,20 +85,18 @@ class TurnCache:
 
     async def recall(self, messages: Sequence[Message]) -> Recalled:
         """Returns a conversation with what its turns have lost, as far as it is known."""
-        turns = {at: keys for at, keys in turn_keys(messages, self.scope) if messages[at].origin is None}
+        turns = {at: keys for at, keys in turn_keys(messages) if messages[at].origin is None}
         if not turns:
             return Recalled(tuple(messages))
-        try:
-            found = await self._find(turns.values())
-        except Exception as error:  # whatever a store raises: the model can still answer
-            return Recalled(tuple(messages), warnings=(_failed("read", error),))
+        found: dict[str, Message] = {}
+        failure = await _within(self._find(turns.values(), found), "read")
         made, changed = list(messages), list[int]()
         for at, keys in turns.items():
             stored = found.get(keys.path) or found.get(keys.neighbour)
             if stored is not None and _gives(messages[at], stored):
                 made[at] = merged(messages[at], stored)
                 changed.append(at)
-        return Recalled(tuple(made), tuple(changed))
+        return Recalled(tuple(made), tuple(changed), (failure,) if failure else ())
 
     async def remember(self, messages: Sequence[Message], reply: Reply) -> ProtocolWarning | None:
         """Remembers the answer to a conversation, if it has anything that could be left out of it.
@@ -86,15 +107,12 @@ class TurnCache:
         message = reply.message
         if not says_more(message):
             return None
-        turn = next((keys for at, keys in turn_keys([*messages, message], self.scope) if at == len(messages)), None)
+        turn = next((keys for at, keys in turn_keys([*messages, message]) if at == len(messages)), None)
         if turn is None:
             return None
         value = json.dumps(message.to_dict(), separators=(",", ":")).encode()
-        try:
-            await self.store.put({turn.path: value, turn.neighbour: turn.path.encode()})
-        except Exception as error:  # whatever a store raises: the answer is there
-            return _failed("written", error)
-        return None
+        kept = self.store.put(self._owner, {turn.path: value, turn.neighbour: turn.path.encode()})
+        return await _within(kept, "written")
 
     async def aclose(self) -> None:
         """Closes the store."""
@@ -103,40 +121,43 @@ class TurnCache:
     def __repr__(self) -> str:
         return f"<TurnCache {self.store!r}>"
 
-    async def _find(self, turns: Iterable[TurnKeys]) -> dict[str, Message]:
-        """Returns the turns that are known, by either of their keys."""
-        turns = list(turns)
-        values = dict(await self.store.get([turn.path for turn in turns]))
-        unknown = [turn for turn in turns if turn.path not in values]
+    async def _find(self, turns: Collection[TurnKeys], found: dict[str, Message]) -> None:
+        """Adds the turns that are known to `found`, by either of their keys. What fails has not taken them away."""
+        await self._read([turn.path for turn in turns], found)
+        unknown = [turn for turn in turns if turn.path not in found]
         if unknown:
-            leads = await self.store.get([turn.neighbour for turn in unknown])
+            leads = await self.store.get(self._owner, [turn.neighbour for turn in unknown])
             where = {key: value.decode() for key, value in leads.items()}
-            there = await self.store.get(list(set(where.values()))) if where else {}
-            values |= {key: there[path] for key, path in where.items() if path in there}
-        return {key: Message.from_dict(json.loads(value)) for key, value in values.items()}
+            there: dict[str, Message] = {}
+            if where:
+                await self._read(set(where.values()), there)
+            found |= {key: there[path] for key, path in where.items() if path in there}
+
+    async def _read(self, keys: Collection[str], found: dict[str, Message]) -> None:
+        def take(values: Mapping[str, bytes]) -> None:
+            found.update({key: Message.from_dict(json.loads(value)) for key, value in values.items()})
+
+        try:
+            take(await self.store.get(self._owner, list(keys)))
+        except StoreError as error:
+            take(error.found)
+            raise
 
 
-def open_store(where: str, retention: Retention | None = None, *, name: str = "turns") -> TurnStore:
-    """Returns a store by its name.
-
-    Args:
-        where: "memory"; `sqlite:///PATH`, relative to the working directory, with a fourth slash an absolute path; or
-            the URL of a Valkey or Redis server, `valkey://HOST:PORT/DATABASE`, with TLS `valkeys://`.
-        name: what is kept. In one file or database, stores with other names have other entries and sizes.
-
-    Raises:
-        ConfigError: it is none of them.
-    """
+async def _within(work: Awaitable[object], done: str) -> ProtocolWarning | None:
+    """Waits for a store, but not long. Returns a warning if it fails."""
     try:
-        check_store(where)
-    except ValueError as exc:
-        raise ConfigError(f"the store of turns {exc}") from None
-    scheme, _, rest = where.partition("://")
-    if scheme == "memory":
-        return InMemoryTurnStore(retention)
-    if scheme == "sqlite":
-        return SQLiteTurnStore(rest[1:], retention, name=name)
-    return ValkeyTurnStore(where, retention, name=name)
+        with anyio.fail_after(_PATIENCE):
+            await work
+    except Exception as error:  # whatever a store raises: the model can still answer, or has answered
+        _logger.warning("the cache of earlier turns could not be %s", done, exc_info=error)
+        detail = f"the cache of earlier turns could not be {done}: {type(error).__name__}"
+        return ProtocolWarning("memory_failed", detail)
+    return None
+
+
+def _open(where: str, retention: Retention | None) -> TurnStore:
+    return lasting_store(where, retention, table="turns")
 
 
 def read_turn_cache(
@@ -145,7 +166,7 @@ def read_turn_cache(
     """Returns the cache that a caller means: True is one in this process, False and None are none at all.
 
     Args:
-        retention: of a store that is made here.
+        retention: of a store that is made here. A turn has two records: itself, and a short one that leads to it.
 
     Raises:
         ConfigError: it is something else.
@@ -154,11 +175,11 @@ def read_turn_cache(
         case None | False:
             return None
         case True:
-            return TurnCache(InMemoryTurnStore(retention))
+            return TurnCache(MemoryStore(retention))
         case TurnCache():
             return given
         case str() if given:
-            return TurnCache(open_store(given, retention))
+            return TurnCache(_open(given, retention))
     if hasattr(given, "get") and hasattr(given, "put") and not isinstance(given, dict | str):
         return TurnCache(given)
     raise ConfigError(f"memory must be a TurnCache, a store or its name, True or False, not {type(given).__name__}")
@@ -172,8 +193,3 @@ def _gives(returned: Message, stored: Message) -> bool:
         return True
     pairs = zip(returned.tool_calls, stored.tool_calls, strict=True)
     return any(kept.extra and kept.extra != call.extra for call, kept in pairs)
-
-
-def _failed(done: str, error: Exception) -> ProtocolWarning:
-    _logger.warning("the cache of earlier turns could not be %s", done, exc_info=error)
-    return ProtocolWarning("memory_failed", f"the cache of earlier turns could not be {done}: {type(error).__name__}")

@@ -24,7 +24,7 @@ from ..values import Message, TextPart, ToolCall
 
 __all__ = ["TurnKeys", "merged", "says_more", "turn_keys"]
 
-_FORMAT = "1"  # of keys and values in a store: another number finds nothing of an older version
+_FORMAT = "2"  # of keys and values in a store: another number finds nothing of an older version
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,8 @@ class TurnKeys:
     neighbour: str
 
 
-def turn_keys(messages: Sequence[Message], scope: str) -> Iterator[tuple[int, TurnKeys]]:
-    """Yields the position and the keys of each turn of the model that can be told from others.
-
-    Args:
-        scope: whose conversation it is. The same turn of somebody else has other keys.
-    """
+def turn_keys(messages: Sequence[Message]) -> Iterator[tuple[int, TurnKeys]]:
+    """Yields the position and the keys of each turn of the model that can be told from others."""
     path = calls_before = ""
     opening = before = None
     for at, message in enumerate(messages):
@@ -52,7 +48,7 @@ def turn_keys(messages: Sequence[Message], scope: str) -> Iterator[tuple[int, Tu
         if not message.tool_calls and not _text(message):
             continue
         said = [_call(call) for call in message.tool_calls] or _text(message)
-        turn = (_FORMAT, scope, said)
+        turn = (_FORMAT, said)
         yield at, TurnKeys(_digest("path", *turn, opening, path), _digest("neighbour", *turn, before, calls_before))
         if message.tool_calls:
             path = _digest(path, said)

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from time import time
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import anyio.to_thread
 
-from ...stores import PrivateDatabase, close_in_thread
+from ...stores import Presence, PrivateDatabase, close_in_thread
 from .events import FINAL, KeptEvent, broken_off
-from .presence import Presence
 from .store import KeptResponse, ResponseRetention
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class SQLiteResponses:
         self._database = PrivateDatabase(path, _SCHEMA)
         self._limits = limits or ResponseRetention()
         self._clock = clock
+        self._name = uuid4().hex
         self._presence: Presence | None = None  # while it is open
 
     async def put(self, kept: KeptResponse) -> None:
@@ -101,7 +102,7 @@ class SQLiteResponses:
         with self._transaction() as database:
             database.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, len(items)))
             if not kept.ended and self._presence is not None:
-                mine = (kept.id, self._presence.name)
+                mine = (kept.id, self._name)
                 database.execute("INSERT OR REPLACE INTO response_writers (id, writer) VALUES (?, ?)", mine)
             self._forget(database)
 
@@ -182,7 +183,7 @@ class SQLiteResponses:
         with self._database.transaction() as database:
             if self._presence is None:
                 with ExitStack() as begun:
-                    self._presence = Presence(self._database.path)
+                    self._presence = Presence(self._database.path, self._name)
                     begun.callback(self._leave)
                     self._end_stopped(database, "NOT ended")
                     begun.pop_all()
@@ -198,7 +199,7 @@ class SQLiteResponses:
                 self._write(database, response_id, [last], ended)
 
     def _runs(self, writer: str) -> bool:
-        return self._presence is not None and self._presence.runs(writer)
+        return writer == self._name or Presence.runs(self._database.path, writer)
 
     def _close(self) -> None:
         with self._database.lock:

@@ -10,7 +10,7 @@ from hashlib import sha256
 import anyio
 
 from ...config import check_store, store_url
-from ...turns import Retention, TurnStore, open_store
+from ...stores import Retention, Store, StoreError, open_store
 from ...values import ConfigError
 from ..answers import Answer
 
@@ -48,7 +48,7 @@ class KeptAnswers:
         store: where they are kept.
     """
 
-    def __init__(self, store: TurnStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: dict[str, bytes] = {}
         self._lock = anyio.Lock()
@@ -66,7 +66,7 @@ class KeptAnswers:
             ConfigError: there is no folder for the file, or a variable is not set.
         """
         limits = Retention(entries=10**9, size=2**40, age=seconds)
-        return cls(open_store(store_url(where), limits, name="answers"))
+        return cls(open_store(store_url(where), limits, table="answers"))
 
     async def find(self, keys: Collection[str]) -> Mapping[str, Answer]:
         """Returns the answers that are known. A store that fails later is logged, and the rows are asked.
@@ -75,10 +75,10 @@ class KeptAnswers:
             ConfigError: the store could not be reached at all.
         """
         try:
-            found = await self._store.get(list(keys))
-        except Exception as error:  # whatever a store raises
+            found = await self._store.get("", list(keys))
+        except StoreError as error:
             if not self._reached:
-                raise ConfigError(f"answers: the store can't be read: {type(error).__name__}: {error}") from None
+                raise ConfigError(f"answers: the store can't be read: {error}") from None
             _logger.warning("answers could not be read", exc_info=error)
             return {}
         self._reached = True
@@ -94,8 +94,8 @@ class KeptAnswers:
             entries, self._waiting = self._waiting, {}
             with anyio.CancelScope(shield=True):
                 try:
-                    await self._store.put(entries)
-                except Exception as error:  # whatever a store raises: the answers are there
+                    await self._store.put("", entries)
+                except StoreError as error:  # the answers are there
                     _logger.warning("%d answers could not be kept", len(entries), exc_info=error)
 
     async def aclose(self) -> None:

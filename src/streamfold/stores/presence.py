@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from uuid import uuid4
 
-from ...stores import locked_file
+from .databases import locked_file
 
 __all__ = ["Presence"]
 
@@ -16,35 +15,33 @@ class Presence:
 
     Args:
         database: what the processes have in common.
-
-    Attributes:
         name: of this process, for the others.
     """
 
-    def __init__(self, database: Path) -> None:
-        self._database = database
-        self.name = uuid4().hex
-        self._file = locked_file(self._path(self.name), "xb")
+    def __init__(self, database: Path, name: str) -> None:
+        self._path = _path(database, name)
+        self._file = locked_file(self._path, "xb")
 
-    def runs(self, name: str) -> bool:
+    @staticmethod
+    def runs(database: Path, name: str) -> bool:
         """Returns whether the process of that name still runs. The file of one that does not is removed."""
-        if name == self.name:
-            return True
+        path = _path(database, name)
         try:
-            locked_file(self._path(name), "r+b").close()
+            locked_file(path, "r+b").close()
         except FileNotFoundError:
             return False
         except OSError:  # it is held
             return True
         with suppress(OSError):  # another process removes it too
-            self._path(name).unlink()
+            path.unlink()
         return False
 
     def close(self) -> None:
         """Says that this process is done."""
         self._file.close()
         with suppress(OSError):
-            self._path(self.name).unlink()
+            self._path.unlink()
 
-    def _path(self, name: str) -> Path:
-        return self._database.with_name(f".{self._database.name}-{name}.lock")
+
+def _path(database: Path, name: str) -> Path:
+    return database.with_name(f".{database.name}-{name}.lock")

@@ -8,7 +8,6 @@ import pytest
 
 from streamfold import ConfigError, NotConfiguredError, Provider
 from streamfold.config import GatewayOptions, effective_values, read_config
-from streamfold.turns import SQLiteTurnStore
 
 URL = 'base_url = "http://x/v1"\nmodel = "m"\n'
 
@@ -26,7 +25,7 @@ def test_a_file_and_a_variable(file: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("FOLDER", str(tmp_path))
     provider = Provider.from_config("main", config=file)
     assert provider.memory is not None
-    assert isinstance(provider.memory.store, SQLiteTurnStore)
+    assert repr(provider.memory) == f"<TurnCache <SQLiteStore '{tmp_path}/turns.db'>>"
     assert str(tmp_path) not in repr(provider.profile)
 
 

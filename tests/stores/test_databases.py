@@ -16,20 +16,20 @@ from streamfold.gateway.kept import SQLiteResponses
 from streamfold.jobs import Ledger, batch
 from streamfold.limits.algorithm import Ask
 from streamfold.limits.sqlite import SQLiteLimitStore
+from streamfold.stores import SQLiteStore, blocking
 from streamfold.testing import ScriptedProvider
-from streamfold.turns import SQLiteTurnStore
 
 
 async def used(store: Any) -> None:
-    if isinstance(store, SQLiteTurnStore):
-        assert await store.get(["a"]) == {}
+    if isinstance(store, SQLiteStore):
+        assert await store.get("", ["a"]) == {}
     elif isinstance(store, SQLiteLimitStore):
         assert (await store.take("a", Ask(rate=10.0))).requests == 1
     else:
         assert await store.get("a", "me") is None
 
 
-@pytest.mark.parametrize("kind", [SQLiteTurnStore, SQLiteLimitStore, SQLiteResponses])
+@pytest.mark.parametrize("kind", [SQLiteStore, SQLiteLimitStore, SQLiteResponses])
 async def test_a_task_that_was_cancelled_closes_its_databases(kind: Any, tmp_path: Path) -> None:
     """A program that is interrupted leaves no file open."""
     store = kind(tmp_path / "a.db")
@@ -40,11 +40,12 @@ async def test_a_task_that_was_cancelled_closes_its_databases(kind: Any, tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db"]  # SQLite removes what it needs while open
 
 
-@pytest.mark.parametrize("kind", [SQLiteTurnStore, SQLiteLimitStore, SQLiteResponses])
+@pytest.mark.parametrize("kind", [SQLiteStore, SQLiteLimitStore, SQLiteResponses])
 async def test_a_database_that_could_not_be_opened_is_tried_again(
     kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first failure is reported, nothing stays open, and the next use finds the tables."""
+    monkeypatch.setattr(blocking, "_AGAIN", 0.0)
     opened: list[sqlite3.Connection] = []
 
     class Broken(sqlite3.Connection):
@@ -80,7 +81,7 @@ async def test_processes_that_begin_with_a_new_file_at_once(tmp_path: Path, monk
                 raise error
             return super().execute(statement, *values)
 
-    connect, store = sqlite3.connect, SQLiteTurnStore(tmp_path / "a.db")
+    connect, store = sqlite3.connect, SQLiteStore(tmp_path / "a.db")
     monkeypatch.setattr(sqlite3, "connect", lambda *args, **settings: connect(*args, factory=Busy, **settings))
     await used(store)
     await store.aclose()

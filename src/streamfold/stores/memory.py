@@ -1,0 +1,173 @@
+"""Values in this process, until it ends."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from time import time
+from uuid import uuid4
+
+from .store import Retention, by_record, split_key
+
+__all__ = ["MemoryStore"]
+
+_TIED = 50  # owners with equally much, among which the oldest record is looked for
+_PRUNED = 0.05  # after this part of the age, records that nobody asks for are looked through
+
+
+@dataclass(slots=True)
+class _Record:
+    used: float
+    parts: dict[str, bytes] = field(default_factory=dict)
+    size: int = 0
+
+
+@dataclass(slots=True)
+class _Owner:
+    records: OrderedDict[str, _Record] = field(default_factory=OrderedDict)  # those that were used last are at the end
+    size: int = 0
+
+    def oldest(self, now: float) -> tuple[float, str]:
+        """Returns when the record that was used longest ago was used, and its name."""
+        names = (name for name, record in self.records.items() if record.used <= now)
+        name = next(names, next(iter(self.records)))  # a few count as used in the future
+        return self.records[name].used, name
+
+
+class MemoryStore:
+    """Keeps values in this process, until it ends.
+
+    Args:
+        retention: how much is kept.
+        clock: what the age goes by, in seconds.
+    """
+
+    def __init__(self, retention: Retention | None = None, *, clock: Callable[[], float] = time) -> None:
+        self._retention = retention or Retention()
+        self._clock = clock
+        self._owners: dict[str, _Owner] = {}
+        self._entries = self._size = 0
+        self._pruned = 0.0
+        self.name = uuid4().hex
+
+    async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
+        """Returns the values of those keys that are known. Their records have been used then."""
+        found: dict[str, bytes] = {}
+        for key in keys:
+            name, part = split_key(key)
+            record = self._used(owner, name)
+            if record is not None and part in record.parts:
+                found[key] = record.parts[part]
+        return found
+
+    async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
+        """Keeps values, all or none. Returns whether they are kept."""
+        records = dict(by_record(values))
+        if new and any(self._used(owner, name) is not None for name in records):
+            return False
+        for name, parts in records.items():
+            self._add(owner, name, parts, self._clock() + ahead)
+        self._forget()
+        return all(self._record(owner, name) is not None for name in records)
+
+    async def parts(self, owner: str, key: str, after: str = "") -> Mapping[str, bytes]:
+        """Returns the parts of a record whose names sort behind `after`, in the order of their names."""
+        record = self._used(owner, key)
+        return {part: record.parts[part] for part in sorted(record.parts) if part > after} if record else {}
+
+    async def delete(self, owner: str, key: str, *, unless_changed: Mapping[str, bytes] | None = None) -> bool:
+        """Forgets a record. Returns whether there was one.
+
+        Args:
+            unless_changed: its parts; if it has others by now, it stays.
+        """
+        record = self._used(owner, key)
+        if record is None or (unless_changed is not None and record.parts != unless_changed):
+            return False
+        self._drop(owner, key)
+        return True
+
+    async def runs(self, name: str) -> bool:
+        """Returns whether the opening of that name is still in use: no other one has what is kept here."""
+        return name == self.name
+
+    async def aclose(self) -> None:
+        """Forgets everything."""
+        self._owners.clear()
+        self._entries = self._size = 0
+
+    def records(self) -> list[tuple[str, str, dict[str, bytes]]]:
+        """Returns the owner, the name and the parts of every record."""
+        return [
+            (owner, key, dict(record.parts))
+            for owner, kept in self._owners.items()
+            for key, record in kept.records.items()
+        ]
+
+    def __repr__(self) -> str:
+        return "<MemoryStore>"
+
+    def _record(self, owner: str, name: str) -> _Record | None:
+        kept = self._owners.get(owner)
+        return kept.records.get(name) if kept else None
+
+    def _used(self, owner: str, name: str) -> _Record | None:
+        """Returns a record that is not too old, and notes that it was used."""
+        record = self._record(owner, name)
+        now = self._clock()
+        if record is not None and record.used < now - self._retention.age:
+            self._drop(owner, name)
+            return None
+        if record is not None and record.used < now:
+            record.used = now
+            self._owners[owner].records.move_to_end(name)
+        return record
+
+    def _add(self, owner: str, name: str, parts: Mapping[str, bytes], used: float) -> None:
+        kept = self._owners.setdefault(owner, _Owner())
+        record = kept.records.get(name)
+        grown = 0
+        if record is None:
+            record, grown = kept.records.setdefault(name, _Record(used)), len(name)
+            self._entries += 1
+        for part, value in parts.items():
+            grown += len(part) + len(value) if part not in record.parts else len(value) - len(record.parts[part])
+            record.parts[part] = value
+        record.used = used
+        record.size += grown
+        kept.records.move_to_end(name)
+        kept.size += grown
+        self._size += grown
+
+    def _drop(self, owner: str, name: str) -> None:
+        kept = self._owners[owner]
+        record = kept.records.pop(name)
+        kept.size -= record.size
+        self._size -= record.size
+        self._entries -= 1
+        if not kept.records:
+            del self._owners[owner]
+
+    def _forget(self) -> None:
+        """Gives up what is too much or too old."""
+        now, retention = self._clock(), self._retention
+        if not 0 <= now - self._pruned < retention.age * _PRUNED:
+            self._pruned = now
+            for owner, kept in list(self._owners.items()):
+                for name in [name for name, record in kept.records.items() if record.used < now - retention.age]:
+                    self._drop(owner, name)
+        while self._entries > retention.entries or self._size > retention.size:
+            self._drop(*self._next(now, by_size=self._entries <= retention.entries))
+
+    def _next(self, now: float, *, by_size: bool) -> tuple[str, str]:
+        """Returns the owner and the name of the record that is given up next."""
+
+        def much(kept: _Owner) -> int:
+            return kept.size if by_size else len(kept.records)
+
+        most = max(map(much, self._owners.values()))
+        tied = [owner for owner, kept in self._owners.items() if much(kept) == most][:_TIED]
+        oldest = [(self._owners[owner].oldest(now), owner) for owner in tied]
+        (_, name), owner = min(oldest)
+        return owner, name

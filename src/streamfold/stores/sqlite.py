@@ -1,0 +1,209 @@
+"""Values in an SQLite file: they are there again when the process is started again, and other processes share them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from time import time
+from typing import TYPE_CHECKING
+
+from ..values import ConfigError
+from .blocking import BlockingStore
+from .databases import PrivateDatabase
+from .presence import Presence
+from .store import Retention, by_record, split_key
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["SQLiteStore"]
+
+_PATIENCE = 1.0  # seconds to wait for another process
+# NAME_total and NAME_owners are kept by triggers, so that nothing is counted twice, whoever is killed when.
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS {name}_records (
+    owner TEXT NOT NULL, key TEXT NOT NULL, used REAL NOT NULL, size INTEGER NOT NULL, PRIMARY KEY (owner, key)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS {name}_used ON {name}_records (used);
+CREATE INDEX IF NOT EXISTS {name}_oldest ON {name}_records (owner, used);
+CREATE TABLE IF NOT EXISTS {name}_values (
+    owner TEXT NOT NULL, key TEXT NOT NULL, part TEXT NOT NULL, value BLOB NOT NULL, UNIQUE (owner, key, part)
+);
+CREATE TABLE IF NOT EXISTS {name}_owners (
+    owner TEXT PRIMARY KEY, entries INTEGER NOT NULL, size INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS {name}_most_entries ON {name}_owners (entries);
+CREATE INDEX IF NOT EXISTS {name}_most_size ON {name}_owners (size);
+CREATE TABLE IF NOT EXISTS {name}_total (one INTEGER PRIMARY KEY, entries INTEGER NOT NULL, size INTEGER NOT NULL);
+CREATE TRIGGER IF NOT EXISTS {name}_added AFTER INSERT ON {name}_records BEGIN
+    INSERT INTO {name}_owners VALUES (NEW.owner, 1, NEW.size)
+        ON CONFLICT DO UPDATE SET entries = entries + 1, size = size + NEW.size;
+    INSERT INTO {name}_total VALUES (1, 1, NEW.size)
+        ON CONFLICT DO UPDATE SET entries = entries + 1, size = size + NEW.size;
+END;
+CREATE TRIGGER IF NOT EXISTS {name}_grown AFTER UPDATE OF size ON {name}_records BEGIN
+    UPDATE {name}_owners SET size = size + NEW.size - OLD.size WHERE owner = NEW.owner;
+    UPDATE {name}_total SET size = size + NEW.size - OLD.size;
+END;
+CREATE TRIGGER IF NOT EXISTS {name}_removed AFTER DELETE ON {name}_records BEGIN
+    DELETE FROM {name}_values WHERE owner = OLD.owner AND key = OLD.key;
+    UPDATE {name}_owners SET entries = entries - 1, size = size - OLD.size WHERE owner = OLD.owner;
+    DELETE FROM {name}_owners WHERE owner = OLD.owner AND entries = 0;
+    UPDATE {name}_total SET entries = entries - 1, size = size - OLD.size;
+END;
+"""
+_TIED = 50  # owners with equally much, among which the oldest record is looked for
+_TOUCHED = 0.05  # a use is written down when this part of the age has passed since the last one
+
+
+class SQLiteStore(BlockingStore):
+    """Keeps values in an SQLite file. The file is opened when it is first needed.
+
+    Args:
+        path: the file. Only this user may read it.
+        retention: how much is kept.
+        clock: what the age goes by, in seconds since 1970.
+        table: what its tables are named after. Stores with other ones have other records and sizes.
+        present: let other processes know that this one runs, for `runs`: by a file beside the database.
+
+    Raises:
+        ConfigError: there is no folder for the file.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        retention: Retention | None = None,
+        *,
+        clock: Callable[[], float] = time,
+        table: str = "kept",
+        present: bool = False,
+    ) -> None:
+        super().__init__(retention, clock)
+        self._database = PrivateDatabase(path, _SCHEMA.format(name=table), patience=_PATIENCE)
+        self._table = table
+        self._present = present
+        self._presence: Presence | None = None  # while it is open
+
+    def failures(self) -> tuple[type[Exception], ...]:
+        """Returns what its calls raise when it can't be used."""
+        import sqlite3
+
+        return (sqlite3.Error, OSError, ConfigError)
+
+    def get_now(self, owner: str, keys: list[str]) -> Mapping[str, bytes]:
+        """Returns the values of those keys that are known."""
+        found: dict[str, bytes] = {}
+        names = dict.fromkeys(split_key(key)[0] for key in keys)
+        with self._open(reads=True) as database:
+            used = {name: at for name in names if (at := self._used(database, owner, name)) is not None}
+            for key in keys:
+                name, part = split_key(key)
+                value = f"SELECT value FROM {self._table}_values WHERE owner = ? AND key = ? AND part = ?"  # noqa: S608
+                row = database.execute(value, (owner, name, part)).fetchone() if name in used else None
+                if row is not None:
+                    found[key] = row[0]
+        self._touch(owner, used)
+        return found
+
+    def put_now(self, owner: str, values: dict[str, bytes], new: bool, ahead: float) -> bool:
+        """Keeps values, all or none."""
+        records = dict(by_record(values))
+        now = self._clock()
+        with self._open() as database:
+            if new and any(self._used(database, owner, name) is not None for name in records):
+                return False
+            for name, parts in records.items():
+                self._add(database, owner, name, parts, now + ahead)
+            self._forget(database, now)
+            return all(self._used(database, owner, name) is not None for name in records)
+
+    def parts_now(self, owner: str, key: str, after: str) -> Mapping[str, bytes]:
+        """Returns the parts of a record whose names sort behind `after`."""
+        found = f"SELECT part, value FROM {self._table}_values WHERE owner = ? AND key = ? AND part > ? ORDER BY part"  # noqa: S608
+        with self._open(reads=True) as database:
+            used = self._used(database, owner, key)
+            parts = {} if used is None else dict(database.execute(found, (owner, key, after)))
+        if used is not None:
+            self._touch(owner, {key: used})
+        return parts
+
+    def delete_now(self, owner: str, key: str) -> bool:
+        """Forgets a record. Returns whether there was one."""
+        with self._open() as database:
+            known = self._used(database, owner, key) is not None
+            database.execute(f"DELETE FROM {self._table}_records WHERE owner = ? AND key = ?", (owner, key))  # noqa: S608
+            return known
+
+    def runs_now(self, name: str) -> bool:
+        """Returns whether the process of that opening still runs."""
+        return Presence.runs(self._database.path, name)
+
+    def close_now(self) -> None:
+        """Closes the file."""
+        with self._database.lock:
+            self._database.close()
+            if self._presence is not None:
+                self._presence.close()
+                self._presence = None
+
+    def __repr__(self) -> str:
+        return f"<SQLiteStore {str(self._database.path)!r}>"
+
+    @contextmanager
+    def _open(self, *, reads: bool = False) -> Iterator[sqlite3.Connection]:
+        import sqlite3
+
+        try:
+            with self._database.transaction(reads=reads) as database:
+                if self._present and self._presence is None and not reads:
+                    self._presence = Presence(self._database.path, self.name)
+                yield database
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:  # the file may be replaced
+                self._database.close()
+            raise
+
+    def _used(self, database: sqlite3.Connection, owner: str, key: str) -> float | None:
+        """Returns when a record was used; None if it is not known, or too old."""
+        found = f"SELECT used FROM {self._table}_records WHERE owner = ? AND key = ? AND used >= ?"  # noqa: S608
+        row = database.execute(found, (owner, key, self._clock() - self._retention.age)).fetchone()
+        return None if row is None else float(row[0])
+
+    def _touch(self, owner: str, used: Mapping[str, float]) -> None:
+        """Notes that records were used, if that was not noted for a while."""
+        now, seldom = self._clock(), self._retention.age * _TOUCHED
+        late = [name for name, at in used.items() if at < now - seldom]
+        if late:
+            written = f"UPDATE {self._table}_records SET used = ? WHERE owner = ? AND key = ? AND used < ?"  # noqa: S608
+            with self._open() as database:
+                database.executemany(written, [(now, owner, name, now) for name in late])
+
+    def _add(self, database: sqlite3.Connection, owner: str, name: str, parts: dict[str, bytes], used: float) -> None:
+        table, grown = self._table, 0
+        known = f"INSERT INTO {table}_records VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
+        database.execute(known, (owner, name, used, len(name)))
+        for part, value in parts.items():
+            before = f"SELECT length(value) FROM {table}_values WHERE owner = ? AND key = ? AND part = ?"  # noqa: S608
+            row = database.execute(before, (owner, name, part)).fetchone()
+            grown += len(part) + len(value) if row is None else len(value) - row[0]
+            database.execute(f"REPLACE INTO {table}_values VALUES (?, ?, ?, ?)", (owner, name, part, value))  # noqa: S608
+        grows = f"UPDATE {table}_records SET used = ?, size = size + ? WHERE owner = ? AND key = ?"  # noqa: S608
+        database.execute(grows, (used, grown, owner, name))
+
+    def _forget(self, database: sqlite3.Connection, now: float) -> None:
+        """Gives up what is too much or too old."""
+        table, retention = self._table, self._retention
+        database.execute(f"DELETE FROM {table}_records WHERE used < ?", (now - retention.age,))  # noqa: S608
+        while True:
+            total = database.execute(f"SELECT entries, size FROM {table}_total").fetchone()  # noqa: S608
+            entries, size = total or (0, 0)
+            if entries <= retention.entries and size <= retention.size:
+                return
+            much = "entries" if entries > retention.entries else "size"
+            most = f"SELECT owner FROM {table}_owners WHERE {much} = (SELECT max({much}) FROM {table}_owners) LIMIT ?"  # noqa: S608
+            oldest = f"SELECT used, owner, key FROM {table}_records WHERE owner = ? ORDER BY used LIMIT 1"  # noqa: S608
+            tied = database.execute(most, (_TIED,)).fetchall()
+            _, owner, key = min(database.execute(oldest, row).fetchone() for row in tied)
+            database.execute(f"DELETE FROM {table}_records WHERE owner = ? AND key = ?", (owner, key))  # noqa: S608

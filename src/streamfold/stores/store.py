@@ -1,0 +1,114 @@
+"""The one interface of everything that is kept: values with an owner, an age and a size."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..values import ConfigError, StreamfoldError
+
+__all__ = ["Retention", "Store", "StoreError", "by_record", "joined_key", "split_key"]
+
+
+class StoreError(StreamfoldError):
+    """A store could not do what it was asked.
+
+    Attributes:
+        found: values that are known all the same.
+    """
+
+    def __init__(self, message: str, found: Mapping[str, bytes] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.found = dict(found or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much a store keeps. When it is full, the owner who has most of it gives up what it used longest ago.
+
+    So each owner has a share, and none can push out what another keeps within its own.
+
+    Attributes:
+        entries: how many records.
+        size: bytes of all of them together.
+        age: seconds for which a record is kept since it was last used.
+
+    Raises:
+        ConfigError: a number is not greater than 0.
+    """
+
+    entries: int = 40_000
+    size: int = 64 * 2**20
+    age: float = 24 * 3600.0
+
+    def __post_init__(self) -> None:
+        for name in ("entries", "size", "age"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name!r} of a store must be greater than 0, not {getattr(self, name)!r}")
+
+
+class Store(Protocol):
+    """Keeps values by keys, apart for each owner.
+
+    A key is the name of a record, `"a"`, or of a part of one, `"a/b"`. A record is used, counted and forgotten as a
+    whole. All methods but `aclose` raise StoreError if they can't do what they are asked, after a bounded time.
+
+    Attributes:
+        name: of this opening of the store, for `runs`.
+    """
+
+    name: str
+
+    async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
+        """Returns the values of those keys that are known. Their records have been used then."""
+        ...
+
+    async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
+        """Keeps values, all or none. A key that is known gets the new value.
+
+        Args:
+            new: only if none of their records is known. Of several that ask at once, one succeeds.
+            ahead: seconds for which the records count as used from now on: others are given up before them.
+
+        Returns:
+            Whether they are kept. Values that are larger than the store are not.
+        """
+        ...
+
+    async def parts(self, owner: str, key: str, after: str = "") -> Mapping[str, bytes]:
+        """Returns the parts of a record whose names sort behind `after`, in the order of their names."""
+        ...
+
+    async def delete(self, owner: str, key: str) -> bool:
+        """Forgets a record. Returns whether there was one."""
+        ...
+
+    async def runs(self, name: str) -> bool:
+        """Returns whether the opening of that name is still in use: its process runs, and has not closed it."""
+        ...
+
+    async def aclose(self) -> None:
+        """Closes files and connections."""
+        ...
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Returns the name of a record, and of the part of it that a key means; "" is the record's own value."""
+    record, _, part = key.partition("/")
+    return record, part
+
+
+def joined_key(record: str, part: str) -> str:
+    """Returns the key of a part of a record."""
+    return f"{record}/{part}" if part else record
+
+
+def by_record(values: Mapping[str, bytes]) -> Iterator[tuple[str, dict[str, bytes]]]:
+    """Yields the name of each record in values, with its parts by their names."""
+    records: dict[str, dict[str, bytes]] = {}
+    for key, value in values.items():
+        record, part = split_key(key)
+        records.setdefault(record, {})[part] = value
+    yield from records.items()

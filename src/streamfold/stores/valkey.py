@@ -1,0 +1,200 @@
+"""Values in Valkey or Redis, for processes on several machines. Needs the extra `valkey`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from .blocking import BlockingStore
+from .databases import shown_server, valkey_client
+from .store import Retention, split_key
+
+__all__ = ["ValkeyStore"]
+
+_TIMEOUT = 1.0  # seconds for a connection or an answer
+
+# The names of all keys have a common tag, so that they are on one node of a cluster and a script may use them together.
+# Times are the server's own, so that the clocks of the processes do not matter.
+# ARGV[1]: the prefix of all keys, [2]: the age in ms, [3]: the opening that asks, "" if nobody needs to know, [4]: the
+# owner.
+_COMMON = """
+local P, age, me, owner = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if me ~= '' then redis.call('SET', P .. 'open:' .. me, '1', 'PX', 15000) end
+local function record(owner, key) return P .. 'record:' .. owner .. ':' .. key end
+local function touch(owner, key, at)
+    redis.call('ZADD', P .. 'used', at, owner .. ':' .. key)
+    redis.call('ZADD', P .. 'used:' .. owner, at, key)
+    redis.call('PEXPIRE', record(owner, key), age + math.max(0, at - now))
+end
+local function used(owner, key)
+    local at = tonumber(redis.call('ZSCORE', P .. 'used:' .. owner, key) or '')
+    if not at or at < now - age or redis.call('EXISTS', record(owner, key)) == 0 then return false end
+    return at
+end
+local function drop(owner, key)
+    local size = tonumber(redis.call('HGET', P .. 'sizes', owner .. ':' .. key) or '')
+    redis.call('DEL', record(owner, key))
+    if not size then return false end
+    redis.call('HDEL', P .. 'sizes', owner .. ':' .. key)
+    redis.call('ZREM', P .. 'used', owner .. ':' .. key)
+    redis.call('ZREM', P .. 'used:' .. owner, key)
+    redis.call('DECRBY', P .. 'size', size)
+    redis.call('ZINCRBY', P .. 'owner-sizes', -size, owner)
+    if tonumber(redis.call('ZINCRBY', P .. 'owner-entries', -1, owner)) <= 0 then
+        redis.call('ZREM', P .. 'owner-entries', owner)
+        redis.call('ZREM', P .. 'owner-sizes', owner)
+    end
+    return true
+end
+"""
+# ARGV[5...]: name and part of each key.
+_GET = """
+local found, seen = {}, {}
+for i = 5, #ARGV, 2 do
+    local key = ARGV[i]
+    if seen[key] == nil then
+        seen[key] = used(owner, key)
+        if seen[key] and seen[key] < now then touch(owner, key, now) end
+    end
+    found[#found + 1] = seen[key] and redis.call('HGET', record(owner, key), ARGV[i + 1])
+end
+return found
+"""
+# ARGV[5]: entries, [6]: bytes, [7]: "1" for new records alone, [8]: ahead in ms, [9...]: name, part and value of each.
+_PUT = """
+local entries, bytes, at = tonumber(ARGV[5]), tonumber(ARGV[6]), now + tonumber(ARGV[8])
+for i = 9, #ARGV, 3 do
+    if ARGV[7] == '1' and used(owner, ARGV[i]) then return 0 end
+end
+for i = 9, #ARGV, 3 do
+    local key, part, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+    local id, grown = owner .. ':' .. key, 0
+    if redis.call('EXISTS', record(owner, key)) == 0 then drop(owner, key) end
+    if redis.call('HEXISTS', P .. 'sizes', id) == 0 then
+        grown = #key
+        redis.call('ZINCRBY', P .. 'owner-entries', 1, owner)
+    end
+    if redis.call('HEXISTS', record(owner, key), part) == 1 then
+        grown = grown + #value - redis.call('HSTRLEN', record(owner, key), part)
+    else
+        grown = grown + #part + #value
+    end
+    redis.call('HSET', record(owner, key), part, value)
+    redis.call('HINCRBY', P .. 'sizes', id, grown)
+    redis.call('ZINCRBY', P .. 'owner-sizes', grown, owner)
+    redis.call('INCRBY', P .. 'size', grown)
+    touch(owner, key, at)
+end
+local function forget(id)
+    local owner, key = string.match(id, '^([^:]*):(.*)$')
+    drop(owner, key)
+end
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'used', '-inf', '(' .. (now - age))) do forget(id) end
+while true do
+    local much = redis.call('ZCARD', P .. 'used') > entries and 'owner-entries'
+        or tonumber(redis.call('GET', P .. 'size') or 0) > bytes and 'owner-sizes'
+    if not much then break end
+    local most = redis.call('ZREVRANGE', P .. much, 0, 0, 'WITHSCORES')[2]
+    local oldest, whose, which
+    for _, tied in ipairs(redis.call('ZRANGEBYSCORE', P .. much, most, most, 'LIMIT', 0, 50)) do
+        local first = redis.call('ZRANGE', P .. 'used:' .. tied, 0, 0, 'WITHSCORES')
+        if not oldest or tonumber(first[2]) < oldest then oldest, whose, which = tonumber(first[2]), tied, first[1] end
+    end
+    drop(whose, which)
+end
+for i = 9, #ARGV, 3 do
+    if redis.call('EXISTS', record(owner, ARGV[i])) == 0 then return 0 end
+end
+return 1
+"""
+# ARGV[5]: the name of the record, [6]: the part behind which it begins.
+_PARTS = """
+if not used(owner, ARGV[5]) then return {} end
+if used(owner, ARGV[5]) < now then touch(owner, ARGV[5], now) end
+local found, names = {}, redis.call('HKEYS', record(owner, ARGV[5]))
+for _, part in ipairs(names) do
+    if part > ARGV[6] then
+        found[#found + 1] = part
+        found[#found + 1] = redis.call('HGET', record(owner, ARGV[5]), part)
+    end
+end
+return found
+"""
+_DELETE = "local known = used(owner, ARGV[5]); drop(owner, ARGV[5]); return known and 1 or 0"
+_RUNS = "return redis.call('EXISTS', P .. 'open:' .. ARGV[5])"
+
+
+class ValkeyStore(BlockingStore):
+    """Keeps values on a Valkey or Redis server. Connections are opened when they are first needed.
+
+    Args:
+        url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.
+        retention: how much is kept, by all that use the same database together.
+        table: what the names of its keys have in common. Stores with other ones have other records and sizes.
+        present: let other processes know that this one runs, for `runs`. It counts as running for 15 seconds since it
+            has last asked the store something.
+
+    Raises:
+        ConfigError: the extra is missing, or the URL can't be used.
+    """
+
+    threads = 8
+
+    def __init__(
+        self, url: str, retention: Retention | None = None, *, table: str = "kept", present: bool = False
+    ) -> None:
+        super().__init__(retention)
+        self._server = shown_server(url)
+        self._client = valkey_client(url, "a store", timeout=_TIMEOUT)
+        self._common = [
+            f"{{streamfold}}:{table}:",
+            max(1, round(self._retention.age * 1000)),
+            (present and self.name) or "",
+        ]
+        script = self._client.register_script
+        self._get, self._put, self._parts, self._delete, self._runs = [
+            script(_COMMON + code) for code in (_GET, _PUT, _PARTS, _DELETE, _RUNS)
+        ]
+
+    def failures(self) -> tuple[type[Exception], ...]:
+        """Returns what its calls raise when it can't be used."""
+        import valkey
+
+        return (valkey.ValkeyError, OSError)
+
+    def get_now(self, owner: str, keys: list[str]) -> Mapping[str, bytes]:
+        """Returns the values of those keys that are known."""
+        values = self._get([], self._arguments(owner, *[name for key in keys for name in split_key(key)]))
+        return {key: value for key, value in zip(keys, values, strict=False) if value is not None}
+
+    def put_now(self, owner: str, values: dict[str, bytes], new: bool, ahead: float) -> bool:
+        """Keeps values, all or none."""
+        given = [word for key, value in values.items() for word in (*split_key(key), value)]
+        bounds = (self._retention.entries, self._retention.size, int(new), round(ahead * 1000))
+        return bool(self._put([], self._arguments(owner, *bounds, *given)))
+
+    def parts_now(self, owner: str, key: str, after: str) -> Mapping[str, bytes]:
+        """Returns the parts of a record whose names sort behind `after`."""
+        words = self._parts([], self._arguments(owner, key, after))
+        return dict(sorted(zip((name.decode() for name in words[::2]), words[1::2], strict=True)))
+
+    def delete_now(self, owner: str, key: str) -> bool:
+        """Forgets a record. Returns whether there was one."""
+        return bool(self._delete([], self._arguments(owner, key)))
+
+    def runs_now(self, name: str) -> bool:
+        """Returns whether the process of that opening still runs."""
+        return bool(self._runs([], self._arguments("", name)))
+
+    def close_now(self) -> None:
+        """Closes the connections."""
+        self._client.close()  # type: ignore[no-untyped-call]
+
+    def __repr__(self) -> str:
+        return f"<ValkeyStore {self._server}>"
+
+    def _arguments(self, owner: str, *more: Any) -> list[Any]:
+        return [*self._common, sha256(owner.encode("utf-8", "surrogatepass")).hexdigest()[:32], *more]

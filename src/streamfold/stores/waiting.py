@@ -1,0 +1,115 @@
+"""What a store could not take waits in this process until it can."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import NoReturn
+
+import anyio
+
+from .blocking import PATIENCE
+from .memory import MemoryStore
+from .store import Retention, Store, StoreError
+
+__all__ = ["WaitingStore"]
+
+_AGAIN = 1.0  # seconds between two looks whether a store is back
+
+_logger = logging.getLogger("streamfold")
+
+
+class WaitingStore:
+    """A store that may be out of reach for a while.
+
+    What can't be put there is kept in this process, where it is found too, and put there when the store is back: with
+    the next values that are put, or by `keep_trying`. What must be unique (`new`) is not: only the store can tell.
+
+    Args:
+        store: the store.
+        retention: how much may wait.
+    """
+
+    def __init__(self, store: Store, retention: Retention | None = None) -> None:
+        self.store = store
+        self.name = store.name
+        self._waiting = MemoryStore(retention)
+        self._waits = self._moving = False
+
+    async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
+        """Returns the values of those keys that are known. What waits is among `found` of a StoreError too."""
+        waiting = await self._waiting.get(owner, keys) if self._waits else {}
+        missing = [key for key in keys if key not in waiting]
+        if not missing:
+            return waiting
+        try:
+            return {**await self.store.get(owner, missing), **waiting}
+        except StoreError as error:
+            raise StoreError(error.message, waiting) from error
+
+    async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
+        """Keeps values, all or none. Returns whether they are kept."""
+        if not self._waits or new:
+            try:
+                return await self.store.put(owner, values, new=new, ahead=ahead)
+            except StoreError as error:
+                if new:
+                    raise
+                _logger.warning("%s; what is to be kept waits in this process until it is back", error.message)
+        self._waits = True
+        kept = await self._waiting.put(owner, values, ahead=ahead)
+        with suppress(StoreError), anyio.move_on_after(PATIENCE):
+            await self.move()
+        return kept
+
+    async def parts(self, owner: str, key: str, after: str = "") -> Mapping[str, bytes]:
+        """Returns the parts of a record whose names sort behind `after`, in the order of their names."""
+        waiting = await self._waiting.parts(owner, key, after) if self._waits else {}
+        return dict(sorted({**await self.store.parts(owner, key, after), **waiting}.items()))
+
+    async def delete(self, owner: str, key: str) -> bool:
+        """Forgets a record. Returns whether there was one."""
+        waited = await self._waiting.delete(owner, key)
+        return await self.store.delete(owner, key) or waited
+
+    async def runs(self, name: str) -> bool:
+        """Returns whether the opening of that name is still in use."""
+        return await self.store.runs(name)
+
+    async def move(self) -> None:
+        """Puts what waits into the store. Raises StoreError if that can't be used yet."""
+        if self._moving or not self._waits:
+            return
+        self._moving = True
+        try:
+            for owner, name, parts in self._waiting.records():
+                await self.store.put(
+                    owner, {f"{name}/{part}" if part else name: value for part, value in parts.items()}
+                )
+                await self._waiting.delete(owner, name, unless_changed=parts)
+            if not self._waiting.records():
+                self._waits = False
+                _logger.warning("%r can be used again", self.store)
+        finally:
+            self._moving = False
+
+    async def keep_trying(self) -> NoReturn:
+        """Puts what waits into the store as soon as that is back. For a task of its own."""
+        while True:
+            await anyio.sleep(_AGAIN)
+            with suppress(StoreError):  # it has been logged when it went away
+                await self.move()
+
+    async def aclose(self) -> None:
+        """Closes the store. What could not be put there is lost, and logged."""
+        try:
+            with anyio.move_on_after(PATIENCE, shield=True):
+                await self.move()
+        except StoreError as error:
+            _logger.error("%d records could not be kept: %s", len(self._waiting.records()), error.message)
+        finally:
+            await self.store.aclose()
+
+    def __repr__(self) -> str:
+        return repr(self.store)
