@@ -23,6 +23,7 @@ from streamfold.limits import (
     RateLimiter,
     SQLiteLimitStore,
     ValkeyLimitStore,
+    guard,
     open_limit_store,
 )
 from streamfold.limits.algorithm import DAY, Ask, Grant, Settlement
@@ -408,6 +409,10 @@ async def test_a_block_reserves_once() -> None:
     ("arguments", "problem"),
     [
         ({"rpm": 0}, "rpm must be greater than 0, not 0"),
+        ({"rpm": 10**400}, "rpm must be between 1e-09 and 1e\\+12"),
+        ({"max_cost_per_day": 1e-300}, "max_cost_per_day must be between"),
+        ({"max_concurrent": True}, "max_concurrent must be a number above 0, not True"),
+        ({"tpm": "5"}, "tpm must be a number above 0, not '5'"),
         ({"tpm": float("inf")}, "tpm must be greater than 0, not inf"),
         ({"max_cost_per_day": -1}, "max_cost_per_day must be greater than 0, not -1"),
         ({"store": "sqllite:///x"}, "the store of limits must be memory, .* \\(did you mean 'sqlite'\\?\\)"),
@@ -539,3 +544,63 @@ async def test_a_store_that_is_killed_and_started_again(on_store_error: Any, tmp
         spent = 300_000_000 if on_store_error == "local" else 200_000_000
         assert (await store.take("a", Ask())).spent == spent
         await store.aclose()
+
+
+ODD = {
+    "requests": "nan", "rest": "1e308", "epoch": "inf", "spent": "-1e308", "cost": "-inf",
+    "h:gone": "99", "x:gone": "1e308", "h:lost": "99",
+}  # fmt: skip
+
+
+async def test_numbers_that_nobody_counted(make: Make) -> None:
+    """Where others may write too, what can't be a count or a moment is not there; nothing waits for it."""
+    store, _ = make()
+    ask = Ask(rate=10.0, token_rate=1000.0, tokens=10.0, slots=2, budget=100, holder="a")
+    expected = await store.take("good", ask)
+    match store:
+        case SQLiteLimitStore():
+            text = ", ".join(f'"{name}": {value}' for name, value in ODD.items())
+            text = text.replace("nan", "NaN").replace("inf", "Infinity")
+            with store._database.transaction() as database:
+                for name, state in {"odd": f"{{{text}}}", "list": "[1]", "none": "{"}.items():
+                    database.execute("INSERT INTO limits VALUES (?, ?)", (name, state))
+        case ValkeyLimitStore():
+            store._client.hset("streamfold:limits:{odd}", mapping=ODD)
+    for name in ("odd", "list", "none"):
+        assert await store.take(name, ask) == expected
+    await store.aclose()
+
+
+class AwayStore(MemoryLimitStore):
+    """A store that may be away, and takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away, self.paid = False, list[int]()
+
+    async def take(self, name: str, ask: Ask) -> Grant:
+        if self.away:
+            raise LimitStoreError("away", retryable=True)
+        return await super().take(name, ask)
+
+    async def settle(self, name: str, settlement: Settlement) -> None:
+        if self.away:
+            raise LimitStoreError("away", retryable=True)
+        await anyio.sleep(0)
+        self.paid.append(settlement.money)
+
+
+async def test_what_was_owed_is_paid_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks first after the store is back, and however many do so at once; nothing is forgotten."""
+    monkeypatch.setattr(guard, "_AGAIN", 0.0)
+    monkeypatch.setattr(guard, "_MOST_OWED", 50)
+    store = AwayStore()
+    guarded = guard.GuardedStore(store, local=False, replicas=1)
+    store.away = True
+    for number in range(1, 101):
+        await guarded.settle("x", Settlement(money=number, day=1))
+    store.away = False
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(guarded.take, "x", Ask())
+    assert (len(store.paid), sum(store.paid)) == (50, 5050)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable
@@ -212,7 +213,44 @@ class Thing:
         return CANARY
 
 
-@pytest.mark.parametrize("value", [Thing(), [1, Thing()], tool(add)], ids=["object", "inside a list", "function"])
+async def test_a_tool_that_waits_for_something_cancelled() -> None:
+    """That is the tool's failure; nobody has cancelled the run, and the call beside it ends."""
+
+    async def fetch() -> str:
+        raise asyncio.CancelledError  # as from a task of its own that was cancelled
+
+    async def pay() -> str:
+        await anyio.sleep(0.01)
+        return "paid"
+
+    script = Script(asks(("fetch", {}), ("pay", {})), says("ok"))
+    await run_tools(script.provider(), "x", [fetch, pay])
+    assert script.results() == ["Error: the tool fetch failed: what it waited for was cancelled", "paid"]
+
+
+async def test_results_without_an_end_are_told_to_the_model() -> None:
+    """Those that contain themselves, and those that are nested too deeply to be written."""
+
+    def itself() -> list[Any]:
+        found: list[Any] = []
+        found.append({"of": found})
+        return found
+
+    def deep() -> list[Any]:
+        found: list[Any] = []
+        for _ in range(100_000):
+            found = [found]
+        return found
+
+    script = Script(asks(("itself", {}), ("deep", {})), says("ok"))
+    await run_tools(script.provider(), "x", [itself, deep])
+    failed = "Error: the tool {} failed: its result contains itself, or is nested too deeply"
+    assert script.results() == [failed.format("itself"), failed.format("deep")]
+
+
+@pytest.mark.parametrize(
+    "value", [Thing(), [1, Thing()], tool(add), b"\xff"], ids=["object", "inside a list", "function", "bytes"]
+)
 async def test_a_result_that_is_no_json_is_an_error_of_the_application(value: Any) -> None:
     """It is raised, and never sent as its repr."""
     script = Script(asks(("give", {})), says("ok"))

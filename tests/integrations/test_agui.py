@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +20,9 @@ from streamfold import (
     tool_result,
 )
 from streamfold.integrations import agui
+from streamfold.integrations.agui import AgentRequest
 from streamfold.testing import ScriptedProvider, call, fail, finish, refuse, say, think, usage
+from streamfold.tools import FileJournal, ToolRun
 from streamfold.types import ImagePart, TextPart
 
 QUESTION = {"id": "u1", "role": "user", "content": "Tidy up"}
@@ -197,6 +201,73 @@ async def test_only_signed_calls_can_be_approved() -> None:
     for forged in ({**body, "resume": [resume]}, {**signed, "threadId": "t2"}):
         with pytest.raises(ConfigError, match="is not signed"):
             agui.read_request(forged, secret="s1")
+
+
+async def test_a_signed_approval_is_good_once(tmp_path: Path) -> None:
+    """However often it is sent, whatever stands before it, and however the page writes the arguments."""
+    ran: list[float] = []
+
+    @tool(needs_approval=True)
+    def pay(amount: float, to: str) -> str:
+        ran.append(amount)
+        return "paid"
+
+    journal = FileJournal(tmp_path)
+
+    def running(request: AgentRequest, *answers: Any) -> ToolRun:
+        return request.run(ScriptedProvider(*answers), [pay], journal=journal)
+
+    first = asked()
+    events = await written(running(first, call("pay", amount=1.0, to="Zoë")), first, secret="s1")
+    (interrupt,) = events[-1]["outcome"]["interrupts"]
+    resume = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}
+    resume["metadata"] = interrupt["metadata"]
+
+    async def play(text: str, before: int, **more: Any) -> list[Any]:
+        called = {"id": interrupt["id"], "type": "function", "function": {"name": "pay", "arguments": text}}
+        turn = {"id": "a1", "role": "assistant", "toolCalls": [called]}
+        messages = [{**QUESTION, "id": f"q{at}"} for at in range(before + 1)]
+        body = {"threadId": "t1", "runId": "r2", "messages": [*messages, turn], "resume": [resume], **more}
+        request = agui.read_request(body, secret="s1")
+        return await written(running(request, "Done."), request, secret="s1")
+
+    for before, text in enumerate(
+        [
+            '{"amount": 1.0, "to": "Zoë"}',
+            '{"amount":1,"to":"Zoë"}',
+            '{"to":"Zo\\u00eb","amount":1e0}',
+            '{"amount":10e-1,"to":"Zoë"}',
+        ]
+    ):
+        found = await play(text, before)
+        assert [event["content"] for event in found if event["type"] == "TOOL_CALL_RESULT"] == ["paid"]
+    assert ran == [1.0]
+    # A page may ask to be asked again: the call gets the same approval, and one that no model has made gets none.
+    for text, signed in (('{"amount":1,"to":"Zoë"}', interrupt["metadata"]), ('{"amount":9,"to":"Zoë"}', None)):
+        again = await play_without_decision(running, text, interrupt["id"])
+        assert again.get("metadata") == signed
+    # Another answer of the model with the same id and arguments is another call; the old approval is not for it.
+    second = asked()
+    events = await written(running(second, call("pay", amount=1.0, to="Zoë")), second, secret="s1")
+    old, resume["metadata"] = resume["metadata"], events[-1]["outcome"]["interrupts"][0]["metadata"]
+    await play('{"amount": 1.0, "to": "Zoë"}', 0)
+    assert ran == [1.0, 1.0]
+    resume["metadata"] = old
+    assert (await play('{"amount": 1.0, "to": "Zoë"}', 0))[-1]["type"] == "RUN_ERROR"
+    assert ran == [1.0, 1.0]
+
+
+async def play_without_decision(running: Callable[..., ToolRun], text: str, call_id: str) -> dict[str, Any]:
+    called = {"id": call_id, "type": "function", "function": {"name": "pay", "arguments": text}}
+    body = {
+        "threadId": "t1",
+        "runId": "r3",
+        "messages": [QUESTION, {"id": "a1", "role": "assistant", "toolCalls": [called]}],
+    }
+    request = agui.read_request(body, secret="s1")
+    events = await written(running(request, "Done."), request, secret="s1")
+    found: dict[str, Any] = events[-1]["outcome"]["interrupts"][0]
+    return found
 
 
 async def test_an_answer_without_a_decision_is_no_approval() -> None:

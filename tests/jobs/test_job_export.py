@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from folding import DONE, text
-from streamfold import ConfigError, Provider
+from streamfold import ConfigError, Provider, Tool
 from streamfold.jobs import Ledger, batch, check_output, export, export_columns
 
 
@@ -56,6 +56,36 @@ async def test_lines_in_the_order_of_the_rows(tmp_path: Path) -> None:
     }  # fmt: skip
     assert "日本語".encode() in (tmp_path / "out.jsonl").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger", "ledger.lock", "out.jsonl"]
+
+
+async def test_shards_that_are_no_whole_job(tmp_path: Path) -> None:
+    """Those of different cuts have rows in common; a merged file must not leave rows out."""
+    prompts = [str(number) for number in range(6)]
+    for name, shard in {"0of2": (0, 2), "1of2": (1, 2), "0of3": (0, 3), "1of3": (1, 3)}.items():
+        await job(tmp_path / name, prompts, shard=shard)
+    await job(tmp_path / "tools", prompts, shard=(1, 2), tools=[Tool("f", parameters={})])
+    async with batch(provider(), [{"prompt": text} for text in prompts], ledger=tmp_path / "begun", shard=(1, 2)):
+        pass  # left before its answers
+    out = tmp_path / "out.jsonl"
+    with ExitStack() as stack:
+        opened = {
+            path.name: stack.enter_context(Ledger(path, readonly=True))
+            for path in tmp_path.iterdir()
+            if path.suffix == ""
+        }
+        for names, problem in {
+            "0of2 0of3": "different cuts of the job, and have rows in common: 0/2, 0/3",
+            "0of3 1of3 1of2": "different cuts",
+            "0of2 tools": "they differ in tools",
+            "0of3 1of3": r"rows are missing: shard 2/3, 2 rows\. `streamfold batch export` writes what there is",
+            "0of2": "shard 1/2, 3 rows",
+            "0of2 begun": r"begun has \d of its 3 rows",
+        }.items():
+            with pytest.raises(ConfigError, match=problem):
+                export([opened[name] for name in names.split()], out, whole=True)
+        assert not out.exists()
+        assert export([opened["0of3"], opened["1of3"]], out) == 4
+        assert export([opened["1of2"], opened["0of2"]], out, whole=True) == 6
 
 
 @pytest.mark.slow

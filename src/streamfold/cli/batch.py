@@ -216,7 +216,7 @@ def status(ledger: Annotated[Path, typer.Argument(help="The ledger of a job.")],
         if as_json:
             print_json({**settings, **counts, "batches": [asdict(found) for found in batches]})
             return
-        first, step = (int(part) for part in settings.get("shard", "0/1").split("/"))
+        first, step = opened.shard
         rows = len(range(first, int(settings.get("count", 0)), step))
         say(f"{counts['done']} answers, {counts['error']} errors, {counts['sent']} under way, {rows} rows")
         say(f"model: {settings.get('model', 'unknown')}")
@@ -228,29 +228,24 @@ def status(ledger: Annotated[Path, typer.Argument(help="The ledger of a job.")],
 @app.command(name="export")
 def export_command(ledgers: Ledgers, output: Output) -> None:
     """Write what a job has so far, in the order of the rows."""
-    with reported_errors():
-        _export(ledgers, output)
+    _export(ledgers, output, whole=False)
 
 
 @app.command()
 def merge(ledgers: Ledgers, output: Output) -> None:
     """Write the answers of all shards of a job into one file, in the order of the rows.
 
-    The exit code is 1 if rows are missing: of shards that are not done, or whose ledgers are not there.
+    Nothing is written, and the exit code is 2, if rows are missing or two ledgers have the same rows.
     """
-    with reported_errors():
-        if not _export(ledgers, output):
-            raise typer.Exit(1)
+    _export(ledgers, output, whole=True)
 
 
-def _export(ledgers: list[Path], output: Path) -> bool:
-    """Writes the answers of ledgers. Returns whether all rows are there."""
-    with ExitStack() as stack:
+def _export(ledgers: list[Path], output: Path, *, whole: bool) -> None:
+    with reported_errors(), ExitStack() as stack:
         opened = [stack.enter_context(Ledger(path, readonly=True)) for path in ledgers]
-        count = export(opened, output)
+        count = export(opened, output, whole=whole)
         total = int(opened[0].settings().get("count", count))
-    say(f"{output}: {count} rows" if count == total else f"{output}: {count} of {total} rows")
-    return count == total
+        say(f"{output}: {count} rows" if count == total else f"{output}: {count} of {total} rows")
 
 
 def _ledger(path: Path, spec: str) -> Path:

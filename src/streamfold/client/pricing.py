@@ -100,7 +100,10 @@ class ProfilePricing:
 @cache
 def _has_package() -> bool:
     # To look for a package that is not there takes as long as all else that is done for the cost of an answer.
-    return find_spec("genai_prices") is not None
+    try:
+        return find_spec("genai_prices") is not None
+    except ImportError:  # of a finder that somebody has installed
+        return False
 
 
 def _in_batch(cost: Cost, usage: Usage, share: float | None) -> Cost:

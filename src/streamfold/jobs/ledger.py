@@ -134,6 +134,12 @@ class Ledger:
         """Returns what `begin` noted."""
         return dict(self.select("SELECT key, value FROM meta"))
 
+    @property
+    def shard(self) -> tuple[int, int]:
+        """The shard whose rows it has: the first of them, and how many rows on the next is."""
+        first, step = self.settings().get("shard", "0/1").split("/")
+        return int(first), int(step)
+
     def sent(self, number: int, name: str) -> None:
         """Marks a row as sent."""
         self.note(tables.MARK, tables.mark(number, name))

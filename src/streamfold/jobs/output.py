@@ -17,6 +17,8 @@ from .ledger import Ledger
 
 __all__ = ["check_output", "export", "export_columns"]
 
+_SHOWN = 5  # missing shards that an error names
+
 
 def check_output(path: str | os.PathLike[str]) -> None:
     """Raises ConfigError if answers can't be written to this file: a job should know before it asks."""
@@ -29,16 +31,21 @@ def check_output(path: str | os.PathLike[str]) -> None:
         raise ConfigError(f"{path}: can't be written")
 
 
-def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str]) -> int:
+def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bool = False) -> int:
     """Writes the answers and errors of the shards of a job in the order of the rows. Returns how many they are.
 
     The file is written beside its name and then renamed, so that it is never half there.
 
+    Args:
+        whole: write nothing unless every row of the job is there.
+
     Raises:
-        ConfigError: the ledgers are not those of one job, or two of them have the same rows.
+        ConfigError: the ledgers are not those of one job, or two of them have the same rows, or rows are missing.
     """
     shards = list(ledgers)
     _check_shards(shards)
+    if whole:
+        _check_whole(shards)
     target = Path(path)
     check_output(target)
     if target.suffix == ".parquet":
@@ -104,18 +111,42 @@ def _replace(target: Path, write: Callable[[Path], int]) -> int:
 
 
 def _check_shards(ledgers: list[Ledger]) -> None:
+    """Raises ConfigError unless the ledgers are those of different shards, of one way to cut one job."""
     if not ledgers:
         raise ConfigError("there is no ledger to export")
     settings = [ledger.settings() for ledger in ledgers]
     for ledger, own in zip(ledgers, settings, strict=True):
         if not own:
             raise ConfigError(f"{ledger.path}: no job was begun with this ledger")
-        for name in ("rows", "model", "options"):
+        for name in ("rows", "count", "model", "options", "tools", "run_tools"):
             if own.get(name) != settings[0].get(name):
                 raise ConfigError(f"{ledger.path} and {ledgers[0].path} are of different jobs: they differ in {name}")
-    shards = [own.get("shard") for own in settings]
+    shards = [ledger.shard for ledger in ledgers]
+    names = ", ".join(f"{first}/{step}" for first, step in shards)
+    if len({step for _, step in shards}) > 1:
+        raise ConfigError(f"the ledgers belong to different cuts of the job, and have rows in common: {names}")
     if len(set(shards)) < len(shards):
-        raise ConfigError(f"two of the ledgers are of the same shard: {', '.join(map(str, shards))}")
+        raise ConfigError(f"two of the ledgers are of the same shard: {names}")
+
+
+def _check_whole(ledgers: list[Ledger]) -> None:
+    """Raises ConfigError if rows are missing: of shards that have not ended, or whose ledgers are not there."""
+    (_, step), count = ledgers[0].shard, int(ledgers[0].settings()["count"])
+    found = {ledger.shard[0]: ledger for ledger in ledgers}
+    missing = [
+        f"shard {first}/{step}, {len(range(first, count, step))} rows"
+        for first in range(min(step, count))
+        if first not in found
+    ]
+    for first, ledger in sorted(found.items()):
+        counts, rows = ledger.counts(), len(range(first, count, step))
+        if (ended := counts["done"] + counts["error"]) < rows:
+            missing.append(f"{ledger.path} has {ended} of its {rows} rows")
+    if missing:
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        raise ConfigError(
+            f"rows are missing: {'; '.join(missing[:_SHOWN])}{more}. `streamfold batch export` writes what there is"
+        )
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> int:

@@ -8,7 +8,7 @@ billionths of a currency's unit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor
 from typing import Literal, TypeAlias
 
@@ -22,6 +22,7 @@ __all__ = [
     "State",
     "alive",
     "believe",
+    "read",
     "settle",
     "take",
 ]
@@ -32,6 +33,9 @@ State: TypeAlias = dict[str, float]
 DAY = 86400.0
 POLL = 0.1  # seconds until a process that found all places taken asks again
 _MEAN_OF = 30  # answers that a learned mean goes back to
+_LARGEST = 1e15  # number that a store can have written; money is exact up to there
+_FARTHEST = 2 * DAY  # seconds ahead that a moment can be; then a store forgets what nobody uses
+_MOMENTS = ("requests", "tokens_from", "rest", "since")  # and what begins with `x:` or `w:`
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +171,31 @@ class Settlement:
     holder: str = ""
     local: bool = False
 
+    def plus(self, other: Settlement) -> Settlement:
+        """Returns one settlement for two of the same holder and day. What is learned is of the later one."""
+        return replace(
+            self,
+            request_seconds=self.request_seconds + other.request_seconds,
+            token_seconds=self.token_seconds + other.token_seconds,
+            tokens=self.tokens if other.tokens is None else other.tokens,
+            cost=self.cost if other.cost is None else other.cost,
+            money=self.money + other.money,
+            slots=self.slots + other.slots,
+        )
+
+
+def read(stored: object, now: float) -> State:
+    """Returns a state that was stored where others may write too. What can't have come from here counts as missing."""
+    found = stored if isinstance(stored, dict) else {}
+    state: State = {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, int | float)
+        and abs(value) <= _LARGEST  # also false for NaN
+        and not ((name in _MOMENTS or name[:2] in ("x:", "w:")) and value > now + _FARTHEST)
+    }
+    return {name: value for name, value in state.items() if name[:2] != "h:" or f"x:{name[2:]}" in state}
+
 
 def take(state: State, now: float, ask: Ask) -> Grant:
     """Reserves moments for requests, if they are near enough."""
@@ -211,7 +240,7 @@ def take(state: State, now: float, ask: Ask) -> Grant:
         state["spent"] = spent = spent + number * cost
     if ask.slots:
         state[f"h:{ask.holder}"] = get(f"h:{ask.holder}", 0) + number
-        state[f"x:{ask.holder}"] = now + ask.lifetime
+        state[f"x:{ask.holder}"] = now + min(ask.lifetime, _FARTHEST)
         state.pop(f"w:{ask.holder}", None)
     _count(state, number, max(moment, now), step)
     return Grant(
@@ -270,7 +299,7 @@ def alive(state: State, now: float, holder: str, held: int, lifetime: float) -> 
     """Notes that a holder of slots is alive, with so many of them if the store has lost them."""
     if f"h:{holder}" not in state:
         state[f"h:{holder}"] = held
-    state[f"x:{holder}"] = now + lifetime
+    state[f"x:{holder}"] = now + min(lifetime, _FARTHEST)
 
 
 def _change(state: State, belief: Belief) -> None:

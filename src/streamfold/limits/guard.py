@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import replace
 from time import monotonic
+
+import anyio
 
 from ..values import ConfigError
 from .algorithm import Ask, Belief, Grant, Settlement
@@ -14,7 +17,7 @@ from .store import LimitStore, MemoryLimitStore
 __all__ = ["GuardedStore"]
 
 _AGAIN = 1.0  # seconds until a store that failed is tried again
-_MOST_OWED = 10_000  # settlements that are kept for a store that is away
+_MOST_OWED = 10_000  # settlements that are kept one by one for a store that is away; more are added up
 
 _logger = logging.getLogger("streamfold")
 
@@ -34,7 +37,7 @@ class GuardedStore:
         self._local = MemoryLimitStore() if local else None
         self._failed: LimitStoreError | None = None
         self._again = 0.0
-        self._owed: list[tuple[str, Settlement]] = []
+        self._owed: deque[tuple[str, Settlement]] = deque()
         self._spent: dict[str, int] = {}  # by the name of a limit, what had been spent when the store went away
         self.lease, self.lifetime = store.lease, store.lifetime
 
@@ -71,8 +74,7 @@ class GuardedStore:
         except ConfigError as error:  # of a password that was changed meanwhile: the answer is there all the same
             _logger.warning("limits could not be settled: %s", error)
             return
-        if len(self._owed) < _MOST_OWED:
-            self._owed.append((name, settlement))
+        self._owe(name, settlement)
 
     async def believe(self, name: str, rest: float, belief: Belief | None) -> None:
         """Sends nothing for a while, and changes what is believed about the rate."""
@@ -111,14 +113,27 @@ class GuardedStore:
         )
         grant = await local.take(name, part)
         if ask.budget and grant.requests:
-            self._owed.append((name, Settlement(money=grant.requests * grant.cost, day=grant.day)))
+            self._owe(name, Settlement(money=grant.requests * grant.cost, day=grant.day))
         return replace(grant, local=True)
 
     async def _pay(self) -> None:
-        """Settles what could not be settled while the store was away."""
+        """Settles what could not be settled while the store was away. Several may do so: each takes what is next."""
         while self._owed:
-            await self._store.settle(*self._owed[0])
-            del self._owed[0]
+            owed = self._owed.popleft()  # atomic, also where threads share a limiter
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self._store.settle(*owed)
+            except LimitStoreError:
+                self._owed.appendleft(owed)
+                raise
+
+    def _owe(self, name: str, settlement: Settlement) -> None:
+        if len(self._owed) >= _MOST_OWED:
+            for at, (other, before) in enumerate(self._owed):
+                if other == name and before.holder == settlement.holder and before.day == settlement.day:
+                    self._owed[at] = (name, before.plus(settlement))
+                    return
+        self._owed.append((name, settlement))
 
     def _away(self, error: LimitStoreError) -> None:
         if self._failed is None:

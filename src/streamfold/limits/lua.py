@@ -12,7 +12,16 @@ local key, time = KEYS[1], redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
 local state, changed, gone = {}, {}, {}
 local stored = redis.call('HGETALL', key)
-for i = 1, #stored, 2 do state[stored[i]] = tonumber(stored[i + 1]) end
+local moments = {requests = true, tokens_from = true, rest = true, since = true}
+for i = 1, #stored, 2 do
+    local name, value = stored[i], tonumber(stored[i + 1])
+    local moment = moments[name] or name:sub(1, 2) == 'x:' or name:sub(1, 2) == 'w:'
+    if value and math.abs(value) <= 1e15 and not (moment and value > now + 172800) then state[name] = value end
+end
+for i = 1, #stored, 2 do
+    local kind, holder = stored[i]:sub(1, 2), stored[i]:sub(3)
+    if kind == 'h:' and not state['x:' .. holder] then state[stored[i]] = nil end
+end
 
 local function get(name) return state[name] or 0 end
 local function set(name, value) state[name] = value; changed[name] = value end
@@ -117,7 +126,7 @@ local function take(ask)
     if ask.budget > 0 then set('spent', get('spent') + number * cost) end
     if ask.slots > 0 then
         set('h:' .. ask.holder, get('h:' .. ask.holder) + number)
-        set('x:' .. ask.holder, now + ask.lifetime)
+        set('x:' .. ask.holder, now + math.min(ask.lifetime, 172800))
         if state['w:' .. ask.holder] then drop('w:' .. ask.holder) end
     end
     if get('rate') > 0 and get('filled') == 0 then
@@ -153,7 +162,7 @@ end
 
 local function alive(ask)
     if not state['h:' .. ask.holder] then set('h:' .. ask.holder, ask.held) end
-    set('x:' .. ask.holder, now + ask.lifetime)
+    set('x:' .. ask.holder, now + math.min(ask.lifetime, 172800))
 end
 
 local commands = {take = take, settle = settle, believe = believe, alive = alive}

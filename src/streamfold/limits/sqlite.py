@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..stores import PrivateDatabase, close_in_thread
-from .algorithm import Ask, Belief, Grant, Settlement, State, alive, believe, settle, take
+from .algorithm import Ask, Belief, Grant, Settlement, State, alive, believe, read, settle, take
 from .errors import LimitStoreError
 from .threads import ThreadedStore
 
@@ -67,10 +67,17 @@ class SQLiteLimitStore(ThreadedStore):
         try:
             with self._database.transaction() as database:
                 row = database.execute("SELECT state FROM limits WHERE name = ?", (name,)).fetchone()
-                state: State = json.loads(row[0]) if row else {}
+                state = read(_json(row[0]) if row else {}, self._clock())
                 yield state
                 database.execute("REPLACE INTO limits VALUES (?, ?)", (name, json.dumps(state)))
         except sqlite3.Error as exc:
             raise LimitStoreError(
                 f"the limits in {str(self._database.path)!r} can't be used: {exc}", retryable=True
             ) from exc
+
+
+def _json(text: object) -> object:
+    try:
+        return json.loads(str(text))
+    except (ValueError, RecursionError):  # somebody else wrote it
+        return {}

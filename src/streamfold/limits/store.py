@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from math import inf
 from threading import Lock
 from typing import Protocol
 from weakref import ref
 
 from ..values import ConfigError
 from .algorithm import Ask, Belief, Grant, Settlement, State, alive, believe, settle, take
+
+_SMALLEST, _LARGEST = 1e-9, 1e12
 
 __all__ = ["LimitStore", "MemoryLimitStore", "check_number", "process_store"]
 
@@ -101,7 +104,13 @@ def process_store() -> MemoryLimitStore:
     return store
 
 
-def check_number(name: str, value: float | None) -> None:
-    """Raises ConfigError for a limit that is not above 0."""
-    if value is not None and not 0 < value < float("inf"):
-        raise ConfigError(f"{name} must be greater than 0, not {value:g}")
+def check_number(name: str, value: object) -> None:
+    """Raises ConfigError for a limit that is no number above 0, or too large or too small to count with."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{name} must be a number above 0, not {value!r}")
+    if not 0 < value < inf:  # also NaN
+        raise ConfigError(f"{name} must be greater than 0, not {value}")
+    if not _SMALLEST <= value <= _LARGEST:
+        raise ConfigError(f"{name} must be between {_SMALLEST:g} and {_LARGEST:g}")

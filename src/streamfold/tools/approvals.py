@@ -46,6 +46,7 @@ class _OpenCall:
     decision: _Decision | None = None
     reason: str | None = None
     message: Message | None = None
+    nonce: str | None = None
 
 
 class TurnCalls:
@@ -105,7 +106,11 @@ class TurnCalls:
         found = self._calls[result.call.id]
         found.status, found.message = "done", result.message
 
-    def decide(self, call_id: str, decision: _Decision, reason: str | None = None) -> None:
+    def nonce(self, call: ToolCall) -> str | None:
+        """Returns the nonce of the approval of a call; None if it has none."""
+        return self._calls[call.id].nonce
+
+    def decide(self, call_id: str, decision: _Decision, reason: str | None = None, *, nonce: str | None = None) -> None:
         """Records a decision. Does nothing if the same one was made before.
 
         Raises:
@@ -113,7 +118,7 @@ class TurnCalls:
         """
         found = self._found(call_id)
         if found.status == "approval":
-            found.status, found.decision, found.reason = "ready", decision, reason
+            found.status, found.decision, found.reason, found.nonce = "ready", decision, reason, nonce
         elif found.decision != decision:
             raise ConfigError(f"the call {call_id!r} of {found.call.name} does not wait for an approval: {_now(found)}")
 
@@ -131,7 +136,13 @@ class TurnCalls:
     def dump(self) -> list[dict[str, Any]]:
         """Returns the statuses as JSON data; `load` reads them."""
         return [
-            {"id": call_id, "status": found.status, "decision": found.decision, "reason": found.reason}
+            {
+                "id": call_id,
+                "status": found.status,
+                "decision": found.decision,
+                "reason": found.reason,
+                **({"nonce": found.nonce} if found.nonce else {}),
+            }
             for call_id, found in self._calls.items()
         ]
 
@@ -142,10 +153,11 @@ class TurnCalls:
             raise ConfigError("state.calls does not name the calls of the last turn, in their order")
         for entry, found in zip(entries, self._calls.values(), strict=True):
             status: Any = entry.get("status")
-            decision, reason = entry.get("decision"), entry.get("reason")
-            if status not in _STATUSES or decision not in (None, *_DECISIONS) or not isinstance(reason, str | None):
+            decision, reason, nonce = entry.get("decision"), entry.get("reason"), entry.get("nonce")
+            texts = isinstance(reason, str | None) and isinstance(nonce, str | None)
+            if status not in _STATUSES or decision not in (None, *_DECISIONS) or not texts:
                 raise ConfigError(f"state.calls: {entry!r} is not the status of a call")
-            found.status, found.decision, found.reason = status, decision, reason
+            found.status, found.decision, found.reason, found.nonce = status, decision, reason, nonce
             if status != "done":
                 found.message = None
 

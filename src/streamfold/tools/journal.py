@@ -11,13 +11,23 @@ import json
 import os
 import secrets
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio.to_thread
 
-from ..values import StreamfoldError, ToolCall
+from ..values import ConfigError, StreamfoldError, ToolCall
 
-__all__ = ["CallInDoubtError", "CallJournal", "FileJournal", "call_key"]
+__all__ = [
+    "CallInDoubtError",
+    "CallJournal",
+    "FileJournal",
+    "canonical_json",
+    "journal_key",
+    "keep_approval",
+    "process_journal",
+]
+
+_MOST_KEPT = 10_000  # entries of a journal in memory; the oldest are dropped, and an approval before its use is
 
 
 class CallJournal(Protocol):
@@ -96,10 +106,97 @@ class FileJournal:
             return None
 
 
-def call_key(run_id: str, position: int, call: ToolCall) -> str:
+class _MemoryJournal:
+    """A journal of this process, for signed approvals where no other one is given. It forgets what is old."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, str | None] = {}
+
+    async def claim(self, key: str) -> bool:
+        if key in self._kept:
+            return False
+        self._keep(key, None)
+        return True
+
+    async def finish(self, key: str, result: str) -> None:
+        self._keep(key, result)
+
+    async def result(self, key: str) -> str | None:
+        return self._kept.get(key)
+
+    def _keep(self, key: str, value: str | None) -> None:
+        self._kept[key] = value
+        while len(self._kept) > _MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+
+
+_of_process = _MemoryJournal()
+
+
+def process_journal() -> CallJournal:
+    """Returns the journal of all signed approvals of this process for which there is no other."""
+    return _of_process
+
+
+def _call_key(run_id: str, position: int, call: ToolCall) -> str:
     """Returns the key of a call: the same for every run of the same state, and another for every other call.
 
     Args:
         position: of the turn in the conversation; ids of calls may come again in later turns.
     """
-    return json.dumps([run_id, position, call.id, call.name, call.raw_arguments])
+    return json.dumps([run_id, position, *_identity(call)])
+
+
+async def keep_approval(journal: CallJournal, run_id: str, call: ToolCall, *, new: bool) -> str | None:
+    """Returns a nonce for the one approval of a call that somebody is asked for. The journal keeps it.
+
+    Args:
+        new: the call is the model's own, of this run. Otherwise it came from outside, and only a nonce that is kept
+            already will do: None if there is none, as for a call that no model has made.
+    """
+    key = _approval_key(run_id, call)
+    if not new:
+        return await journal.result(key)
+    nonce = secrets.token_hex(16)
+    await journal.finish(key, nonce)
+    return nonce
+
+
+async def journal_key(journal: CallJournal, run_id: str, position: int, call: ToolCall, nonce: str | None) -> str:
+    """Returns the key under which a call is claimed: that of its approval, if it was approved with a nonce.
+
+    Where a conversation comes from outside, its positions and its spellings do too: an approval is then good for one
+    call, wherever that stands and however it is written.
+
+    Raises:
+        ConfigError: the journal keeps another nonce, or none.
+    """
+    if nonce is None:
+        return _call_key(run_id, position, call)
+    if await journal.result(_approval_key(run_id, call)) != nonce:
+        raise ConfigError(
+            f"the approval of the call {call.id!r} of {call.name} is not the one that was asked for here; the run that"
+            " asks for an approval and the run that uses it need the same journal"
+        )
+    return json.dumps(["approved", run_id, nonce])
+
+
+def canonical_json(value: Any, *, sort: bool = True) -> str:
+    """Returns JSON text as JavaScript would write it, as far as arguments are concerned: 1.0 is 1 there."""
+    return json.dumps(_as_numbers(value), ensure_ascii=False, separators=(",", ":"), sort_keys=sort)
+
+
+def _approval_key(run_id: str, call: ToolCall) -> str:
+    return json.dumps(["approval", run_id, *_identity(call)])
+
+
+def _identity(call: ToolCall) -> list[str]:
+    return [call.id, call.name, canonical_json(call.arguments)]
+
+
+def _as_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _as_numbers(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_as_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
@@ -77,11 +78,21 @@ async def run_call(call: ToolCall, tools: Mapping[str, Tool], on_tool_error: OnT
         return ToolResult(call, tool_result(call, call.raw_arguments), call.arguments)
     try:
         value = await tool.call(call)
+    except asyncio.CancelledError as exc:
+        if _is_cancelled():
+            raise
+        # Nobody has cancelled this task: the tool awaited another one that was cancelled.
+        stopped = RuntimeError("the tool waited for something that was cancelled")
+        stopped.__cause__ = exc
+        return _error(call, await _explain(call, stopped, on_tool_error, "what it waited for was cancelled"))
     except Exception as exc:
         if isinstance(exc, InvalidToolArgumentsError) and exc.call is call:  # its text is made for the model
             return _error(call, str(exc))
         return _error(call, await _explain(call, exc, on_tool_error))
-    return made_result(call, value)
+    try:
+        return made_result(call, value)
+    except _EndlessError as exc:
+        return _error(call, await _explain(call, exc, on_tool_error, str(exc)))
 
 
 def denied_result(call: ToolCall, reason: str | None) -> ToolResult:
@@ -106,25 +117,44 @@ def made_result(call: ToolCall, value: Any, *, error: bool = False) -> ToolResul
     try:
         plain = to_jsonable_python(value)
         return ToolResult(call, tool_result(call, plain, error=error), plain)
-    except PydanticSerializationError as exc:
+    except (ValueError, RecursionError) as exc:
+        if not isinstance(exc, PydanticSerializationError | UnicodeError):
+            raise _EndlessError("its result contains itself, or is nested too deeply") from exc
         raise ConfigError(
             f"the result of the tool {call.name!r} is neither text, nor parts, nor JSON data: {exc}"
         ) from exc
+
+
+class _EndlessError(ConfigError):
+    """A result that has no end, or none that can be written."""
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task of asyncio is to be cancelled. Of another event loop: no."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def _error(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call, tool_result(call, text, error=True), text)
 
 
-async def _explain(call: ToolCall, error: Exception, on_tool_error: OnToolError | None) -> str:
-    """Returns the text for the model after a tool raised."""
+async def _explain(call: ToolCall, error: Exception, on_tool_error: OnToolError | None, why: str | None = None) -> str:
+    """Returns the text for the model after a tool raised.
+
+    Args:
+        why: what the model is told; default: the type of the error.
+    """
     if on_tool_error is not None:
         text = on_tool_error(call, error)
         text = await text if isawaitable(text) else text
         if text is not None:
             return text
     _logger.error("the tool %s failed", call.name, exc_info=error)
-    return f"the tool {call.name} failed: {type(error).__name__}"
+    return f"the tool {call.name} failed: {why or type(error).__name__}"
 
 
 def tools_by_name(tools: Iterable[Tool], external: Container[str]) -> dict[str, Tool]:

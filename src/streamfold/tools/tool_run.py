@@ -31,7 +31,7 @@ from ..values import (
     total_cost,
 )
 from .approvals import PendingCall, TurnCalls, take_open_calls
-from .journal import CallInDoubtError, CallJournal, call_key
+from .journal import CallInDoubtError, CallJournal, journal_key, process_journal
 from .run_state import RunState
 from .tool_results import OnToolError, ToolResult, denied_result, made_result, run_call, tools_by_name
 
@@ -89,6 +89,7 @@ class ToolRun(AsyncIteration):
         self._journal = journal
         self._options = options
         self._ended = self._answered = False  # answered: by a turn without calls
+        self._trusted = False  # the state is one that `dump` wrote
         self._read = False  # to its end
         self._turn = TurnCalls(())  # the calls of the last turn
         self._first = len(self.messages)  # where their results stand
@@ -129,6 +130,16 @@ class ToolRun(AsyncIteration):
         return self._turn.pending if self._stream is None else ()
 
     @property
+    def journal(self) -> CallJournal | None:
+        """The journal that the run was given; None if it was given none."""
+        return self._journal
+
+    @property
+    def made_calls(self) -> bool:
+        """Whether the pending calls are known to be the model's: of this run, or of the state of an earlier one."""
+        return self._trusted or bool(self.replies)
+
+    @property
     def writing(self) -> tuple[Writing, ...]:
         """The tool calls that the model is writing, for showing them. See `ChatStream.writing`."""
         return self._stream.writing if self._stream is not None else ()
@@ -144,14 +155,17 @@ class ToolRun(AsyncIteration):
             self._stream.watch(path, function, tool=tool)
         self._watched.append((path, function, tool))
 
-    def approve(self, call_id: str) -> None:
+    def approve(self, call_id: str, *, nonce: str | None = None) -> None:
         """Approves a pending call: it runs when the run is read again. Approving it twice changes nothing.
+
+        Args:
+            nonce: that of a signed approval, which comes through hands that may send it again. It is good once.
 
         Raises:
             ConfigError: no call with this id waits for an approval, or it was denied.
         """
         if not self._is_past(call_id):
-            self._turn.decide(call_id, "approved")
+            self._turn.decide(call_id, "approved", nonce=nonce)
 
     def deny(self, call_id: str, reason: str | None = None) -> None:
         """Denies a pending call: it is never run, and the model is told so.
@@ -296,7 +310,7 @@ class ToolRun(AsyncIteration):
         waiting = {tool.name for tool in self._tools.values() if tool.needs_approval}
         turn = take_open_calls(self.messages, waiting=waiting, external=self._external)
         self._turns, self._answered = state.turns, state.ended
-        self._ended = state.ended
+        self._ended, self._trusted = state.ended, state.calls is not None
         if turn is None:
             if state.calls is None:
                 raise ConfigError("there is nothing to resume: the conversation does not end with calls")
@@ -354,16 +368,18 @@ class ToolRun(AsyncIteration):
         denied, reason = self._turn.denial(call)
         if denied:
             return denied_result(call, reason)
-        if self._journal is None:
+        nonce = self._turn.nonce(call)
+        journal = self._journal or (process_journal() if nonce else None)
+        if journal is None:
             return await run_call(call, self._tools, self._on_tool_error)
-        key = call_key(self.id, self._first, call)
-        if not await self._journal.claim(key):
-            if (stored := await self._journal.result(key)) is None:
+        key = await journal_key(journal, self.id, self._first, call, nonce)
+        if not await journal.claim(key):
+            if (stored := await journal.result(key)) is None:
                 raise CallInDoubtError(call)
             return ToolResult.from_json(call, stored)
         result = await run_call(call, self._tools, self._on_tool_error)
         with anyio.CancelScope(shield=True):  # the tool has run: that must be known
-            await self._journal.finish(key, result.to_json())
+            await journal.finish(key, result.to_json())
         return result
 
     def _finish(self, result: ToolResult) -> None:

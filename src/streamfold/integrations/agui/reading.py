@@ -9,7 +9,7 @@ from typing import Any
 
 from ...text import parse_object
 from ...values import ConfigError, ContentPart, Message, TextPart, Tool, ToolCall, nearest
-from ..ui import Decision, ExternalResult, UIRequest, check_signatures, media_part, member, settled
+from ..ui import Decision, ExternalResult, UIRequest, checked_decisions, media_part, member, settled
 
 __all__ = ["AgentRequest", "read_messages", "read_request"]
 
@@ -41,7 +41,7 @@ def read_request(body: Any, *, secret: str | None = None) -> AgentRequest:
     """Reads a `RunAgentInput`.
 
     Args:
-        secret: with which `stream` signed the calls: then only these can be approved, with these arguments.
+        secret: with which `stream` signed the calls: then only these can be approved, with these arguments, each once.
 
     Raises:
         ConfigError: it is something else; the error names the place. Or an approval is not signed.
@@ -49,14 +49,11 @@ def read_request(body: Any, *, secret: str | None = None) -> AgentRequest:
     given = member(body, "messages", list, "the request")
     messages, thread = read_messages(given), member(body, "threadId", str, "the request")
     decisions = tuple(_decisions(member(body, "resume", list, "the request", [])))
-    if secret is not None:
-        approved = {found.call_id: found.signature for found in decisions if found.approved}
-        check_signatures(secret, thread, messages, approved, "resume")
     return AgentRequest(
         id=thread,
         run_id=member(body, "runId", str, "the request"),
         messages=tuple(messages),
-        decisions=decisions,
+        decisions=checked_decisions(decisions, secret, thread, messages, "resume"),
         results=tuple(_results(messages)),
         tools=tuple(_tools(member(body, "tools", list, "the request", []))),
         context=tuple(_context(member(body, "context", list, "the request", []))),

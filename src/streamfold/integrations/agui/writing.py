@@ -6,8 +6,8 @@ in order. What only the provider can read is the `encryptedValue` of its message
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -25,7 +25,7 @@ from ...values import (
     result_content,
     to_base64,
 )
-from ..ui import OnError, UIEvent, UIWriter, error_text, played, server_sent, signer
+from ..ui import OnError, Signatures, UIEvent, UIWriter, played, server_sent
 from .reading import REASONING, AgentRequest
 
 __all__ = ["HEADERS", "AGUIWriter", "stream"]
@@ -59,7 +59,7 @@ def stream(
         request: the request that is answered.
         reasoning: whether reasoning is sent.
         secret: signs the calls that somebody must approve, for `read_request` with the same secret. The client sends
-            the `metadata` of an interrupt back with its answer.
+            the `metadata` of an interrupt back with its answer. An approval is good once: the run's journal sees to it.
         on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
             no more than "see its log" for errors of the server itself.
     """
@@ -68,9 +68,9 @@ def stream(
         request.run_id,
         reasoning=reasoning,
         known_calls=(call.id for message in request.messages for call in message.tool_calls),
-        sign=signer(secret, request.id) if secret else None,
     )
-    return server_sent(played(source, writer, on_error or error_text))
+    signatures = Signatures(secret, request.id) if secret and isinstance(source, ToolRun) else None
+    return server_sent(played(source, writer, on_error, signatures))
 
 
 @dataclass(slots=True)
@@ -89,7 +89,6 @@ class AGUIWriter(UIWriter):
         reasoning: whether reasoning is sent.
         known_calls: the ids of the calls of the conversation. They are unique in a thread: a call whose id comes again
             gets another one.
-        sign: signs the calls that somebody must approve.
     """
 
     def __init__(
@@ -99,9 +98,7 @@ class AGUIWriter(UIWriter):
         *,
         reasoning: bool = True,
         known_calls: Iterable[str] = (),
-        sign: Callable[[ToolCall], str] | None = None,
     ) -> None:
-        self._sign = sign
         self._run = {"threadId": thread_id, "runId": run_id}
         self._reasoning = reasoning
         self._known = set(known_calls)
@@ -153,7 +150,7 @@ class AGUIWriter(UIWriter):
         """Returns the events of the rest of a call, and its end."""
         begun = self._calls.get(call.id)
         yield from self.call_piece(call.id, call.name, text[begun.written :] if begun else text)
-        shown = self._shown(call.id)
+        shown = self.shown(call.id)
         yield {"type": "TOOL_CALL_END", "toolCallId": shown}
         if call.extra is not None:
             yield from _encrypted("tool-call", shown, {"extra": call.extra})
@@ -174,19 +171,19 @@ class AGUIWriter(UIWriter):
         yield {
             "type": "TOOL_CALL_RESULT",
             "messageId": f"{self._run['runId']}-result-{self._results}",
-            "toolCallId": self._shown(result.call.id),
+            "toolCallId": self.shown(result.call.id),
             "content": _content(result.message),
             "role": "tool",
         }
 
-    def end(self, pending: tuple[PendingCall, ...]) -> Iterator[UIEvent]:
+    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str]) -> Iterator[UIEvent]:
         """Returns the end of the run: an interrupt if somebody must approve a call."""
-        calls = [(waiting, replace(waiting.call, id=self._shown(waiting.call.id))) for waiting in pending]
         outcome: dict[str, Any] = {"type": "success"}
-        if approvals := [call for waiting, call in calls if waiting.waits_for == "approval"]:
-            outcome = {"type": "interrupt", "interrupts": [_interrupt(call, self._sign) for call in approvals]}
-        elif calls:
-            outcome["pendingToolCallIds"] = [call.id for _, call in calls]
+        if approvals := [waiting.call for waiting in pending if waiting.waits_for == "approval"]:
+            asked = [_interrupt(call, self.shown(call.id), signatures.get(call.id)) for call in approvals]
+            outcome = {"type": "interrupt", "interrupts": asked}
+        elif pending:
+            outcome["pendingToolCallIds"] = [self.shown(waiting.call.id) for waiting in pending]
         yield {"type": "RUN_FINISHED", **self._run, "outcome": outcome, **self._spent()}
 
     def abort(self) -> Iterator[UIEvent]:
@@ -218,7 +215,7 @@ class AGUIWriter(UIWriter):
             yield {"type": "REASONING_MESSAGE_END", "messageId": self._thought}
             yield {"type": "REASONING_END", "messageId": self._thought}
 
-    def _shown(self, call_id: str) -> str:
+    def shown(self, call_id: str) -> str:
         """Returns the id of a call as the client knows it."""
         begun = self._calls.get(call_id)
         return begun.id if begun else call_id
@@ -244,14 +241,14 @@ def _encrypted(subtype: str, entity: str, value: Mapping[str, Any]) -> Iterator[
     }
 
 
-def _interrupt(call: ToolCall, sign: Callable[[ToolCall], str] | None) -> dict[str, Any]:
+def _interrupt(call: ToolCall, shown: str, signature: str | None) -> dict[str, Any]:
     return {
-        "id": call.id,
+        "id": shown,
         "reason": "tool_call",
         "message": f"Run {call.name} with {call.raw_arguments or '{}'}?",
-        "toolCallId": call.id,
+        "toolCallId": shown,
         "responseSchema": _DECISION,
-        **({"metadata": {"signature": sign(call)}} if sign else {}),
+        **({"metadata": {"signature": signature}} if signature else {}),
     }
 
 

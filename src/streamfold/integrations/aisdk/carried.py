@@ -6,15 +6,15 @@ import json
 from typing import Any
 
 from ...text import parse_object
+from ...tools import canonical_json
 from ...values import ToolCall
-from ..ui import written
 
 __all__ = ["carried_arguments", "read_call"]
 
 
 def carried_arguments(call: ToolCall) -> dict[str, Any]:
     """Returns the text of the arguments if it can't be made again from their value."""
-    return {} if call.error or call.raw_arguments == written(call.arguments) else {"arguments": call.raw_arguments}
+    return {} if call.error or call.raw_arguments == _written(call.arguments) else {"arguments": call.raw_arguments}
 
 
 def read_call(call_id: str, name: str, value: Any, kept: dict[str, Any]) -> ToolCall:
@@ -26,13 +26,17 @@ def read_call(call_id: str, name: str, value: Any, kept: dict[str, Any]) -> Tool
         return ToolCall(call_id, name, {"_raw": raw, "_error": "invalid_json"}, raw, extra)
     if isinstance(text, str) and _says(text, value):
         return ToolCall(call_id, name, value, text, extra)
-    return ToolCall(call_id, name, value, written(value), extra)
+    return ToolCall(call_id, name, value, _written(value), extra)
 
 
 def _says(text: str, value: dict[str, Any]) -> bool:
     if text.strip() in ("", "null"):  # so some models write that there are none
         return not value
     try:
-        return written(parse_object(text), sort=True) == written(value, sort=True)
+        return canonical_json(parse_object(text)) == canonical_json(value)
     except ValueError:
         return False
+
+
+def _written(value: Any) -> str:
+    return canonical_json(value, sort=False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...values import ConfigError, ContentPart, Message, TextPart, ToolCall, nearest, tool_result
-from ..ui import Decision, ExternalResult, UIRequest, check_signatures, media_part, member, settled
+from ..ui import Decision, ExternalResult, UIRequest, checked_decisions, media_part, member, settled
 from .carried import read_call
 
 __all__ = ["ChatRequest", "read_messages", "read_request"]
@@ -36,7 +36,7 @@ def read_request(body: Any, *, secret: str | None = None) -> ChatRequest:
     """Reads the body that `DefaultChatTransport` sends.
 
     Args:
-        secret: with which `stream` signed the calls: then only these can be approved, with these arguments.
+        secret: with which `stream` signed the calls: then only these can be approved, with these arguments, each once.
 
     Raises:
         ConfigError: it is something else; the error names the place. Or an approval is not signed.
@@ -46,13 +46,10 @@ def read_request(body: Any, *, secret: str | None = None) -> ChatRequest:
     last = given[-1] if given else None
     continued = last.get("id") if isinstance(last, Mapping) and last.get("role") == "assistant" else None
     chat = member(body, "id", str, "the request", "")
-    if secret is not None:
-        approved = {found.call_id: found.signature for found in turns.decisions if found.approved}
-        check_signatures(secret, chat, turns.messages, approved, "messages")
     return ChatRequest(
         id=chat,
         messages=tuple(turns.messages),
-        decisions=tuple(turns.decisions),
+        decisions=checked_decisions(turns.decisions, secret, chat, turns.messages, "messages"),
         results=tuple(turns.results),
         body=body,
         message_id=continued,

@@ -14,7 +14,7 @@ from typing import Any
 from ...answers import ChatStream
 from ...tools import PendingCall, ToolResult, ToolRun
 from ...values import AudioPart, FilePart, ImagePart, MediaPart, Reply, TextPart, ToolCall, to_base64
-from ..ui import OnError, UIEvent, UIWriter, error_text, played, server_sent, signer
+from ..ui import OnError, Signatures, UIEvent, UIWriter, played, server_sent
 from .carried import carried_arguments
 
 __all__ = ["HEADERS", "UIMessageWriter", "stream"]
@@ -53,7 +53,8 @@ def stream(
         message_id: the id of the assistant message. To continue one, pass `UIRequest.message_id`.
         reasoning: whether reasoning is sent.
         metadata: called at the end with the source; returns the metadata of the message.
-        secret: signs the calls that somebody must approve, for `read_request` with the same secret.
+        secret: signs the calls that somebody must approve, for `read_request` with the same secret. Each
+            approval is good once: the journal of the run keeps that.
         on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
             no more than "see its log" for errors of the server itself.
     """
@@ -61,9 +62,9 @@ def stream(
         message_id,
         reasoning=reasoning,
         metadata=metadata and (lambda: metadata(source)),
-        sign=signer(secret, source.id) if secret and isinstance(source, ToolRun) else None,
     )
-    return server_sent(played(source, writer, on_error or error_text), b"data: [DONE]\n\n")
+    signatures = Signatures(secret, source.id) if secret and isinstance(source, ToolRun) else None
+    return server_sent(played(source, writer, on_error, signatures), b"data: [DONE]\n\n")
 
 
 class UIMessageWriter(UIWriter):
@@ -77,9 +78,7 @@ class UIMessageWriter(UIWriter):
         *,
         reasoning: bool = True,
         metadata: Callable[[], Mapping[str, Any] | None] | None = None,
-        sign: Callable[[ToolCall], str] | None = None,
     ) -> None:
-        self._sign = sign
         self._message_id = message_id
         self._reasoning = reasoning
         self._metadata = metadata
@@ -153,12 +152,13 @@ class UIMessageWriter(UIWriter):
         else:
             yield {"type": "tool-output-available", **call, "output": _output(result.value)}
 
-    def end(self, pending: tuple[PendingCall, ...]) -> Iterator[UIEvent]:
+    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str]) -> Iterator[UIEvent]:
         """Returns the requests for approvals, and the end of the message."""
         for waiting in pending:
             if waiting.waits_for == "approval":
-                signed = {"signature": self._sign(waiting.call)} if self._sign else {}
-                asked = {"approvalId": waiting.call.id, "toolCallId": waiting.call.id}
+                call_id = waiting.call.id
+                signed = {"signature": signatures[call_id]} if call_id in signatures else {}
+                asked = {"approvalId": call_id, "toolCallId": call_id}
                 yield {"type": "tool-approval-request", **asked, **signed}
         yield from self._end_step()
         last: UIEvent = {"type": "finish"} | ({"finishReason": self._reason} if self._reason else {})

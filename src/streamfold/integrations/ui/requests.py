@@ -38,12 +38,14 @@ class Decision:
     Attributes:
         reason: why it was denied, for the model.
         signature: of the call that was approved, if the server had signed it.
+        nonce: of a signature that was checked.
     """
 
     call_id: str
     approved: bool
     reason: str | None = None
     signature: str | None = field(default=None, repr=False, compare=False)
+    nonce: str | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,9 @@ class UIRequest:
             state: what `ToolRun.dump` returned when the run paused. Without it the calls are those of the
                 conversation, as the user interface sends it: whoever can send requests can then call the tools that
                 need an approval with any arguments, unless the calls are signed (`secret` of `stream`).
-            tools, external, max_turns, on_tool_error, journal: see `run_tools`.
+            journal: see `run_tools`. It keeps signed approvals from being used again; without one, this process does,
+                and they are good for no other.
+            tools, external, max_turns, on_tool_error: see `run_tools`.
             options: see `ChatOptions`. `fragments` is True by default: arguments are shown while they are written.
 
         Raises:
@@ -132,7 +136,7 @@ class UIRequest:
         """Hands the decisions and results to a run that waits for them."""
         for decision in self.decisions:
             if decision.approved:
-                run.approve(decision.call_id)
+                run.approve(decision.call_id, nonce=decision.nonce)
             else:
                 run.deny(decision.call_id, decision.reason)
         waiting = {pending.call.id for pending in run.pending if pending.waits_for == "result"}

@@ -27,6 +27,7 @@ from ...values import (
     ToolCall,
     TurnLimitError,
 )
+from .signing import Signatures
 
 __all__ = ["OnError", "UIEvent", "UIWriter", "error_text", "played", "server_sent"]
 
@@ -78,8 +79,16 @@ class UIWriter(ABC):
         """Returns the events of the result of a call."""
 
     @abstractmethod
-    def end(self, pending: tuple[PendingCall, ...]) -> Iterable[UIEvent]:
-        """Returns the events of an end in order; `pending` has the calls for which the run waits."""
+    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str]) -> Iterable[UIEvent]:
+        """Returns the events of an end in order; `pending` has the calls for which the run waits.
+
+        Args:
+            signatures: of those calls, by their ids.
+        """
+
+    def shown(self, call_id: str) -> str:
+        """Returns the id by which readers know a call."""
+        return call_id
 
     @abstractmethod
     def abort(self) -> Iterable[UIEvent]:
@@ -144,14 +153,17 @@ def error_text(error: Exception) -> str:
 
 
 async def played(
-    source: ToolRun | ChatStream, writer: UIWriter, on_error: OnError = error_text
+    source: ToolRun | ChatStream,
+    writer: UIWriter,
+    on_error: OnError | None = None,
+    signatures: Signatures | None = None,
 ) -> AsyncIterator[UIEvent]:
     """Yields the events of a run. A failure becomes the events of a failure; it is logged, and nothing is raised."""
     for event in writer.start():
         yield event
     answer: Answer | None = None
     try:
-        finished, pending = False, tuple[PendingCall, ...]()
+        finished, pending, signed = False, tuple[PendingCall, ...](), dict[str, str]()
         async with source:
             async for step in source.events() if isinstance(source, ToolRun) else source:
                 found: list[UIEvent] = []
@@ -169,10 +181,11 @@ async def played(
                     yield event
             if isinstance(source, ToolRun):
                 finished, pending = source.finished, source.pending
-        last = writer.end(pending) if finished or pending else writer.abort()
+                signed = await signatures.of(source, writer.shown) if signatures else signed
+        last = writer.end(pending, signed) if finished or pending else writer.abort()
     except Exception as error:
         _report(error)
-        last = [*(answer.fail(error) if answer else ()), *writer.fail(error, on_error(error))]
+        last = [*(answer.fail(error) if answer else ()), *writer.fail(error, (on_error or error_text)(error))]
     for event in last:
         yield event
 
