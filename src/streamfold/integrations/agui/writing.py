@@ -25,7 +25,7 @@ from ...values import (
     result_content,
     to_base64,
 )
-from ..ui import OnError, Signatures, UIEvent, UIWriter, played, server_sent
+from ..ui import NONE, OnError, Signatures, UIEvent, UIWriter, played, server_sent
 from .reading import REASONING, AgentRequest
 
 __all__ = ["HEADERS", "AGUIWriter", "stream"]
@@ -176,7 +176,7 @@ class AGUIWriter(UIWriter):
             "role": "tool",
         }
 
-    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str]) -> Iterator[UIEvent]:
+    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] = NONE) -> Iterator[UIEvent]:
         """Returns the end of the run: an interrupt if somebody must approve a call."""
         outcome: dict[str, Any] = {"type": "success"}
         if approvals := [waiting.call for waiting in pending if waiting.waits_for == "approval"]:

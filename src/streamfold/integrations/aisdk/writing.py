@@ -14,7 +14,7 @@ from typing import Any
 from ...answers import ChatStream
 from ...tools import PendingCall, ToolResult, ToolRun
 from ...values import AudioPart, FilePart, ImagePart, MediaPart, Reply, TextPart, ToolCall, to_base64
-from ..ui import OnError, Signatures, UIEvent, UIWriter, played, server_sent
+from ..ui import NONE, OnError, Signatures, UIEvent, UIWriter, played, server_sent
 from .carried import carried_arguments
 
 __all__ = ["HEADERS", "UIMessageWriter", "stream"]
@@ -152,7 +152,7 @@ class UIMessageWriter(UIWriter):
         else:
             yield {"type": "tool-output-available", **call, "output": _output(result.value)}
 
-    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str]) -> Iterator[UIEvent]:
+    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] = NONE) -> Iterator[UIEvent]:
         """Returns the requests for approvals, and the end of the message."""
         for waiting in pending:
             if waiting.waits_for == "approval":

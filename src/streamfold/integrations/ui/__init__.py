@@ -2,4 +2,4 @@
 
 from .requests import Decision, ExternalResult, UIRequest, media_part, member, settled
 from .signing import Signatures, checked_decisions
-from .streams import OnError, UIEvent, UIWriter, error_text, played, server_sent
+from .streams import NONE, OnError, UIEvent, UIWriter, error_text, played, server_sent

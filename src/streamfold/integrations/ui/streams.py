@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from ...adapters.emitting import Order
@@ -29,10 +30,12 @@ from ...values import (
 )
 from .signing import Signatures
 
-__all__ = ["OnError", "UIEvent", "UIWriter", "error_text", "played", "server_sent"]
+__all__ = ["NONE", "OnError", "UIEvent", "UIWriter", "error_text", "played", "server_sent"]
 
 UIEvent: TypeAlias = dict[str, Any]
 OnError: TypeAlias = Callable[[Exception], str]
+
+NONE: Mapping[str, str] = MappingProxyType({})  # no signatures
 
 _logger = logging.getLogger("streamfold")
 
@@ -79,7 +82,7 @@ class UIWriter(ABC):
         """Returns the events of the result of a call."""
 
     @abstractmethod
-    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str]) -> Iterable[UIEvent]:
+    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] = NONE) -> Iterable[UIEvent]:
         """Returns the events of an end in order; `pending` has the calls for which the run waits.
 
         Args:
