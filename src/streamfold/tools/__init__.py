@@ -1,7 +1,7 @@
 """The tool loop: calls are run, approved, journaled and answered."""
 
 from .approvals import PendingCall
-from .journal import CallInDoubtError, CallJournal, FileJournal, canonical_json, keep_approval, process_journal
+from .journal import CallInDoubtError, CallJournal, FileJournal
 from .run_state import RunState
 from .tool_loop import in_thread, resume_tools, run_tools
 from .tool_results import OnToolError, ToolResult
@@ -17,10 +17,7 @@ __all__ = [
     "RunState",
     "ToolResult",
     "ToolRun",
-    "canonical_json",
     "in_thread",
-    "keep_approval",
-    "process_journal",
     "resume_tools",
     "run_tools",
 ]

@@ -11,19 +11,20 @@ import json
 import os
 import secrets
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import anyio.to_thread
 
+from ..text import canonical_json
 from ..values import ConfigError, StreamfoldError, ToolCall
 
 __all__ = [
     "CallInDoubtError",
     "CallJournal",
     "FileJournal",
-    "canonical_json",
     "journal_key",
-    "keep_approval",
+    "kept_approval",
+    "new_approval",
     "process_journal",
 ]
 
@@ -147,19 +148,16 @@ def _call_key(run_id: str, position: int, call: ToolCall) -> str:
     return json.dumps([run_id, position, *_identity(call)])
 
 
-async def keep_approval(journal: CallJournal, run_id: str, call: ToolCall, *, new: bool) -> str | None:
-    """Returns a nonce for the one approval of a call that somebody is asked for. The journal keeps it.
-
-    Args:
-        new: the call is the model's own, of this run. Otherwise it came from outside, and only a nonce that is kept
-            already will do: None if there is none, as for a call that no model has made.
-    """
-    key = _approval_key(run_id, call)
-    if not new:
-        return await journal.result(key)
+async def new_approval(journal: CallJournal, run_id: str, call: ToolCall) -> str:
+    """Returns a nonce for the one approval of a call of the model. The journal keeps it."""
     nonce = secrets.token_hex(16)
-    await journal.finish(key, nonce)
+    await journal.finish(_approval_key(run_id, call), nonce)
     return nonce
+
+
+async def kept_approval(journal: CallJournal, run_id: str, call: ToolCall) -> str | None:
+    """Returns the nonce of a call that was made before; None if the journal keeps none."""
+    return await journal.result(_approval_key(run_id, call))
 
 
 async def journal_key(journal: CallJournal, run_id: str, position: int, call: ToolCall, nonce: str | None) -> str:
@@ -173,17 +171,12 @@ async def journal_key(journal: CallJournal, run_id: str, position: int, call: To
     """
     if nonce is None:
         return _call_key(run_id, position, call)
-    if await journal.result(_approval_key(run_id, call)) != nonce:
+    if await kept_approval(journal, run_id, call) != nonce:
         raise ConfigError(
             f"the approval of the call {call.id!r} of {call.name} is not the one that was asked for here; the run that"
             " asks for an approval and the run that uses it need the same journal"
         )
     return json.dumps(["approved", run_id, nonce])
-
-
-def canonical_json(value: Any, *, sort: bool = True) -> str:
-    """Returns JSON text as JavaScript would write it, as far as arguments are concerned: 1.0 is 1 there."""
-    return json.dumps(_as_numbers(value), ensure_ascii=False, separators=(",", ":"), sort_keys=sort)
 
 
 def _approval_key(run_id: str, call: ToolCall) -> str:
@@ -192,11 +185,3 @@ def _approval_key(run_id: str, call: ToolCall) -> str:
 
 def _identity(call: ToolCall) -> list[str]:
     return [call.id, call.name, canonical_json(call.arguments)]
-
-
-def _as_numbers(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _as_numbers(member) for name, member in value.items()}
-    if isinstance(value, list):
-        return [_as_numbers(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value

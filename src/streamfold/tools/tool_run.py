@@ -31,7 +31,7 @@ from ..values import (
     total_cost,
 )
 from .approvals import PendingCall, TurnCalls, take_open_calls
-from .journal import CallInDoubtError, CallJournal, journal_key, process_journal
+from .journal import CallInDoubtError, CallJournal, journal_key, kept_approval, new_approval, process_journal
 from .run_state import RunState
 from .tool_results import OnToolError, ToolResult, denied_result, made_result, run_call, tools_by_name
 
@@ -130,16 +130,6 @@ class ToolRun(AsyncIteration):
         return self._turn.pending if self._stream is None else ()
 
     @property
-    def journal(self) -> CallJournal | None:
-        """The journal that the run was given; None if it was given none."""
-        return self._journal
-
-    @property
-    def made_calls(self) -> bool:
-        """Whether the pending calls are known to be the model's: of this run, or of the state of an earlier one."""
-        return self._trusted or bool(self.replies)
-
-    @property
     def writing(self) -> tuple[Writing, ...]:
         """The tool calls that the model is writing, for showing them. See `ChatStream.writing`."""
         return self._stream.writing if self._stream is not None else ()
@@ -166,6 +156,20 @@ class ToolRun(AsyncIteration):
         """
         if not self._is_past(call_id):
             self._turn.decide(call_id, "approved", nonce=nonce)
+
+    async def approval_nonce(self, call: ToolCall, run_id: str) -> str | None:
+        """Returns a nonce for a signed approval of a pending call, which the journal keeps; see `approve`.
+
+        Args:
+            call: as whoever approves knows it.
+            run_id: that of the run which the approval is for.
+
+        Returns:
+            None for a call that no model is known to have made: it came with the conversation.
+        """
+        journal = self._journal or process_journal()
+        kept = None if self.replies else await kept_approval(journal, run_id, call)
+        return kept or (await new_approval(journal, run_id, call) if self.replies or self._trusted else None)
 
     def deny(self, call_id: str, reason: str | None = None) -> None:
         """Denies a pending call: it is never run, and the model is told so.

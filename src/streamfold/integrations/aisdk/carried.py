@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ...text import parse_object
-from ...tools import canonical_json
+from ...text import canonical_json, parse_object
 from ...values import ToolCall
 
 __all__ = ["carried_arguments", "read_call"]

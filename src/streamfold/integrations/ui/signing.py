@@ -11,7 +11,8 @@ import hmac
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from ...tools import PendingCall, ToolRun, canonical_json, keep_approval, process_journal
+from ...text import canonical_json
+from ...tools import PendingCall, ToolRun
 from ...values import ConfigError, Message, ToolCall
 from .requests import Decision
 
@@ -36,13 +37,10 @@ class Signatures:
         Args:
             shown: returns the id by which the user interface knows a call.
         """
-        signed, journal = dict[str, str](), run.journal or process_journal()
+        signed: dict[str, str] = {}
         for waiting in run.pending:
             call = _shown_call(waiting, shown)
-            nonce = await keep_approval(journal, self._run_id, call, new=bool(run.replies))
-            if nonce is None and run.made_calls:
-                nonce = await keep_approval(journal, self._run_id, call, new=True)
-            if nonce is not None:
+            if (nonce := await run.approval_nonce(call, self._run_id)) is not None:
                 signed[waiting.call.id] = self._signature(call, nonce)
         return signed
 
