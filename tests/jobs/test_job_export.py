@@ -64,7 +64,8 @@ async def test_shards_that_are_no_whole_job(tmp_path: Path) -> None:
     for name, shard in {"0of2": (0, 2), "1of2": (1, 2), "0of3": (0, 3), "1of3": (1, 3)}.items():
         await job(tmp_path / name, prompts, shard=shard)
     await job(tmp_path / "tools", prompts, shard=(1, 2), tools=[Tool("f", parameters={})])
-    async with batch(provider(), [{"prompt": text} for text in prompts], ledger=tmp_path / "begun", shard=(1, 2)):
+    rows = [{"id": f"r{number}", "prompt": text} for number, text in enumerate(prompts)]
+    async with batch(provider(), rows, ledger=tmp_path / "begun", shard=(1, 2)):
         pass  # left before its answers
     out = tmp_path / "out.jsonl"
     with ExitStack() as stack:
