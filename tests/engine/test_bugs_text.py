@@ -337,11 +337,27 @@ MARKUP = {
     "<｜tool▁calls▁end｜>",
     "mistral": '[TOOL_CALLS]search[ARGS]{"q": "x"}',
     "llama3": '<|python_tag|>{"name": "search", "parameters": {"q": "x"}}',
+    "harmony": "<|start|>assistant<|channel|>commentary to=functions.search <|constrain|>json<|message|>"
+    '{"q": "x"}<|call|>',
+    "dsml": '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="search">\n<｜DSML｜parameter name="q" string="true">x'
+    "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+    "kimi3": '<|open|>tools<|sep|><|open|>call tool="search" index="1"<|sep|>'
+    '<|open|>argument key="q" type="string"<|sep|>x'
+    "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+    "minimax": '<minimax:tool_call>\n<invoke name="search">\n<parameter name="q">x</parameter>\n</invoke>\n'
+    "</minimax:tool_call>",
+    "minimax3": ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="search">]<]minimax[>[<q>x]<]minimax[>[</q>'
+    "]<]minimax[>[</invoke>]<]minimax[>[</tool_call>",
+    "gemma4": '<|tool_call>call:search{q:<|"|>x<|"|>}<tool_call|>',
+    "functiongemma": "<start_function_call>call:search{q:<escape>x<escape>}<end_function_call>",
+    "lfm2": "<|tool_call_start|>[search(q='x')]<|tool_call_end|>",
+    "seed": "<seed:tool_call>\n<function=search>\n<parameter=q>x</parameter>\n</function>\n</seed:tool_call>",
+    "cohere": '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "search", "parameters": {"q": "x"}}]<|END_ACTION|>',
 }
 UNREAD = {
-    "kimi-k3": "<|open|>tools<|sep|>",
-    "deepseek-dsml": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="search">',
-    "minimax": '<minimax:tool_call>\n<invoke name="search">',
+    "granite3": '<|tool_call|>[{"name": "search", "arguments": {}}]',
+    "longcat": '<longcat_tool_call>{"name": "search", "arguments": {}}</longcat_tool_call>',
+    "olmo3": '<function_calls>\nsearch(q="x")\n</function_calls>',
 }
 
 
@@ -390,10 +406,10 @@ def test_g11_the_dialect_reads_it(name: str) -> None:
 @pytest.mark.parametrize(
     ("dialect", "said", "leak"),
     [
-        ("kimi", UNREAD["kimi-k3"], "kimi-k3"),
+        ("kimi", MARKUP["kimi3"], "kimi3"),
         ("kimi", HERMES, "hermes"),
         ("hermes", KIMI, "kimi"),
-        ("deepseek", UNREAD["deepseek-dsml"], "deepseek-dsml"),
+        ("deepseek", MARKUP["dsml"], "dsml"),
         ("hermes+kimi", MARKUP["mistral"], "mistral"),
         ("think", KIMI, "kimi"),
     ],

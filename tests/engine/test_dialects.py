@@ -7,6 +7,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib.metadata import EntryPoint
 from itertools import takewhile
 from typing import Any
@@ -26,7 +27,8 @@ from streamfold.values.deltas import Call, Delta, Finish, Meta, Reasoning, Summa
 from streamfold.values.tools import AllowedTools, ReadToolChoice
 
 TOOLS = (Tool("search"), Tool("get_weather"))
-NAMES = ["deepseek", "glm", "hermes", "kimi", "llama3", "mistral", "named", "qwen3coder", "required", "think"]
+NEW = ["harmony", "dsml", "kimi3", "minimax", "minimax3", "gemma4", "functiongemma", "lfm2", "seed", "cohere"]
+NAMES = ["deepseek", "glm", "hermes", "kimi", "llama3", "mistral", "named", "qwen3coder", "required", "think", *NEW]
 
 # One call of `search` with the query "x" for every dialect, and its arguments' text.
 X = '{"q": "x"}'
@@ -50,7 +52,34 @@ CALLS = {
     "mistral": MISTRAL,
     "required": LIST,
     "named": X,
+    "harmony": "<|start|>assistant<|channel|>commentary to=functions.search <|constrain|>json<|message|>"
+    '{"q": "x"}<|call|>',
+    "dsml": '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="search">\n<｜DSML｜parameter name="q" string="true">x'
+    "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+    "kimi3": '<|open|>tools<|sep|><|open|>call tool="search" index="1"<|sep|>'
+    '<|open|>argument key="q" type="string"<|sep|>x'
+    "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+    "minimax": '<minimax:tool_call>\n<invoke name="search">\n<parameter name="q">x</parameter>\n</invoke>\n'
+    "</minimax:tool_call>",
+    "minimax3": ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="search">]<]minimax[>[<q>x]<]minimax[>[</q>'
+    "]<]minimax[>[</invoke>]<]minimax[>[</tool_call>",
+    "gemma4": '<|tool_call>call:search{q:<|"|>x<|"|>}<tool_call|>',
+    "functiongemma": "<start_function_call>call:search{q:<escape>x<escape>}<end_function_call>",
+    "lfm2": "<|tool_call_start|>[search(q='x')]<|tool_call_end|>",
+    "seed": "<seed:tool_call>\n<function=search>\n<parameter=q>x</parameter>\n</function>\n</seed:tool_call>",
+    "cohere": '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "search", "parameters": {"q": "x"}}]<|END_ACTION|>',
 }
+# What opens and closes reasoning, where it is not <think>.
+THOUGHTS = {
+    "harmony": ("<|channel|>analysis<|message|>", "<|end|>"),
+    "kimi3": ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+    "minimax3": ("<mm:think>", "</mm:think>"),
+    "gemma4": ("<|channel>thought\n", "<channel|>"),
+    "seed": ("<seed:think>", "</seed:think>"),
+    "cohere": ("<|START_THINKING|>", "<|END_THINKING|>"),
+}
+VALUE = re.compile(r"""(?<=["'>\n])x""")
+THINKING = [name for name in CALLS if name not in ("llama3", "functiongemma")]
 FORCED: dict[str, ReadToolChoice] = {"required": "required", "named": NamedTool("search")}
 ANYWHERE = [name for name in CALLS if name not in ("llama3", "required", "named")]
 
@@ -103,6 +132,12 @@ def cuts(text: str) -> Iterator[list[str]]:
         yield [text[start:end] for start, end in zip([0, *at], [*at, len(text)], strict=True)]
 
 
+def thought(name: str, text: str) -> str:
+    """Reasoning, as a dialect writes it."""
+    opener, closer = THOUGHTS.get(name, ("<think>", "</think>"))
+    return opener + text + closer
+
+
 def got(reply: Reply) -> tuple[str, str, list[tuple[str, Any]]]:
     return reply.text, reply.reasoning, [(call.name, call.arguments) for call in reply.tool_calls]
 
@@ -119,11 +154,19 @@ VECTORS = corpus.cases(*(f"vectors/{name}.json" for name in NAMES))
 def _context(vector: dict[str, Any]) -> DialectContext:
     schemas, choice = vector.get("schemas", {}), vector["tool_choice"]
     tools = tuple(
-        Tool(name, parameters={"properties": {key: {"type": kind} for key, kind in schemas.get(name, {}).items()}})
+        Tool(name, parameters={"properties": {key: _schema(kind) for key, kind in schemas.get(name, {}).items()}})
         for name in vector["tools"]
     )
     choice = NamedTool(choice["name"]) if isinstance(choice, dict) else choice
     return DialectContext(tools, choice, vector.get("start_in_reasoning", False))
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    """A type of a vector, which is a name or nearly a schema, as a schema."""
+    if isinstance(kind, str):
+        return {"type": kind}
+    inner = {key: _schema(value) for key, value in kind.get("properties", {}).items()}
+    return {**kind, "properties": inner} | ({"items": _schema(kind["items"])} if "items" in kind else {})
 
 
 def _read_vector(vector: dict[str, Any], pieces: Iterable[str]) -> Reply:
@@ -150,12 +193,20 @@ def test_vectors_are_complete(folded: Counter[str]) -> None:
     folded["texts in dialects"] = len(VECTORS)
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=corpus.label)
-def test_vector(vector: dict[str, Any]) -> None:
+def _of(name: str) -> list[dict[str, Any]]:
+    return [vector for vector in VECTORS if isinstance(vector, dict) and vector["dialect"] == name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_vectors(name: str) -> None:
     """Whole and under every cut: what was derived by another reader."""
-    _check(_read_vector(vector, [vector["text"]]), vector["expect"])
-    for pieces in cuts(vector["text"]):
-        _check(_read_vector(vector, pieces), vector["expect"])
+    assert corpus.folder()
+    for vector in scale.some(_of(name), 16):
+        for pieces in [[vector["text"]], *cuts(vector["text"])]:
+            try:
+                _check(_read_vector(vector, pieces), vector["expect"])
+            except AssertionError as exc:
+                raise AssertionError(f"{vector['name']} in {len(pieces)} pieces: {exc}") from exc
 
 
 # What may be held back: a beginning of one of these markers, or an opening of which it is not yet known what it opens.
@@ -167,6 +218,11 @@ MARKERS: dict[str, list[str]] = {
     "deepseek": re.findall("<.*?>", DEEPSEEK),
     "llama3": ["<|python_tag|>"],
     "mistral": ["[TOOL_CALLS]"],
+    "harmony": ["<|start|>", "<|end|>", "<|call|>", "<|return|>", "assistant", "commentary", "to=", "<|channel|>"],
+    "minimax3": ["]<]minimax[>[", "<mm:think>", "</mm:think>"],
+    "gemma4": ["<|tool_call>", "<tool_call|>", "<|tool_response>", "<|channel>thought\n", "<channel|>"],
+    "functiongemma": ["<start_function_call>", "<end_function_call>", "<start_function_response>"],
+    **{name: re.findall("<[^<>]+>", CALLS[name]) for name in ("dsml", "kimi3", "minimax", "lfm2", "seed", "cohere")},
 }
 THINK = ["<think>", "</think>", "◁think▷", "◁/think▷"]
 OPENINGS: dict[str, str] = {
@@ -205,13 +261,18 @@ def _common(one: str, other: str) -> str:
     return "".join(char for char, _ in pairs)
 
 
-@pytest.mark.parametrize("vector", scale.some(VECTORS, 100), ids=corpus.label)
-def test_vector_is_shown_early(vector: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in NEW])
+def test_vectors_are_shown_early(name: str) -> None:
     """After every character, all is shown that can't become markup any more."""
-    final = _read_vector(vector, [vector["text"]])
-    check_held_back(
-        vector["dialect"], _context(vector), vector["text"], final, lambda text: _read_vector(vector, [text])
-    )
+    assert corpus.folder()
+    for vector in scale.some(_of(name), 10):
+        final = _read_vector(vector, [vector["text"]])
+        ended = partial(_ended, vector)
+        check_held_back(name, _context(vector), vector["text"], final, ended)
+
+
+def _ended(vector: dict[str, Any], begun: str) -> Reply:
+    return _read_vector(vector, [begun])
 
 
 # Every dialect.
@@ -242,22 +303,28 @@ def test_blanks_between_calls(name: str) -> None:
 def test_no_calls_allowed(name: str, context: DialectContext) -> None:
     """Where the model may make no calls, their markup is ordinary text; reasoning is split off all the same."""
     for size in (1, 1000):
-        text = "<think>hm</think>" * (name != "llama3") + CALLS[name]
+        text = thought(name, "hm") * (name in THINKING) + CALLS[name]
         pieces = [Text(text[at : at + size]) for at in range(0, len(text), size)]
-        assert got(fold(find_dialect(name, context), pieces)) == (CALLS[name], "hm" * (name != "llama3"), [])
+        assert got(fold(find_dialect(name, context), pieces)) == (CALLS[name], "hm" * (name in THINKING), [])
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name != "llama3"])
+@pytest.mark.parametrize("name", THINKING)
 def test_reasoning_in_front_of_a_call(name: str) -> None:
     """Reasoning is split off, and the white space between it and the call is nothing."""
-    assert got(any_cut(name, f"<think>hm\n</think>\n\n{CALLS[name]}")) == ("", "hm\n", [("search", {"q": "x"})])
+    assert got(any_cut(name, f"{thought(name, 'hm' + chr(10))}\n\n{CALLS[name]}")) == (
+        "",
+        "hm\n",
+        [("search", {"q": "x"})],
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name != "llama3"])
 def test_call_broken_off(name: str) -> None:
     """A call that is cut off is not given out, and the reply says so; what was text before it stays."""
     text = "Ok. " * (name in ANYWHERE)
-    reply = any_cut(name, text + CALLS[name][: CALLS[name].index("x") + 1])
+    value = VALUE.search(CALLS[name])
+    assert value
+    reply = any_cut(name, text + CALLS[name][: value.end()])
     assert got(reply) == (text, "", [])
     assert unfinished(reply)
 
@@ -305,7 +372,7 @@ def test_a_marker_that_turns_out_to_be_text(name: str, text: str) -> None:
 )
 def test_a_quoted_marker(name: str, quoted: str) -> None:
     """A marker inside a string of the arguments is data."""
-    assert got(any_cut(name, CALLS[name].replace("x", quoted))) == ("", "", [("search", {"q": quoted})])
+    assert got(any_cut(name, VALUE.sub(lambda _: quoted, CALLS[name]))) == ("", "", [("search", {"q": quoted})])
 
 
 @pytest.mark.parametrize("name", ["kimi", "hermes", "deepseek"])
@@ -330,7 +397,7 @@ def test_many_strings_without_an_end(name: str) -> None:
 def test_deep_nesting(name: str) -> None:
     """Arguments nested deeper than any parser goes are invalid, or the call is text; nothing is raised."""
     deep = "[" * 100_000 + "]" * 100_000  # deeper than any limit that a tool of other tests sets for a while
-    text = CALLS[name].replace('"x"', deep).replace("x", deep)
+    text = VALUE.sub(deep, CALLS[name].replace('"x"', deep) if '"x"' in CALLS[name] else CALLS[name])
     reply = read(name, text, tools=(Tool("search", parameters={"properties": {"q": {"type": "array"}}}),))
     assert reply.text == text or reply.tool_calls[0].error or reply.tool_calls[0].arguments == {"q": deep}
 
@@ -338,7 +405,7 @@ def test_deep_nesting(name: str) -> None:
 @pytest.mark.parametrize("name", CALLS)
 def test_half_a_surrogate_pair(name: str) -> None:
     """A character that a server has cut in two is whole again in the arguments."""
-    reply = read(name, list(CALLS[name].replace("x", "\ud83d\udc4b")))
+    reply = read(name, list(VALUE.sub("\ud83d\udc4b", CALLS[name])))
     assert reply.tool_calls[0].arguments == {"q": "\U0001f44b"}
 
 
@@ -360,7 +427,7 @@ def test_other_deltas_pass(name: str) -> None:
     assert list(dialect.finish()) == []
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "kimi"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("kimi", *NEW)])
 def test_reasoning_of_the_server_passes(name: str) -> None:
     """Reasoning that the server has split off is not looked into."""
     dialect = find_dialect(name, DialectContext(TOOLS))
@@ -423,7 +490,7 @@ def test_calls_in_reasoning_are_thoughts(name: str) -> None:
 def test_shown_early(name: str) -> None:
     """After every character, all is shown that can't become markup any more."""
     context = DialectContext(TOOLS, FORCED.get(name, "auto"))
-    for text in (CALLS[name], f"<think>a < b</think>\n{CALLS[name]}\n a < b", f"a <tool_b [x] {CALLS[name]} <b"):
+    for text in (CALLS[name], f"{thought(name, 'a < b')}\n{CALLS[name]}\n a < b", f"a <tool_b [x] {CALLS[name]} <b"):
         check_held_back(name, context, text, read(name, text), lambda begun: read(name, begun))
 
 
@@ -741,9 +808,9 @@ def test_dialect_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
         ("<｜tool▁call▁begin｜>search", "deepseek"),
         (CALL, "kimi"),
         ("<|python_tag|>" + LLAMA, "llama3"),
-        ("<|open|>tools<|sep|>", "kimi-k3"),
-        ("<｜DSML｜function_calls>", "deepseek-dsml"),
-        ("<minimax:tool_call>", "minimax"),
+        ("<|open|>tools<|sep|>", "kimi3"),
+        ("<｜DSML｜function_calls>", "dsml"),
+        ("<minimax:tool_call> as a word", None),
         (f"<think>a</think>{HERMES}", "hermes"),
         ("\n<think>a</think>b", "think"),
         ("Use <tool_call>, <think> or [1] and a[TOOL_].", None),
@@ -769,6 +836,7 @@ PIECES = {
     "required": [LIST, '{"name":', "[", ","],
     "named": [LIST, '{"name":', '{"q":'],
     "think": ["<think>", "</think>", "◁/think▷"],
+    **{name: [*re.findall(r"<[^<>]+>|\]<\]minimax\[>\[|\w+|.", CALLS[name]), *THOUGHTS.get(name, ())] for name in NEW},
 }
 texts = st.sampled_from(sorted(PIECES)).flatmap(
     lambda name: st.tuples(

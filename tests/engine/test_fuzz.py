@@ -17,6 +17,7 @@ from odd import VALUES, check_types, outcome, paths, replaced
 from scale import examples, pick
 from streamfold import Limits, Reply, StreamError, Usage
 from streamfold.engine.body import error_body
+from streamfold.engine.dialects import _BUILT_IN as DIALECTS
 from streamfold.values import error_info, status_error
 
 # --- any value in place of any member --------------------------------------------------------------------------------
@@ -356,10 +357,9 @@ def test_any_bytes_as_the_body_of_an_error_status(body: bytes, status: int) -> N
 
 
 BODIES = [path.read_bytes()[:6000] for path in sorted((Path(__file__).parents[2] / "fixtures").rglob("*.sse"))]
-DIALECTS = ["kimi", "hermes", "qwen3coder", "glm", "deepseek", "llama3", "mistral", "required", "named", "think"]
 DECODERS = [
     *({"adapter": adapter} for adapter in ("chat", "kimi", "responses")),
-    *({"adapter": "chat", "dialect": dialect} for dialect in [*DIALECTS, "think+hermes", "glm+kimi"]),
+    *({"adapter": "chat", "dialect": dialect} for dialect in [*sorted(DIALECTS), "think+hermes", "glm+kimi"]),
 ]
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 

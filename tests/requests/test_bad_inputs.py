@@ -51,8 +51,8 @@ MEMBERS = (
     " all the tools"
 )
 DIALECTS = (
-    "Allowed: deepseek, glm, hermes, kimi, llama3, mistral, named, qwen3coder, required, think, or several joined by"
-    " '+'"
+    "Allowed: cohere, deepseek, dsml, functiongemma, gemma4, glm, harmony, hermes, kimi, kimi3, lfm2, llama3, minimax,"
+    " minimax3, mistral, named, qwen3coder, required, seed, think, or several joined by '+'"
 )
 
 

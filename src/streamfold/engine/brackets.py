@@ -54,9 +54,8 @@ class Brackets:
                     return at
         return -1
 
-    def skip(self, text: str) -> None:
-        """Reads all of the text, whatever closes in it."""
-        at = 0
+    def skip(self, text: str, at: int = 0) -> None:
+        """Reads all of the text from `at`, whatever closes in it."""
         while at != -1:
             at = self.feed(text, at)
 

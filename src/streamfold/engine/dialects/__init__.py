@@ -3,15 +3,21 @@
 A server that knows its model parses them itself. Any other passes them on as text, so the configuration names the
 dialect of an endpoint. It is never guessed: several dialects share their markers.
 
-    kimi, deepseek            special tokens                        tokens.py
-    hermes                    JSON in <tool_call>                   hermes.py
-    qwen3coder, glm           tags and values                       tagged.py
-    llama3, mistral           JSON or Python, at the head or marked llama3.py, mistral.py
-    required, named           guided output: no markup, just JSON   guided.py
-    think                     reasoning only (the others, but for llama3, read it too)
+    kimi, deepseek                special tokens                        tokens.py
+    dsml, kimi3, minimax          a tag for each argument               tags.py
+    minimax3                      nested elements                       elements.py
+    qwen3coder, seed, glm         tags and values                       tagged.py
+    hermes, cohere                JSON between marks                    hermes.py, cohere.py
+    lfm2                          Python or JSON between marks          lfm2.py
+    gemma4, functiongemma         a notation of their own               gemma.py
+    harmony                       messages with headers                 harmony.py
+    llama3, mistral               JSON or Python, at the head or marked llama3.py, mistral.py
+    required, named               guided output: no markup, just JSON   guided.py
+    think                         reasoning only (most others read it too)
 
-All of them are tables and short grammars over one reader (`reader.py`) and one scanner (`scanner.py`). Several are
-joined by `+`. Other packages add theirs by an entry point in the group `streamfold.dialects`.
+All of them are tables and short grammars over one reader (`reader.py`), one scanner (`scanner.py`, `shapes.py`), and
+the readers of values (`entries.py`, `typed.py`, `literals.py`). Several are joined by `+`. Other packages add theirs by
+an entry point in the group `streamfold.dialects`.
 """
 
 from __future__ import annotations
@@ -27,15 +33,25 @@ __all__ = ["Dialect", "DialectContext", "describe_leak", "find_dialect", "leaked
 
 # Imported when asked for.
 _BUILT_IN = {
+    "cohere": "cohere:Cohere",
     "deepseek": "tokens:DeepSeek",
+    "dsml": "tags:DSML",
+    "functiongemma": "gemma:FunctionGemma",
+    "gemma4": "gemma:Gemma4",
     "glm": "tagged:GLM",
+    "harmony": "harmony:Harmony",
     "hermes": "hermes:Hermes",
     "kimi": "tokens:Kimi",
+    "kimi3": "tags:XTML",
+    "lfm2": "lfm2:LFM2",
     "llama3": "llama3:Llama3",
+    "minimax": "tags:MiniMax",
+    "minimax3": "elements:MiniMax3",
     "mistral": "mistral:Mistral",
     "named": "guided:Guided",
     "qwen3coder": "tagged:Qwen3Coder",
     "required": "guided:Guided",
+    "seed": "tagged:Seed",
     "think": "reader:Family",
 }
 _GUIDED_WHEN_FORCED = ("kimi", "hermes")

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, NoReturn
 
 from ..brackets import Brackets
 from .reader import Reader, Verdict
-from .scanner import Reading
+from .scanner import Reading, is_json, markers
+from .shapes import SPACES, Shape, lit
 
-__all__ = ["Entry", "EntryDraft", "read_entries", "read_entry"]
+__all__ = ["Entry", "EntryDraft", "read_calls", "read_entries", "read_entry"]
 
 
 class Entry(NamedTuple):
@@ -26,7 +27,9 @@ class Entry(NamedTuple):
     arguments: str | None
 
 
-def read_entry(text: str, keys: tuple[str, ...] = ("arguments", "parameters")) -> Entry | None:
+def read_entry(
+    text: str, keys: tuple[str, ...] = ("arguments", "parameters"), names: tuple[str, ...] = ("name",)
+) -> Entry | None:
     """The call that a JSON object is; None if it has no name. The first of `keys` that is there has the arguments.
 
     Raises:
@@ -35,8 +38,9 @@ def read_entry(text: str, keys: tuple[str, ...] = ("arguments", "parameters")) -
     value = _value(text)
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
-    name, call_id = value.get("name"), value.get("id")
-    if not isinstance(name, str) or not name:
+    name = next((value[key] for key in names if isinstance(value.get(key), str)), "")
+    call_id = value.get("id")
+    if not name:
         return None
     key = next((key for key in keys if key in value), None)
     given = value.get(key)
@@ -89,6 +93,29 @@ def read_entries(text: Reader, keys: tuple[str, ...], begun: str = "") -> Readin
         text.call(entry.name, entry.arguments or "", entry.id)
     text.event()
     return Verdict.TAKEN if closed else text.unfinished("a list of tool calls")
+
+
+def read_calls(
+    text: Reader, end: str, keys: tuple[str, ...], names: tuple[str, ...] = ("name",)
+) -> Reading[tuple[Verdict | None, str]]:
+    """Reads an array of calls, or a single one, that `end` may follow. If it is cut off, the complete calls count.
+
+    Returns the verdict and the text; the verdict is None if `end` came before the text was JSON.
+    """
+    body, mark = yield from text.body(markers(end), closes=True)
+    whole = is_json(body)
+    if mark and not whole:
+        return None, body
+    objects = _objects(body) if body.startswith("[") else [body] if whole else []
+    calls = [entry for item in objects if (entry := read_entry(item, keys, names))]
+    if whole and not calls:
+        return Verdict.TEXT, body
+    for entry in calls:
+        text.call(entry.name, entry.arguments or "")
+    if not whole:
+        return text.unfinished("a list of tool calls"), body
+    yield from text.match(Shape(SPACES, lit(end)))
+    return Verdict.TAKEN, body
 
 
 def _objects(text: str) -> Iterator[str]:

@@ -8,37 +8,73 @@ from functools import cache
 
 __all__ = ["describe_leak", "leaked_markup"]
 
-# What stands behind `<`. Kimi K3, DeepSeek V3.2 and MiniMax write languages of their own, which no dialect reads.
+# What stands behind `<`, for each form. Those that a dialect of the same name reads come first.
 _LEAKS = {
     "kimi": r"\|tool_calls?_section_begin\|>|\|tool_call_begin\|>",
-    "kimi_k3": r"\|open\|>",
     "deepseek": r"｜tool▁calls?▁begin｜>",
-    "deepseek_dsml": r"｜DSML｜",
     "hermes": r"tool_call>\s*+\{",
     "qwen3coder": r"function=[^<>\n]++>\s*+(?:<parameter=|</function>)",
     "glm": r"tool_call>\s*+[\w.\-]++\s*+(?:<arg_key>|</tool_call>)",
     "llama3": r"\|python_tag\|>",
-    "minimax": r"minimax:tool_call>",
+    "harmony": r"\|channel\|>\s*+(?:analysis|commentary|final)|\|start\|>assistant|\|message\|>",
+    "dsml": r"｜DSML｜ ?(?:function_calls|tool_calls|toolcalls|tool|calls|invoke)",
+    "kimi3": r"\|(?:open|close)\|>(?:tools|think|response|call|message)\b",
+    "minimax": r"minimax:tool_call>\s*+<invoke name=",
+    "minimax3": r"(?<=\]<)\]minimax\[>\[\s*+<",
+    "gemma4": r"\|tool_call>\s*+(?:call)?:|\|channel>thought",
+    "functiongemma": r"start_function_call>\s*+(?:call)?:",
+    "seed": r"seed:(?:tool_call|think)>",
+    "lfm2": r"\|tool_call_start\|>\s*+(?:\[|\w++\()",
+    "cohere": r"\|START_(?:ACTION|THINKING|RESPONSE|TEXT)\|>",
+    "llama4": r"\|python_start\|>",
+    "granite3": r"\|tool_call\|>\s*+\[",
+    "hunyuan3": r"tool_calls[^>\s]*+>\s*+<tool_call[^>\s]*+>|tool_sep[^>\s]*+>",
+    "hunyuan-a13b": r"tool_calls>\s*+[\[{]",
+    "nemotron2": r"TOOLCALL>\s*+\[",
+    "solar": r"\|tool_call:begin\|>",
+    "longcat": r"longcat_tool_call>",
+    "olmo3": r"function_calls>\s*+\w[\w.]*+\(",
+    "apertus": r"\|tools_prefix\|>\s*+\[",
+    "step3": r"｜tool_calls?_begin｜>|steptml:invoke",
+    "internlm": r"\|action_start\|>\s*+<\|plugin\|>",
+    "k2-horizon": r"ifm\|tool_call",
+    "gigachat": r"｜GCML｜|\|function_call\|>|(?<=function call<)\|role_sep\|>",
+    "muse": r"atem:(?:function_calls|invoke)",
+    "minicpm5": r"""function name=["'][^"'>]++["'][^>]*+>\s*+(?:<param|</function>)""",
+    "plamo": r"\|plamo:begin_tool_request",
 }
-
-
-_UNREAD = ("kimi_k3", "deepseek_dsml", "minimax")
+# At the beginning of the text only.
+_HEADS = {
+    "phi4-mini": r"functools\s*+\[\s*+\{",
+    "mistral-think": r"\[THINK\]",
+    "harmony-plain": (
+        r"(?:assistant)?(?:analysis|commentary)\s*+to=functions\."
+        r"|(?:assistant)?(?:analysis|commentary|final)(?s:.)*?assistant(?:final|commentary|analysis)"
+    ),
+    "think": r"<think>|◁think▷",
+}
+_UNREAD = (*list(_LEAKS)[list(_LEAKS).index("granite3") :], "phi4-mini", "harmony-plain")
+_READERS = {"llama4": "llama3", "mistral-think": "mistral"} | dict.fromkeys(_UNREAD)
 
 
 def leaked_markup(text: str, read: Collection[str] = ()) -> str | None:
-    """Which dialect would read markup that stands in a text; None if none does, or one of those that did `read` it.
+    """Which form of markup stands in a text; None if none does, or one that a dialect reads that did `read` it.
 
-    A sign, not a proof: somebody may have asked the model how tool calls are written. `kimi-k3`, `deepseek-dsml` and
-    `minimax` are languages that no dialect reads.
+    A sign, not a proof: somebody may have asked the model how tool calls are written. Most forms have the name of the
+    dialect that reads them (`describe_leak` says which does), and some are read by none.
 
     >>> leaked_markup('Sure. <tool_call>{"name": "search", "arguments": {}}</tool_call>')
     'hermes'
     """
     for found in _any_leak().finditer(text):
         name = (found.lastgroup or "").replace("_", "-")
-        if name not in read:
+        if _READERS.get(name, name) not in read:
             return name
-    return "think" if not read and text.lstrip().startswith(("<think>", "◁think▷")) else None
+    head = text.lstrip()
+    for name, pattern in _HEADS.items():
+        if _READERS.get(name, name) not in read and re.match(pattern, head):
+            return name
+    return None
 
 
 def describe_leak(text: str, read: Collection[str] = ()) -> str | None:
@@ -46,14 +82,15 @@ def describe_leak(text: str, read: Collection[str] = ()) -> str | None:
     name = leaked_markup(text, read)
     if name is None:
         return None
-    what = "reasoning" if name == "think" else "tool calls"
-    if name.replace("-", "_") in _UNREAD:
+    what = "reasoning" if name.endswith("think") else "tool calls"
+    reader = _READERS.get(name, name)
+    if reader is None:
         return f"the text has {what} in it, as {name} writes them, which no dialect reads"
-    return f"the text has {what} in it that the dialect {name!r} would read"
+    return f"the text has {what} in it that the dialect {reader!r} would read"
 
 
 @cache
 def _any_leak() -> re.Pattern[str]:
     # Each alternative begins with a plain character: the search skips to one of the two.
-    leaks = "|".join(f"(?P<{name}>{pattern})" for name, pattern in _LEAKS.items())
+    leaks = "|".join(f"(?P<{name.replace('-', '_')}>{pattern})" for name, pattern in _LEAKS.items())
     return re.compile(rf"<(?:{leaks})|\[(?P<mistral>TOOL_CALLS\])")

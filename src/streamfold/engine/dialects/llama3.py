@@ -6,29 +6,31 @@ its first key is one of a call's. Python is read by its literals. Nothing is eve
 
 from __future__ import annotations
 
-import ast
-import json
-import re
-import warnings
-
 from .entries import read_entry
-from .reader import Family, Reader, Verdict
+from .literals import Broken, CutOff, Python
+from .reader import THINK, Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
+from .shapes import SPACES, Shape, lit, run
 
 __all__ = ["Llama3"]
 
-PYTHON_TAG = "<|python_tag|>"
+TAGS = PYTHON_TAG, PYTHON_START = "<|python_tag|>", "<|python_start|>"
+PYTHON_END = "<|python_end|>"
 
 
 class Llama3(Family):
     """Both forms, at the head of the message; further objects behind it, with a semicolon or white space between."""
 
-    heads = (PYTHON_TAG, "{", "[")
-    followers = (";", "{")
-    thinks = False
+    heads = (*TAGS, "{", "[")
+    followers = (";", "{", PYTHON_END)
+    think = {}
+    closers = tuple(THINK.values())
 
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
-        if marker in (PYTHON_TAG, ";"):
+        if marker == PYTHON_END:
+            text.event()
+            return Verdict.TAKEN
+        if marker in (*TAGS, ";"):
             yield from text.span(NOT_SPACE, drop)
             marker = yield from text.expect(markers("{") if marker == ";" else markers("{", "["))
         if marker == "{":
@@ -58,21 +60,14 @@ class Llama3(Family):
         return text.call(entry.name, entry.arguments)
 
     def _python(self, text: Reader) -> Reading[Verdict]:
-        begun = ["["]
-        yield from text.span(NOT_SPACE, begun.append)
-        name: list[str] = []
-        yield from text.span(_NO_NAME, name.append)
-        begun += name
-        yield from text.span(NOT_SPACE, begun.append)
-        named = "".join(name).replace(".", "_").isidentifier()
-        if not named or not (yield from text.expect(markers("("))):
+        if not (yield from text.match(_CALL, take=False)):
             return Verdict.DECLINED
-        value, closed = yield from text.value("".join(begun) + "(", "\"'")
-        if not closed:
-            return text.unfinished("a list of tool calls")
+        calls: list[tuple[str, str]] = []
         try:
-            calls = _python_calls(value)
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            yield from Python.calls(text, calls)
+        except CutOff:
+            return text.unfinished("a list of tool calls")
+        except Broken:
             return Verdict.TEXT
         for function, arguments in calls:
             text.call(function, arguments)
@@ -80,32 +75,4 @@ class Llama3(Family):
 
 
 _KEYS = markers('"name"', '"parameters"', '"arguments"', '"type"')
-_NO_NAME = re.compile(r"[^\w.]")
-
-
-def _python_calls(source: str) -> list[tuple[str, str]]:
-    """The names and arguments of a list of calls with keywords and literals; any exception if it is anything else."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a pattern such as "\d" is no fault of ours
-        tree = ast.parse(source, mode="eval").body
-    if not isinstance(tree, ast.List):
-        raise ValueError("not a list")
-    calls = []
-    for call in tree.elts:
-        if not isinstance(call, ast.Call) or call.args:
-            raise ValueError("not a call with keywords")
-        arguments = {}
-        for keyword in call.keywords:
-            if keyword.arg is None:
-                raise ValueError("not a keyword")
-            arguments[keyword.arg] = ast.literal_eval(keyword.value)
-        calls.append((_dotted(call.func), json.dumps(arguments, ensure_ascii=False, allow_nan=False)))
-    return calls
-
-
-def _dotted(node: ast.expr) -> str:
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        return f"{_dotted(node.value)}.{node.attr}"
-    raise ValueError("not a name")
+_CALL = Shape(SPACES, run(r"[\w.]", least=1), SPACES, lit("("))

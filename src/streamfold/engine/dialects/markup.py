@@ -7,21 +7,30 @@ from collections.abc import Iterable, Sequence
 from ...values import Call, Delta, Reasoning, Summary, Text, Warn
 from .dialect import DialectContext
 from .reader import Family, Reader
+from .scanner import is_object
 
 __all__ = ["Markup"]
 
 
 class Markup:
-    """The dialect of one or several families: a filter for the deltas of one answer."""
+    """The dialect of one or several families: a filter for the deltas of one answer.
+
+    Where the markers of calls are ordinary characters, reasoning that quotes a call is reasoning. But some models call
+    a tool and never close their reasoning: then the answer would be empty. So a call in reasoning that never ends is
+    handed out at the end of the input, if it is whole and its tool is declared. It has been shown as reasoning by then.
+    """
 
     def __init__(self, families: Sequence[Family], context: DialectContext) -> None:
         on, inside = context.calls_allowed, context.start_in_reasoning
-        reasoning = inside or any(family.thinks for family in families)
+        reasoning = inside or any(family.think for family in families)
         self._draft = context.draft
         self._text = Reader(families, calls=on, reasoning=reasoning, inside=inside, draft=self._draft_in_text)
         # Older servers leave a call that Kimi makes while it thinks in `reasoning_content`. The rest is reasoning.
         aloud = [family for family in families if family.interrupts]
         self._thoughts = Reader(aloud, Reasoning, calls=True, draft=context.draft) if on and aloud else None
+        self._quiet = [family for family in families if family.openers and not family.interrupts] if on else []
+        self._text.thought = [] if self._quiet else None
+        self._tools = {tool.name for tool in context.tools}
         self._structured = False
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
@@ -45,7 +54,7 @@ class Markup:
         lanes = [self._thoughts, self._text] if self._thoughts else [self._text]
         out = [delta for lane in lanes for delta in lane.finish()]
         out += [warning for lane in lanes for warning in lane.warnings]
-        calls = [call for lane in lanes for call in lane.calls]
+        calls = [call for lane in lanes for call in lane.calls] + self._late()
         if calls and self._structured:
             names = ", ".join(call.name or "" for call in calls)
             out.append(Warn("markup_dropped", f"the server sent calls of its own, so these are left out: {names}"))
@@ -53,3 +62,16 @@ class Markup:
         for number, call in enumerate(calls):
             call.index, call.markup = number, True
         return [*out, *calls]
+
+    def _late(self) -> list[Call]:
+        """Returns the calls in reasoning that never ended."""
+        if not self._text.unclosed or not self._text.thought:
+            return []
+        reader = Reader(self._quiet, calls=True)
+        reader.feed("".join(self._text.thought))
+        reader.finish()
+        return [
+            call
+            for call in reader.calls
+            if call.name in self._tools and (not call.arguments or is_object(call.arguments))
+        ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .entries import read_entries
-from .reader import Family, Reader, Verdict
+from .reader import THINK, Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
 
 __all__ = ["Mistral"]
@@ -17,6 +17,7 @@ class Mistral(Family):
     """Both forms; the first character behind the marker says which."""
 
     openers = ("[TOOL_CALLS]",)
+    think = {**THINK, "[THINK]": "[/THINK]"}  # Magistral, Ministral 3
 
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
         yield from text.span(NOT_SPACE, drop)

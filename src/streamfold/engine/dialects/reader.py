@@ -3,6 +3,7 @@
     in text        what may begin here?
                      <think> at the head               -> in reasoning
                      </think> (which and where: below)    removed
+                     a frame, or a stray               removed
                      what a family declares            -> its read(): makes calls, says that it is text, or declines
     in reasoning     </think> of its own kind          -> in text
                      what the family says ends it      -> in text, and read there
@@ -17,11 +18,15 @@ dialect. Everything else comes out as it was written.
 Reasoning is opened only at the head of the message, or by the prompt (`start_in_reasoning`). The first closer of its
 own kind ends it. A closer in text is removed if none has ended reasoning yet (the prompt had opened it, or a call has
 ended it), or directly behind a structure; any other is text.
+
+A marker that is a token of the model's own ends reasoning too, if enough stands behind it to be a call: the family
+says how much (`full`). Where markers are ordinary characters, reasoning is reasoning to its end. If it never ends, the
+model may have meant a call in it nevertheless: see `Markup`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from itertools import groupby
 from typing import ClassVar
@@ -30,12 +35,12 @@ from ...text import join_surrogates
 from ...values import Call, Delta, Reasoning, Text, Warn
 from .dialect import DialectContext
 from .scanner import NOT_SPACE, Markers, Reading, Scanner, markers
+from .shapes import Shape
 
-__all__ = ["Family", "Reader", "Verdict"]
+__all__ = ["THINK", "Family", "Reader", "Verdict"]
 
 # DeepSeek, Qwen, Kimi K2-Thinking and most others; then Kimi-VL and the early Kimi preview.
 THINK = {"<think>": "</think>", "◁think▷": "◁/think▷"}
-OPENERS, CLOSERS = tuple(THINK), tuple(THINK.values())
 
 
 class Verdict(Enum):
@@ -52,11 +57,16 @@ class Family:
     Attributes:
         heads: markers that may begin something at the head of the message only.
         openers: markers that may begin something anywhere in text.
-        followers: markers that mean something directly behind a call.
+        followers: markers that mean something directly behind a call, or behind a frame.
         strays: markers that are removed from text.
-        interrupts: openers that also end reasoning.
+        frames: markers that are never text, whether calls are read or not.
+        interrupts: openers and frames that also end reasoning.
         boundaries: those of them that do so even if no calls are read.
-        thinks: whether reasoning markup is read too.
+        full: what must follow an interrupt for that, if the marker alone is not enough.
+        think: the markers that open reasoning at the head, and those that close it.
+        closers: the markers that close reasoning that the prompt has opened; those in `think` if None.
+        prompted: openers that the model may still write after the prompt has opened reasoning, apart from `think`.
+        framing: whether the family is asked even if no calls are read.
     """
 
     heads: ClassVar[tuple[str, ...]] = ()
@@ -64,8 +74,13 @@ class Family:
     followers: ClassVar[tuple[str, ...]] = ()
     strays: ClassVar[tuple[str, ...]] = ()
     interrupts: ClassVar[tuple[str, ...]] = ()
+    frames: ClassVar[tuple[str, ...]] = ()
     boundaries: ClassVar[tuple[str, ...]] = ()
-    thinks: ClassVar[bool] = True
+    full: ClassVar[Mapping[str, Shape]] = {}
+    think: ClassVar[Mapping[str, str]] = THINK
+    closers: ClassVar[tuple[str, ...] | None] = None
+    prompted: ClassVar[Mapping[str, str]] = {}
+    framing: ClassVar[bool] = False
 
     def __init__(self, context: DialectContext) -> None:
         self.tools = frozenset(tool.name for tool in context.tools)
@@ -88,6 +103,8 @@ class Reader(Scanner):
     Attributes:
         calls: the calls so far.
         warnings: what was odd about the markup.
+        behind: the frame that was read last, "" if there was none; a family may set it.
+        thought: the reasoning so far, if it has to be looked at once more in the end.
     """
 
     def __init__(
@@ -104,16 +121,22 @@ class Reader(Scanner):
         self._on_draft = draft
         self._drafted = 0  # calls of which a piece has been shown
         self._kind = kind
-        self._families = families if calls else ()
+        self._families = [family for family in families if calls or family.framing]
+        self._framing = any(family.framing for family in families)
         self._strays = _all(family.strays for family in self._families)
-        self._openers = _all(family.openers for family in self._families) + self._strays
+        self._frames = _all(family.frames for family in families)
+        self._openers = _all(family.openers for family in self._families) + self._strays + self._frames
         self._heads = _all(family.heads for family in self._families)
         self._followers = _all(family.followers for family in self._families)
         self._interrupts = _all(family.interrupts if calls else family.boundaries for family in families)
-        self._reasoning = reasoning
+        self._full = {marker: shape for family in families for marker, shape in family.full.items()}
+        self._think = {opener: closer for family in families if reasoning for opener, closer in family.think.items()}
+        self._prompted = {**self._think, **{key: end for family in families for key, end in family.prompted.items()}}
+        given = _all(tuple(f.think.values()) if f.closers is None else f.closers for f in families)
+        self._all_closers = tuple(dict.fromkeys(given)) if reasoning else ()
+        self._closers = self._all_closers  # what closes the reasoning
         self._inside = inside  # in reasoning
         self._repeatable = inside  # the opener may still come, although the prompt has opened reasoning
-        self._closers = CLOSERS  # what closes the reasoning
         self._opened = inside  # reasoning was opened once
         self._closed = False  # a closer has ended it
         self._head = True  # neither text nor a call so far
@@ -123,6 +146,8 @@ class Reader(Scanner):
         self._out: list[Text | Reasoning] = []
         self.calls: list[Call] = []
         self.warnings: list[Warn] = []
+        self.behind = ""
+        self.thought: list[str] | None = None
 
     def feed(self, piece: str) -> list[Delta]:
         """Returns the deltas that can be shown after this piece."""
@@ -168,6 +193,34 @@ class Reader(Scanner):
         self.event()
         return Verdict.TAKEN
 
+    def think(self, *closers: str) -> Verdict:
+        """Reasoning begins here, up to one of these markers."""
+        self._opened = self._inside = True
+        self._closers = closers
+        self.event()
+        return Verdict.TAKEN
+
+    def say_all(self) -> None:
+        """Shows all that has been read from the marker on as text."""
+        self._say("".join(self._tape or ()))
+
+    def broken(self, marker: str, end: str, name: str = "", header: str = "") -> Reading[Verdict]:
+        """Reads a call that turned out to be broken once more, from its marker to its end.
+
+        Args:
+            name: the tool, if it is a declared one: then it counts as a call with an error. Else all of it is text.
+            header: what stands between the marker and the arguments.
+        """
+        pieces = [self.again(marker)]
+        if not (yield from self.until(markers(end), pieces.append)):
+            return self.unfinished("a tool call")
+        return self.call(name, "".join(pieces).removeprefix(header)) if name else Verdict.TEXT
+
+    @property
+    def unclosed(self) -> bool:
+        """Whether the text has ended inside reasoning."""
+        return self._inside
+
     def dropped(self, why: str) -> None:
         """Drops a call, with a warning."""
         self.warnings.append(Warn("markup_dropped", why))
@@ -177,7 +230,7 @@ class Reader(Scanner):
     def read(self) -> Reading[None]:
         while marker := (yield from self._reason() if self._inside else self._speak()):
             if self._inside:
-                self._in_reasoning(marker)
+                yield from self._in_reasoning(marker)
             else:
                 yield from self._in_text(marker)
 
@@ -196,20 +249,20 @@ class Reader(Scanner):
         wanted = self._openers
         if self._fresh:
             wanted += self._heads if self._head else ()
-            wanted += self._followers if self.calls else ()
-        if self._reasoning:
-            wanted += CLOSERS if self._fresh or not self._closed else ()
-            wanted += OPENERS if self._fresh and self._head and not self._opened else ()
+            wanted += self._followers if self.calls or self.behind else ()
+        wanted += self._all_closers if self._fresh or not self._closed else ()
+        wanted += tuple(self._think) if self._fresh and self._head and not self._opened else ()
         return markers(*wanted)
 
     def _in_text(self, marker: str) -> Reading[None]:
-        if marker in CLOSERS:
+        if marker in self._frames:
+            self.event()
+            self.behind = marker
+        elif marker in self._all_closers:
             self._opened = self._closed = True
             self.event()
-        elif marker in OPENERS:
-            self._opened = self._inside = True
-            self._closers = (THINK[marker],)
-            self.event()
+        elif marker in self._think:
+            self.think(self._think[marker])
         elif marker not in self._strays:
             yield from self._ask(marker)
 
@@ -233,23 +286,30 @@ class Reader(Scanner):
         """Gives reasoning up to the marker that ends it; "" at the end."""
         wanted = self._closers + self._interrupts
         if self._repeatable:
-            yield from self.span(NOT_SPACE, self._think)
-            marker = yield from self.expect(markers(*wanted, *OPENERS))
+            yield from self.span(NOT_SPACE, self._think_aloud)
+            marker = yield from self.expect(markers(*wanted, *self._prompted))
             self._repeatable = False
             if marker or self.at_end():
                 return marker
-        return (yield from self.until(markers(*wanted), self._think))
+        return (yield from self.until(markers(*wanted), self._think_aloud))
 
-    def _in_reasoning(self, marker: str) -> None:
-        if marker in OPENERS:
-            self._closers = (THINK[marker],)
-            return
-        self._inside = False
-        self.event()
-        if marker in CLOSERS:
+    def _in_reasoning(self, marker: str) -> Reading[None]:
+        if marker in self._closers:
             self._closed = True
+        elif marker in self._prompted:
+            self._closers = (self._prompted[marker],)
+            return
+        elif marker in self._full and not (yield from self.match(self._full[marker], take=False)):
+            if self.cut and self._framing:
+                self.unfinished("a header")
+            else:
+                self._think_aloud(marker)
+            return
         else:
             self.unread(marker)
+        self._inside = False
+        self.event()
+        self.behind = marker if marker in self._frames else ""
 
     def _begin(self) -> None:
         """Text begins: the white space in front of it belongs to it."""
@@ -266,8 +326,10 @@ class Reader(Scanner):
     def _show(self, piece: str) -> None:
         self._out.append(self._kind(piece))
 
-    def _think(self, piece: str) -> None:
+    def _think_aloud(self, piece: str) -> None:
         self._out.append(Reasoning(piece))
+        if self.thought is not None:
+            self.thought.append(piece)
 
     def _shown(self) -> list[Delta]:
         """Returns the deltas so far; neighbours of one kind are joined."""

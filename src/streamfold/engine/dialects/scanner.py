@@ -22,8 +22,9 @@ from pydantic_core import from_json
 
 from ...text import parse_object
 from ..brackets import Brackets
+from .shapes import Shape
 
-__all__ = ["NOT_SPACE", "Markers", "Reading", "Scanner", "drop", "is_json", "markers"]
+__all__ = ["NOT_SPACE", "Markers", "Reading", "Scanner", "drop", "is_json", "is_object", "markers"]
 
 T = TypeVar("T")
 Reading: TypeAlias = Generator[None, None, T]
@@ -75,6 +76,8 @@ class Scanner:
         self._tape: list[str] | None = None  # what has been read since a structure may have begun
         self._idle: tuple[Markers, Sink] | None = None  # the question, where nothing is held back
         self._settled: dict[Markers, int] = {}  # see body()
+        self._answered = False  # see stop()
+        self._read_again = 0  # characters, see again()
         self._program = self.read()
         self.cut = False
 
@@ -89,7 +92,9 @@ class Scanner:
             if self._tape is not None:
                 self._tape.append(text)
             self._idle[1](text)
-            return
+            if not self._answered:
+                return
+            text = ""
         self._window = self._window[self._at :] + text
         self._at = 0
         next(self._program, None)
@@ -114,17 +119,19 @@ class Scanner:
             if found and (self._ended or not self._may_grow(wanted, found.start())):
                 if found.start() > self._at:
                     sink(self._take(found.start()))
-                return self._take(found.end())
+                return "" if self._stopped() else self._take(found.end())
             held = found.start() if found else wanted.hold(self._window, self._at)
             self.cut = held < len(self._window)
             stop = len(self._window) if self._ended else held
             if stop > self._at:
                 sink(self._take(stop))
-            if self._ended:
+            if self._stopped() or self._ended:
                 return ""
             self._idle = (wanted, sink) if not self.cut else None
             yield
             self._idle = None
+            if self._stopped():
+                return ""
 
     def expect(self, wanted: Markers) -> Reading[str]:
         """The marker that stands here; "" as soon as none does."""
@@ -135,6 +142,25 @@ class Scanner:
                 self.cut = may_grow and not found and not self.at_end()
                 return self._take(found.end()) if found else ""
             yield
+
+    def match(self, shape: Shape, *, take: bool = True) -> Reading[re.Match[str] | None]:
+        """What matches a shape here, which is read if `take` is set; None as soon as nothing can."""
+        while True:
+            stop = self._at + shape.longest
+            found = shape.match(self._window, self._at, stop)
+            begun = not found and len(self._window) < stop and bool(shape.begins(self._window, self._at))
+            if found or not begun or self._ended:
+                self.cut = begun
+                if found and take:
+                    self._take(found.end())
+                return found
+            yield
+
+    def take(self, size: int) -> Reading[str]:
+        """The next characters: so many, or as many as there are."""
+        while len(self._window) - self._at < size and not self._ended:
+            yield
+        return self._take(min(self._at + size, len(self._window)))
 
     def span(self, stop: re.Pattern[str], sink: Sink) -> Reading[str]:
         """Gives everything in front of a character to `sink`; the character, which stays, or "" at the end."""
@@ -162,10 +188,11 @@ class Scanner:
                 return "".join(pieces), end >= 0
             yield
 
-    def body(self, ends: Markers, show: Sink | None = None) -> Reading[tuple[str, str]]:
+    def body(self, ends: Markers, show: Sink | None = None, *, closes: bool = False) -> Reading[tuple[str, str]]:
         """The text of arguments and the marker that ends them, or "" at the end of the input.
 
-        `show` is given the pieces as they are read. It may be given more than the arguments, see below.
+        `show` is given the pieces as they are read. It may be given more than the arguments, see below. If `closes` is
+        set, the bracket that closes them ends them as well, if they are JSON up to there; the marker is "" then too.
 
         A marker ends them if it stands outside of any JSON string. Inside a string it is data, unless the string turns
         out never to end: if what then comes in front of the first marker outside is no JSON, the first marker that was
@@ -180,11 +207,19 @@ class Scanner:
         pieces: list[str] = []
         first = yield from self.span(NOT_SPACE, pieces.append)
         brackets = Brackets() if first and first in "{[" else None
+        closed = False
 
         def take(piece: str) -> None:
+            nonlocal closed, closes
+            end = brackets.feed(piece) if brackets else -1
+            if closes and end >= 0:
+                closes = False
+                if closed := is_json("".join(pieces) + piece[:end]):
+                    self.stop(piece[end:])
+                    piece = piece[:end]
+            if brackets and end >= 0:
+                brackets.skip(piece, end)
             pieces.append(piece)
-            if brackets:
-                brackets.skip(piece)
             if show:
                 show(piece)
 
@@ -200,13 +235,31 @@ class Scanner:
             if show:
                 show(passed_over)
         text = "".join(pieces)
-        if not passed or (marker and is_json(text)):
+        if closed or not passed or (marker and is_json(text)):
             return text.strip(), marker
         number, end = passed
         if number < len(pieces):
             self._settled[ends] = self._position - len(marker)
             self.unread("".join(pieces[number + 1 :]) + marker)
         return "".join(pieces[:number]).strip(), end
+
+    def stop(self, rest: str) -> None:
+        """Ends the question whose sink calls this. `rest`, the end of the piece that it was given, is put back."""
+        self._answered = True
+        self.unread(rest)
+
+    def again(self, marker: str) -> str:
+        """Puts back all that has been read behind the marker that is being tried.
+
+        Puts back nothing and returns it where a text is made so that each part of it would be read again and again:
+        more than four times its length altogether.
+        """
+        read = "".join(self._tape or ())[len(marker) :]
+        self._read_again += len(read)
+        if self._read_again > 4 * self._position + 10_000:
+            return read
+        self.unread(read)
+        return ""
 
     def unread(self, text: str) -> None:
         """Puts back what was read last, to be read again."""
@@ -227,6 +280,10 @@ class Scanner:
         if self._tape is not None:
             self._tape.append(piece)
         return piece
+
+    def _stopped(self) -> bool:
+        answered, self._answered = self._answered, False
+        return answered
 
     def _may_be_json(self, begun: str, ahead: int) -> bool:
         """Whether what has begun so could be JSON up to the marker that is `ahead` characters away, if one is there."""
@@ -258,3 +315,11 @@ def is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_object(text: str) -> bool:
+    """Whether the text is a JSON object, by the strict rules."""
+    try:
+        return isinstance(parse_object(text), dict)
+    except ValueError:
+        return False

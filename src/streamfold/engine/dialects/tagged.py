@@ -1,22 +1,22 @@
-"""Qwen3-Coder and GLM: the name and each argument between tags, values as they are, nothing escaped.
+"""Qwen3-Coder, Seed and GLM: the name and each argument between tags, values as they are, nothing escaped.
 
-What the values are the tags don't say: the declared schema does. A text that says what it is by its looks alone ("3")
-stays a text.
+What the values are the tags don't say: the declared schema does (`typed.py`).
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 
-from ...text import parse_object
 from .dialect import DialectContext
+from .literals import python_literal
 from .reader import Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
+from .shapes import SPACES, Shape, lit, run
+from .typed import declared_types, joined, member, typed
 
-__all__ = ["GLM", "Qwen3Coder"]
+__all__ = ["GLM", "Qwen3Coder", "Seed"]
 
 BEGIN, END = "<tool_call>", "</tool_call>"
 FUNCTION, FUNCTION_END = "<function=", "</function>"
@@ -32,30 +32,35 @@ class _Tagged(Family):
     def arguments(self, name: str, values: Mapping[str, str]) -> str:
         """The arguments as a JSON object."""
         schema = self._schemas.get(name, {})
-        members = (f"{_quoted(key)}: {_typed(text, schema, key)}" for key, text in values.items())
-        return "{" + ", ".join(members) + "}"
+        return joined((key, self.value(text, member(schema, key, schema), schema)) for key, text in values.items())
+
+    def value(self, text: str, schema: object, root: Mapping[str, object]) -> str:
+        """One of them as JSON."""
+        return typed(text, schema, root)
 
 
 class Qwen3Coder(_Tagged):
     """Qwen3-Coder and Qwen3.5: `<function=NAME>` with `<parameter=KEY>` in it; the tag around it may be missing."""
 
+    begin: ClassVar[str] = BEGIN
+    end: ClassVar[str] = END
     openers = (BEGIN, FUNCTION)
     followers = (END,)
 
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
-        if marker == END:
+        if marker == self.end:
             text.event()
             return Verdict.TAKEN
-        if marker == BEGIN:
+        if marker == self.begin:
             yield from text.span(NOT_SPACE, drop)
             if not (yield from text.expect(markers(FUNCTION))):
-                return Verdict.DECLINED
+                return text.unfinished("a tool call") if self.full and text.broke_off() else Verdict.DECLINED
         name = yield from _up_to_bracket(text)
         if not name:
             return text.unfinished("a tool call") if text.at_end() else Verdict.DECLINED
         values: dict[str, str] = {}
         yield from text.span(NOT_SPACE, drop)
-        tag = yield from text.expect(_IN_FUNCTION)
+        tag = yield from text.expect(markers(PARAMETER, FUNCTION_END, self.end))
         while tag == PARAMETER:
             key = yield from _up_to_bracket(text)
             if not key:
@@ -65,10 +70,39 @@ class Qwen3Coder(_Tagged):
             values[key] = "".join(pieces).removeprefix("\n").removesuffix("\n")
             if tag == PARAMETER_END:
                 yield from text.span(NOT_SPACE, drop)
-                tag = yield from text.expect(_IN_FUNCTION)
+                tag = yield from text.expect(markers(PARAMETER, FUNCTION_END, self.end))
         if tag:
             return text.call(name, self.arguments(name, values))
         return text.unfinished("a tool call") if text.broke_off() else Verdict.TEXT
+
+
+class Seed(Qwen3Coder):
+    """Seed-OSS: Qwen3-Coder's tags within one of its own. Its template prints lists and objects as Python does."""
+
+    begin, end = "<seed:tool_call>", "</seed:tool_call>"
+    openers = (begin, FUNCTION)
+    followers = (end,)
+    interrupts = boundaries = (begin,)
+    full = {
+        begin: Shape(
+            SPACES,
+            lit(FUNCTION),
+            run(r"[^<>\n]", least=1),
+            lit(">"),
+            SPACES,
+            lit(PARAMETER, FUNCTION_END, end),
+        )
+    }
+    think = {"<seed:think>": "</seed:think>"}
+
+    def value(self, text: str, schema: object, root: Mapping[str, object]) -> str:
+        found = typed(text, schema, root)
+        types = declared_types(schema, root)
+        if found.startswith('"') and types and "string" not in types:
+            literal = python_literal(text.strip())
+            if (literal[:1] == "[" and "array" in types) or (literal[:1] == "{" and "object" in types):
+                return literal
+        return found
 
 
 class GLM(_Tagged):
@@ -103,7 +137,6 @@ class GLM(_Tagged):
         return text.unfinished("a tool call") if text.broke_off() else Verdict.TEXT
 
 
-_IN_FUNCTION = markers(PARAMETER, FUNCTION_END, END)
 _VALUE_ENDS = markers(PARAMETER_END, PARAMETER, FUNCTION_END)
 _IN_CALL = markers(KEY, END)
 _NO_NAME = re.compile(r"[^\w.\-]")
@@ -115,56 +148,3 @@ def _up_to_bracket(text: Reader) -> Reading[str]:
     pieces: list[str] = []
     yield from text.span(_BRACKET, pieces.append)
     return "".join(pieces).strip() if (yield from text.expect(markers(">"))) else ""
-
-
-def _typed(text: str, schema: Mapping[str, Any], key: str) -> str:
-    """A value as JSON: itself if it is JSON of a declared type, else a string."""
-    properties = schema.get("properties")
-    declared = _types(properties.get(key) if isinstance(properties, Mapping) else None, schema)
-    if declared and "string" not in declared:
-        plain = text.strip()
-        if plain in ("True", "False"):  # Python's spelling, which Qwen writes as often as JSON's
-            plain = plain.lower()
-        try:
-            value = parse_object(plain)
-        except ValueError:
-            value = ""
-        if _type(value) in declared or (_type(value) == "integer" and "number" in declared):
-            return plain
-    return _quoted(text)
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _type(value: Any) -> str:
-    names = {bool: "boolean", int: "integer", float: "number", dict: "object", list: "array", type(None): "null"}
-    return names.get(type(value), "string")
-
-
-def _types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
-    """The types that a schema allows; none if it does not say, or not in a way that is understood here."""
-    if not isinstance(schema, Mapping) or depth > 8:
-        return set()
-    declared = schema.get("type")
-    if isinstance(declared, str):
-        return {declared}
-    if isinstance(declared, list):
-        return {name for name in declared if isinstance(name, str)}
-    if isinstance(reference := schema.get("$ref"), str):
-        definitions = root.get("$defs")
-        name = reference.removeprefix("#/$defs/")
-        return _types(definitions.get(name) if isinstance(definitions, Mapping) else None, root, depth + 1)
-    found: set[str] = set()
-    for option in [*_list(schema, "anyOf"), *_list(schema, "oneOf"), *_list(schema, "allOf")]:
-        types = _types(option, root, depth + 1)
-        if not types:
-            return set()
-        found |= types
-    return found
-
-
-def _list(schema: Mapping[str, Any], key: str) -> list[Any]:
-    value = schema.get(key)
-    return value if isinstance(value, list) else []

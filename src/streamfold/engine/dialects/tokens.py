@@ -1,10 +1,9 @@
-"""Kimi K2 and DeepSeek: calls between special tokens, in a section of their own.
+"""Kimi K2 and DeepSeek: calls between special tokens, in a section of their own (`sections.py`).
 
-    section   calls one after another; anything else in it is noise, and is dropped
     header    up to the token in front of the arguments: the name, for Kimi with a number behind it
     arguments up to a token that ends them (`Scanner.body`)
 
-The tokens that end something are removed where they stand in text. The section may be missing round a single call.
+The tokens that end something are removed where they stand in text.
 """
 
 from __future__ import annotations
@@ -13,48 +12,29 @@ import re
 from functools import partial
 from typing import ClassVar
 
-from ...text import parse_object
-from .reader import Family, Reader, Verdict
-from .scanner import NOT_SPACE, Reading, drop, is_json, markers
+from .reader import Reader
+from .scanner import NOT_SPACE, Reading, is_json, is_object, markers
+from .sections import Sections
 
 __all__ = ["DeepSeek", "Kimi"]
 
 
-class _Tokens(Family):
+class _Tokens(Sections):
     """A family with tokens of its own."""
 
     section_begin: ClassVar[tuple[str, ...]]
-    section_end: ClassVar[tuple[str, ...]]
-    call_begin: ClassVar[str]
     call_end: ClassVar[str]
     arguments_begin: ClassVar[str]
     fenced_header: ClassVar[str | None] = None  # the header in front of a name and arguments in a Markdown fence
-
-    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
-        text.event()
-        alone, ended = marker == self.call_begin, False
-        tokens = (*self.section_begin, *self.section_end, self.call_begin, self.call_end, self.arguments_begin)
-        while marker not in self.section_end:
-            if marker == self.call_begin:
-                marker = yield from self._call(text)
-                ended = True
-                if not marker or (alone and marker != self.call_begin):
-                    break
-            else:
-                marker = yield from text.until(markers(*tokens), drop)
-                if not marker:
-                    return Verdict.TAKEN if ended and not text.cut else text.unfinished("a section of tool calls")
-        text.event()
-        return Verdict.TAKEN
 
     def name(self, header: str) -> tuple[str, str | None]:
         """Returns the name of the tool, "" if it is missing, and the id."""
         raise NotImplementedError  # each family's own rule
 
-    def _call(self, text: Reader) -> Reading[str]:
-        """Reads a call behind its first token; the token that ended it, "" at the end of the input."""
+    def call(self, text: Reader, marker: str, *, alone: bool) -> Reading[str]:
+        text.event()
         pieces: list[str] = []
-        ends = (*self.section_end, self.call_begin, self.call_end)
+        ends = (*self.section_ends, *self.call_begins, self.call_end)
         marker = yield from text.until(markers(*ends, self.arguments_begin), pieces.append)
         header, arguments, fence = "".join(pieces).strip(), "", ""
         whole = marker == self.call_end
@@ -64,7 +44,7 @@ class _Tokens(Family):
             show = partial(text.draft, tool) if tool else None
             arguments, marker = yield from text.body(markers(*ends, "```") if fence else markers(*ends), show)
             # The end of the input is as good as a token if nothing can be missing. The next call is not.
-            whole = _is_object(arguments) if not marker else marker != self.call_begin or is_json(arguments)
+            whole = is_object(arguments) if not marker else marker not in self.call_begins or is_json(arguments)
         if not marker and not whole:
             text.unfinished("a tool call")
             return ""
@@ -81,14 +61,14 @@ class Kimi(_Tokens):
 
     # The spelling in the singular is vLLM's and some fine-tunes'.
     section_begin = ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>")
-    section_end = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
-    call_begin = "<|tool_call_begin|>"
+    section_ends = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
+    call_begins = ("<|tool_call_begin|>",)
     call_end = "<|tool_call_end|>"
     arguments_begin = "<|tool_call_argument_begin|>"
 
-    openers = interrupts = (*section_begin, call_begin)
+    openers = interrupts = (*section_begin, *call_begins)
     boundaries = section_begin
-    strays = (*section_end, call_end, arguments_begin)
+    strays = (*section_ends, call_end, arguments_begin)
 
     def name(self, header: str) -> tuple[str, str | None]:
         base, colon, number = header.rpartition(":")
@@ -108,14 +88,14 @@ class DeepSeek(_Tokens):
     """DeepSeek V3, R1 and V3.1. V3 and R1 write `function`, then the name, then the arguments in a Markdown fence."""
 
     section_begin = ("<｜tool▁calls▁begin｜>",)
-    section_end = ("<｜tool▁calls▁end｜>",)
-    call_begin = "<｜tool▁call▁begin｜>"
+    section_ends = ("<｜tool▁calls▁end｜>",)
+    call_begins = ("<｜tool▁call▁begin｜>",)
     call_end = "<｜tool▁call▁end｜>"
     arguments_begin = "<｜tool▁sep｜>"
     fenced_header = "function"
 
-    openers = (*section_begin, call_begin)
-    strays = (*section_end, call_end, arguments_begin)
+    openers = (*section_begin, *call_begins)
+    strays = (*section_ends, call_end, arguments_begin)
 
     def name(self, header: str) -> tuple[str, str | None]:
         return header, None
@@ -136,10 +116,3 @@ def _fenced_name(text: Reader) -> Reading[str]:
 
 
 _NO_NAME = re.compile(r"[\n`{<]")
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(parse_object(text), dict)
-    except ValueError:
-        return False

@@ -29,7 +29,11 @@ __all__ = [
     "without_members",
 ]
 
-DIALECTS = ("hermes", "kimi", "qwen3coder", "glm", "deepseek", "mistral", "llama3", "required", "named")
+DIALECTS = (
+    *("hermes", "kimi", "qwen3coder", "glm", "deepseek", "mistral", "llama3"),
+    *("harmony", "dsml", "kimi3", "minimax", "minimax3", "gemma4", "functiongemma", "lfm2", "seed", "cohere"),
+    *("required", "named"),
+)
 
 
 def first(answers: Answers) -> Seen:

@@ -1,0 +1,44 @@
+"""Cohere's Command models: an array of calls between two marks. Reasoning and the answer have marks as well."""
+
+from __future__ import annotations
+
+import re
+
+from .entries import read_calls
+from .reader import Family, Reader, Verdict
+from .scanner import Reading
+from .shapes import SPACES, Shape, lit
+
+__all__ = ["Cohere"]
+
+BEGIN, END = "<|START_ACTION|>", "<|END_ACTION|>"
+ANSWERS = "<|START_RESPONSE|>", "<|START_TEXT|>"
+
+
+class Cohere(Family):
+    """Command R7B, Command A. The ids count the calls of the model, and are not unique: each call gets a fresh one."""
+
+    openers = (BEGIN,)
+    frames = (
+        *ANSWERS,
+        "<|END_RESPONSE|>",
+        "<|END_TEXT|>",
+        "<|START_OF_TURN_TOKEN|>",
+        "<|END_OF_TURN_TOKEN|>",
+        "<|CHATBOT_TOKEN|>",
+    )
+    interrupts = boundaries = (BEGIN, *ANSWERS)
+    full = {BEGIN: Shape(SPACES, lit("[", "{"))}
+    think = {"<|START_THINKING|>": "<|END_THINKING|>"}
+
+    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+        if not (yield from text.match(self.full[BEGIN], take=False)):
+            return text.unfinished("a list of tool calls") if text.cut else Verdict.DECLINED
+        verdict, body = yield from read_calls(text, END, ("parameters", "arguments"), ("tool_name", "name"))
+        if verdict:
+            return verdict
+        names = _NAME.findall(body)
+        return text.call(names[0], body) if len(names) == 1 and names[0] in self.tools else Verdict.TEXT
+
+
+_NAME = re.compile(r'"tool_name"\s*:\s*"([^"\\]+)"')

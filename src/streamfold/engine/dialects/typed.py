@@ -1,0 +1,111 @@
+"""Values that markup writes as plain text: the declared schema says what they are.
+
+A text that says what it is by its looks alone ("3") stays a text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...text import parse_object
+from .scanner import is_json
+
+__all__ = ["declared_types", "items", "joined", "json_or_text", "member", "quoted", "typed"]
+
+
+def typed(text: str, schema: Any, root: Mapping[str, Any]) -> str:
+    """A value as JSON: the text itself if it is JSON of a declared type, else a string.
+
+    Args:
+        schema: that of the value, None if there is none.
+        root: the schema that has the definitions which `schema` may refer to.
+    """
+    types = declared_types(schema, root)
+    if types and "string" not in types:
+        plain = text.strip()
+        if plain in ("True", "False"):  # Python's spelling, which Qwen writes as often as JSON's
+            plain = plain.lower()
+        try:
+            value = parse_object(plain)
+        except ValueError:
+            value = ""
+        if _type(value) in types or (_type(value) == "integer" and "number" in types):
+            return plain
+    return quoted(text)
+
+
+def json_or_text(text: str) -> str:
+    """A value as JSON: the text itself if it is JSON, else a string."""
+    return text.strip() if is_json(text) else quoted(text)
+
+
+def quoted(text: str) -> str:
+    """A string as JSON."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def joined(members: Iterable[tuple[str, str]]) -> str:
+    """An object as JSON, of keys and values that are JSON already."""
+    return "{" + ", ".join(f"{quoted(key)}: {value}" for key, value in members) + "}"
+
+
+def member(schema: Any, key: str, root: Mapping[str, Any]) -> Any:
+    """The schema of a member of an object; None if there is none."""
+    properties = _plain(schema, root).get("properties")
+    return properties.get(key) if isinstance(properties, Mapping) else None
+
+
+def items(schema: Any, root: Mapping[str, Any]) -> Any:
+    """The schema of the items of a list; None if there is none."""
+    return _plain(schema, root).get("items")
+
+
+def _plain(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Mapping[str, Any]:
+    """The schema itself, behind references and "or null"."""
+    if not isinstance(schema, Mapping) or depth > 8:
+        return {}
+    if isinstance(schema.get("$ref"), str):
+        return _plain(_referenced(schema["$ref"], root), root, depth + 1)
+    options = [option for option in _options(schema) if option != {"type": "null"}]
+    return _plain(options[0], root, depth + 1) if len(options) == 1 else schema
+
+
+def declared_types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
+    """The types that a schema allows; none if it does not say, or not in a way that is understood here."""
+    if not isinstance(schema, Mapping) or depth > 8:
+        return set()
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return {declared}
+    if isinstance(declared, list):
+        return {name for name in declared if isinstance(name, str)}
+    if isinstance(reference := schema.get("$ref"), str):
+        return declared_types(_referenced(reference, root), root, depth + 1)
+    found: set[str] = set()
+    for option in _options(schema):
+        types = declared_types(option, root, depth + 1)
+        if not types:
+            return set()
+        found |= types
+    return found
+
+
+def _type(value: Any) -> str:
+    names = {bool: "boolean", int: "integer", float: "number", dict: "object", list: "array", type(None): "null"}
+    return names.get(type(value), "string")
+
+
+def _referenced(reference: str, root: Mapping[str, Any]) -> Any:
+    definitions = root.get("$defs")
+    return definitions.get(reference.removeprefix("#/$defs/")) if isinstance(definitions, Mapping) else None
+
+
+def _options(schema: Mapping[str, Any]) -> list[Any]:
+    return [option for key in ("anyOf", "oneOf", "allOf") for option in _list(schema, key)]
+
+
+def _list(schema: Mapping[str, Any], key: str) -> list[Any]:
+    value = schema.get(key)
+    return value if isinstance(value, list) else []
