@@ -155,8 +155,8 @@ def test_the_blocks_of_an_answer_come_as_they_came() -> None:
     blocks = [
         {"type": "thinking", "thinking": "a", "signature": "1"},
         {"type": "redacted_thinking", "data": "?"},
-        {"type": "text", "text": "b"},
-        {"type": "tool_use", "id": "x", "name": "f", "input": {}},
+        {"type": "text", "text": "b", "citations": None},
+        {"type": "tool_use", "id": "x", "name": "f", "input": {}, "caller": {"type": "direct"}},
     ]
     call = ToolCall("x", "f", {}, "{}")
     reply = Reply("b", "a", tool_calls=[call], finish_reason="tool_calls", extras={"blocks": blocks}, reasoned=True)

@@ -539,5 +539,5 @@ async def test_a_conversation_goes_on() -> None:
         ]
         answer = await ask(client, user("Hi"), {"role": "assistant", "content": turn}, user(results), tools=[TOOL])
         roles = [message["role"] for message in sent(client, 1)["messages"]]
-    assert answer.json()["content"] == [{"type": "text", "text": "Hello"}]
+    assert answer.json()["content"] == [{"type": "text", "text": "Hello", "citations": None}]
     assert roles[:4] == ["user", "assistant", "tool", "tool"]

@@ -127,6 +127,7 @@ class Gateway:
                 *([Route("/metrics", metrics.endpoint(access), methods=["GET"])] if metrics else []),
                 *[Route(f"/{version}/models", self._list, methods=["GET"]) for version in _VERSIONS],
                 *[Route(f"/{version}/models/{{name:path}}", self._one, methods=["GET"]) for version in _VERSIONS],
+                Route("/v1/responses/compact", self._compact, methods=["POST"]),
                 *[route for wire in WIRES for route in self._routes(wire(options))],
             ],
             exception_handlers={HTTPException: _http_error, Refused: _refusal},  # type: ignore[dict-item]
@@ -185,6 +186,10 @@ class Gateway:
         if self.draining:
             return JSONResponse({"status": "draining"}, 503)
         return JSONResponse({"status": "ok"})
+
+    async def _compact(self, _: HTTPRequest) -> Response:
+        # Not the 405 of a response whose id is "compact": clients take a 404 for an endpoint that is not there.
+        raise HTTPException(404, "Conversations are not compacted here")
 
     async def _list(self, request: HTTPRequest) -> Response:
         client = self.access.check(request.scope)

@@ -29,6 +29,7 @@ from ...values import (
     system,
 )
 from .carried import own_id, own_opaque
+from .whole import REQUIRED_MEMBERS
 
 __all__ = ["parse_messages_request"]
 
@@ -189,8 +190,8 @@ def _assistant(blocks: list[Any], where: str) -> Message:
     text, reasoning, calls = list[str](), list[str](), list[ToolCall]()
     kept, items = list[dict[str, Any]](), list[dict[str, Any]]()  # as this API has them, and the Responses API
     extra: dict[str, Any] = {}  # of the next call
-    for at, block in enumerate(blocks):
-        fields = Fields(block, f"{where}.content[{at}]")
+    for at, given in enumerate(blocks):
+        fields, block = Fields(given, f"{where}.content[{at}]"), _without_defaults(given)
         match own_opaque(block):
             case "output", item:
                 items.append(item)
@@ -226,6 +227,12 @@ def _message_item(text: str) -> dict[str, Any]:
 
 def _call_item(call: ToolCall) -> dict[str, Any]:
     return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.raw_arguments}
+
+
+def _without_defaults(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A block without what answers are required to say and endpoints of this API refuse: `citations: null`, for one."""
+    defaults = REQUIRED_MEMBERS.get(str(block.get("type")), {})
+    return {name: value for name, value in block.items() if name not in defaults or value != defaults[name]}
 
 
 def _kept(block: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from ...values import Finish, FinishReason, Reply, ToolCall, Usage, unlisted_ste
 from .carried import carried_id, opaque_block
 from .decode import STOP_REASONS
 
-__all__ = ["CALL_MEMBERS", "message_skeleton", "stop_reason_of", "whole_message", "written_usage"]
+__all__ = ["CALL_MEMBERS", "REQUIRED_MEMBERS", "message_skeleton", "stop_reason_of", "whole_message", "written_usage"]
 
 _STOP_REASONS: dict[FinishReason, str] = {
     "stop": "end_turn",
@@ -21,18 +21,46 @@ _STOP_REASONS: dict[FinishReason, str] = {
 _OWN_REASONS = frozenset(STOP_REASONS) - {"content_filter"}
 _THINKING = ("thinking", "redacted_thinking")
 CALL_MEMBERS = ("caller", "toolset_name")  # of a call, beside id, name and input
+# What the schema of a whole answer requires in blocks, with what stands for nothing. Clients send it back.
+REQUIRED_MEMBERS: dict[str, dict[str, Any]] = {
+    "text": {"citations": None},
+    "tool_use": {"caller": {"type": "direct"}},
+}
 
 
 def whole_message(reply: Reply, *, id: str, model: str, thinking: bool = True) -> dict[str, Any]:  # noqa: A002
     """Returns the body of an answer that is not streamed."""
-    content = [block for block in _blocks(reply) if thinking or block["type"] not in _THINKING]
+    blocks = (block for block in _blocks(reply) if thinking or block["type"] not in _THINKING)
+    content = [{**REQUIRED_MEMBERS.get(block["type"], {}), **block} for block in blocks]
     finish = Finish(reply.finish_reason, reply.raw_finish_reason or "")
     reason = stop_reason_of(finish, calls=bool(reply.tool_calls))
     stops = [stop for stop in reply.extras.get("stop_sequence", []) if isinstance(stop, str)]
     if stops and reason == "end_turn":
         reason = "stop_sequence"
     message = message_skeleton(id, model, content, reason, reply.usage)
-    return {**message, "stop_sequence": stops[-1]} if stops else message
+    return {
+        **message,
+        "stop_sequence": stops[-1] if stops else None,
+        "stop_details": _last_object(reply.extras.get("stop_details")),
+        "container": _last_object(reply.extras.get("container")),
+        "usage": {**_usage_details(reply.usage or Usage()), **message["usage"]},
+    }
+
+
+def _last_object(values: list[Any] | None) -> dict[str, Any] | None:
+    return next((value for value in reversed(values or []) if isinstance(value, dict)), None)
+
+
+def _usage_details(usage: Usage) -> dict[str, Any]:
+    """The members of a whole answer's usage that are null where nobody counted: https://platform.claude.com/docs/en/api/messages."""
+    objects = {name: _last_object([usage.raw.get(name)]) for name in ("cache_creation", "server_tool_use")}
+    words = {name: usage.raw.get(name) for name in ("inference_geo", "service_tier")}
+    thought = usage.reasoning_tokens
+    return {
+        **objects,
+        **{name: word if isinstance(word, str) else None for name, word in words.items()},
+        "output_tokens_details": None if thought is None else {"thinking_tokens": thought},
+    }
 
 
 def _blocks(reply: Reply) -> list[dict[str, Any]]:
