@@ -477,9 +477,8 @@ def test_i24_a_poor_stream():
 @pytest.mark.parametrize(
     "item",
     [
-        {"type": "custom_tool_call", "call_id": "call_9", "name": "f", "input": "free text"},
+        {"type": "custom_tool_call", "call_id": "call_9", "name": "view_image", "input": "free text"},
         {"type": "mcp_call", "id": "mcp_9", "name": "f", "arguments": PARIS, "server_label": "s", "output": "42"},
-        {"type": "mcp_approval_request", "id": "mcpr_9", "name": "f", "arguments": PARIS, "server_label": "s"},
         {"type": "web_search_call", "id": "ws_9", "status": "completed", "action": {"type": "search"}},
         {"type": "tool_search_call", "call_id": "call_9", "arguments": {"q": "x"}, "status": "completed"},
         {"type": "from_the_future", "name": "f", "arguments": PARIS, "call_id": "call_9"},

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from folding import bytewise, codes, event, fold, fold_error
 from odd import VALUES, check_types, outcome, paths, replaced
 from scale import examples
-from streamfold import EmptyResponseError, IncompleteStreamError, ProtocolError, StreamError, ToolCall, UpstreamError
+from streamfold import (
+    EmptyResponseError,
+    HostedPart,
+    IncompleteStreamError,
+    ProtocolError,
+    StreamError,
+    ToolCall,
+    UpstreamError,
+)
 from streamfold.adapters import Adapter, find_adapter
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.engine.lanes import Lane
@@ -169,7 +177,11 @@ def test_the_adapter_by_its_name():
             {"item": {"type": "reasoning", "encrypted_content": "g"}},
             [Reasoning(""), Extra("output", {"type": "reasoning", "encrypted_content": "g"})],
         ),
-        ("output_item.done", {"item": {"type": "program"}}, [Extra("output", {"type": "program"})]),
+        (
+            "output_item.done",
+            {"item": {"type": "program"}},
+            [HostedPart("program", "call", raw={"type": "program"}), Extra("output", {"type": "program"})],
+        ),
         ("output_text.annotation.added", {"annotation": {"url": "u"}}, [Extra("annotations", {"url": "u"})]),
         ("audio.delta", {"delta": "AAAA"}, [Extra("audio", {"data": "AAAA"})]),
         ("audio.transcript.delta", {"delta": "Hi"}, [Extra("audio", {"transcript": "Hi"})]),

@@ -51,7 +51,8 @@ def _check(pieces: list[bytes], expected: dict[str, Any]) -> None:
     assert reply.raw_finish_reason == expected["finish_reason"]
     wanted = [] if expected["status"] == "incomplete" else expected["tool_calls"]
     assert (chunks[-1].tool_calls or []) == reply.tool_calls
-    got = [(call.id, call.name, call.arguments, call.raw_arguments) for call in reply.tool_calls]
+    functions = [call for call in reply.tool_calls if call.kind == "function"]
+    got = [(call.id, call.name, call.arguments, call.raw_arguments) for call in functions]
     assert got == [(call["id"], call["name"], call["arguments"], call["arguments_raw"]) for call in wanted]
     _check_items(reply, expected)
 

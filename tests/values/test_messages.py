@@ -272,7 +272,7 @@ def test_dicts_that_are_no_messages(message: Any, wanted: str) -> None:
 
 
 VIDEO: Any = [{"type": "video_url", "video_url": {"url": "x"}}, {"type": "image_embeds"}]
-CUSTOM = ToolCall("a", "f", {}, "x", {"type": "custom"})
+CUSTOM = ToolCall("a", "f", {"input": "x"}, "x", kind="custom")
 
 
 @pytest.mark.parametrize(

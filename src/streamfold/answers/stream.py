@@ -230,7 +230,7 @@ class ChatStream(AsyncIteration):
                 _, text = self._writing.get(call) or ("", [])
                 text.append(details.text)
                 self._writing[call] = (details.tool or "", text)
-        return self.fragments or not details.silent
+        return self.fragments or details.is_for_all
 
     async def _read(self) -> None:
         """Reads the next chunks. Raises StopAsyncIteration after the last one."""

@@ -44,6 +44,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         opened: for each call the one that was opened for it.
+        others: calls of tools that are no functions.
         answer: text that came as the arguments of a call, see `WireNames`.
     """
 
@@ -51,6 +52,7 @@ class Outcome(NamedTuple):
     opened: list[OpenCall]
     reason: FinishReason
     answer: str | None
+    others: list[ToolCall]
 
 
 @dataclass(slots=True)
@@ -72,23 +74,30 @@ class Ending:
     _ids: set[str] = field(default_factory=set, init=False)
     _taken: set[str] = field(default_factory=set, init=False)
 
-    def decide(self, opened: list[OpenCall]) -> Outcome:
-        """Returns the calls to hand out, the finish reason that goes with them, and the answer among the calls."""
+    def decide(self, opened: list[OpenCall], others: list[ToolCall]) -> Outcome:
+        """Returns the calls to hand out, the finish reason that goes with them, and the answer among the calls.
+
+        Args:
+            others: calls of tools that are no functions, which always come whole.
+        """
         reason: FinishReason = self.finish.reason if self.finish else "unknown"
         wanted, answer = self._take_answer(opened)
         kept = self._handed_out(wanted, reason)
         self._taken = {call.id for call, _ in kept}
         calls = [self._tool_call(call, arguments) for call, arguments in kept]
+        if others and (why := self._cut(reason)):
+            self._drop(others, why)
+            others = []
         if (opened and self.tool_choice == "none") or (answer is not None and not calls):
             reason = "stop" if reason == "tool_calls" else reason
-        if calls and reason == "stop":
+        if (calls or others) and reason == "stop":
             reason = "tool_calls"  # vLLM and others end so after a named tool choice: the calls decide, not the word
-        if reason == "tool_calls" and not calls:
+        if reason == "tool_calls" and not (calls or others):
             raw = self.finish.raw if self.finish else None
             self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to hand out", None)
         if reason not in ("length", "content_filter") and answer is None:
-            self._check_choice([call.name for call in calls])
-        return Outcome(calls, [call for call, _ in kept], reason, answer)
+            self._check_choice([call.name for call in (*calls, *others)])
+        return Outcome(calls, [call for call, _ in kept], reason, answer, others)
 
     def _check_choice(self, called: Collection[str]) -> None:
         match self.tool_choice:
@@ -115,10 +124,7 @@ class Ending:
         if len(named) < len(opened):
             nameless = [call.id or call.text[:80] or "(no id)" for call in opened if not call.name]
             self.warn("calls_dropped", f"a call without a name can't be run: {', '.join(nameless)}", None)
-        why = {"length": "the answer was cut off", "content_filter": "the answer was filtered"}.get(reason)
-        if self.tool_choice == "none":
-            why = "the request forbade tool calls"
-        if why:
+        if why := self._cut(reason):
             self._drop(named, why)
             return []
         self._drop((call for call in named if call.broken_off), "the server says that they are not complete")
@@ -130,7 +136,13 @@ class Ending:
             read = [(call, arguments) for call, arguments in read if call not in doubtful]
         return read
 
-    def _drop(self, calls: Iterable[OpenCall], why: str) -> None:
+    def _cut(self, reason: FinishReason) -> str | None:
+        """Returns why no call at all is handed out."""
+        if self.tool_choice == "none":
+            return "the request forbade tool calls"
+        return {"length": "the answer was cut off", "content_filter": "the answer was filtered"}.get(reason)
+
+    def _drop(self, calls: Iterable[OpenCall | ToolCall], why: str) -> None:
         if names := [call.name for call in calls]:
             self.warn("calls_dropped", f"{why}: {', '.join(names)}", None)
 

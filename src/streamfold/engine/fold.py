@@ -29,6 +29,7 @@ from ..values import (
     Extra,
     Failure,
     Finish,
+    HostedPart,
     IncompleteStreamError,
     Limits,
     Meta,
@@ -42,6 +43,7 @@ from ..values import (
     StreamfoldError,
     Summary,
     Text,
+    ToolRequests,
     Usage,
     UsageUpdate,
     Warn,
@@ -54,10 +56,12 @@ from .blocks import Blocks
 from .calls import Calls
 from .finish import Ending, WireNames, breaks_inside
 from .fragments import Fragments
+from .hosted import HostedTools, in_order
 from .lanes import Lane
 from .opencall import OpenCall
 from .placement import Placement
 from .usage import AnswerUsage
+from .warnings import Warnings
 
 __all__ = ["Fold", "Listener"]
 
@@ -104,6 +108,7 @@ class Fold:
         self._refusal = Lane(limits.other_chars, "other_chars")
         self._reasoned = False
         self._usage = AnswerUsage()
+        self._hosted = HostedTools(tool_names)
         self._finish: Finish | None = None
         self.meta = Meta()
         self._begun = False
@@ -113,8 +118,7 @@ class Fold:
         self._extras: dict[str, list[Any]] = {}
         self._places: set[int | None] = set()  # of extras among the parts of the answer
         self._kept = 0  # characters of the extras
-        self._warnings: dict[ProtocolWarning, None] = {}  # a set that keeps its order
-        self._more_warnings = 0
+        self._warnings = Warnings(limits.warnings)
         self._reply: Reply | None = None
         self.finished = self.identified = self.behind_reason = False
         self.blocks = Blocks()
@@ -200,6 +204,12 @@ class Fold:
             case Warn(code, detail):
                 self.warn(code, detail)
                 return None
+            case HostedPart():
+                if self._hosted.is_new(delta):
+                    self._begun = True
+                    return StreamChunk(details=ChunkDetails(self._calls_begun, hosted=(delta,)))
+            case ToolRequests(kind, number):
+                self._hosted.requests[kind] = number
             case Failure():
                 return self._fail(delta)
             case Done():
@@ -256,7 +266,7 @@ class Fold:
             refusal=self._refusal.text or None,
             raw_finish_reason=self._finish.raw if self._finish else None,
             usage=self._usage.read(),
-            warnings=self._all_warnings(),
+            warnings=self._warnings.all(),
             id=meta.id,
             model=meta.model,
             extras={name: list(values) for name, values in self._extras.items()},
@@ -279,7 +289,7 @@ class Fold:
     @property
     def warnings(self) -> tuple[ProtocolWarning, ...]:
         """The warnings so far."""
-        return tuple(self._all_warnings())
+        return tuple(self._warnings.all())
 
     def keep(self, chars: int) -> None:
         """Counts the size of an event whose content is kept beside the text and the calls.
@@ -295,19 +305,9 @@ class Fold:
 
     def warn(self, code: WarningCode, detail: str, about: OpenCall | None = None) -> None:
         """Notes a warning for the reply; the same one twice is one."""
-        warning = ProtocolWarning(code, detail)
-        if warning in self._warnings:
-            return
-        if len(self._warnings) >= self._limits.warnings:
-            self._more_warnings += 1
-            return
-        self._warnings[warning] = None
-        if self._listener:
+        warning = self._warnings.add(code, detail)
+        if warning is not None and self._listener:
             self._listener((warning, about))
-
-    def _all_warnings(self) -> list[ProtocolWarning]:
-        more = [ProtocolWarning("more_warnings", f"{self._more_warnings} further warnings are not listed")]
-        return [*self._warnings, *(more if self._more_warnings else ())]
 
     def mark(self, mark: Extra) -> None:
         """Notes something that has a place in the answer and no chunk of its own; the next chunk carries it."""
@@ -351,7 +351,8 @@ class Fold:
         self._refusal.finish()
         self._calls.mark_strays()
         ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self.meta)
-        calls, opened, reason, answer = ending.decide(self._calls.finish())
+        others = self._hosted.calls(self._extras)
+        calls, opened, reason, answer, others = ending.decide(self._calls.finish(), others)
         text += self._text.add(answer or "")
         if reason == "stop" and not (self._text.size or self._refusal.size or self._extras):
             self.warn("empty_answer", "the answer has neither text nor tool calls")
@@ -359,9 +360,11 @@ class Fold:
         if self.blocks:
             made = {call.index: whole for call, whole in zip(opened, calls, strict=True)}
             reply.extras["blocks"] = self.blocks.content(made)
-        reply.answer, reply.tool_calls, reply.finish_reason = answer, calls, reason
+        reply.usage = self._hosted.count(reply.usage, reply.extras)
+        handed_out = in_order([*calls, *others], reply.extras) if others else calls
+        reply.answer, reply.tool_calls, reply.finish_reason = answer, handed_out, reason
         self._reply, self.finished = reply, True
-        last = (text, calls or None, True, reasoning, reason, reply.usage)
+        last = (text, handed_out or None, True, reasoning, reason, reply.usage)
         ends = self._fragments.ends(list(zip(opened, calls, strict=True))) if self._fragments else ()
         return StreamChunk(*last, self._place(ends) if self._late else None)
 

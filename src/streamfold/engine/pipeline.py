@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 from ..values import (
     Answered,
@@ -25,6 +26,7 @@ from ..values import (
     StreamChunk,
     Text,
     UsageUpdate,
+    shown_part,
 )
 from .dialects import Dialect, describe_leak
 from .drafts import Drafts
@@ -180,7 +182,16 @@ class Pipeline:
                 self.feed(self._blocks.feed(delta), data, chunks)
                 for mark in self._blocks.marks(delta):
                     self._fold.mark(mark)
+                    if mark.name == "block":
+                        self._show(mark.value, chunks)
+                if isinstance(delta, Block) and delta.kind == "other" and delta.index is not None:  # it grows
+                    self._show(delta.value, chunks)
         return False
+
+    def _show(self, block: Any, chunks: list[StreamChunk]) -> None:
+        """Shows what a tool of the provider does."""
+        if (part := shown_part(block)) is not None and (chunk := self._fold.feed(part)) is not None:
+            chunks.append(chunk)
 
     def end(self, chunks: list[StreamChunk]) -> None:
         """The text has ended: folds what the dialect held back, and warns of markup that no dialect has read."""

@@ -72,7 +72,7 @@ def check_history(
 
 def is_custom(call: ToolCall) -> bool:
     """Returns whether a call is of a custom tool, whose input is text and not JSON."""
-    return (call.extra or {}).get("type") == "custom"
+    return call.kind == "custom"
 
 
 @dataclass(slots=True, eq=False)

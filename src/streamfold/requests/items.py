@@ -98,7 +98,7 @@ def _add(turn: _Turn, item: dict[str, Any], where: str) -> None:
             turn.calls.append(ToolCall(call_id, name, read_arguments([raw], repair=False).value, raw, extra or None))
         case "custom_tool_call":
             call_id, name, text = fields.need("call_id"), fields.need("name"), fields.text("input") or ""
-            turn.calls.append(ToolCall(call_id, name, {}, text, {"type": "custom"}))
+            turn.calls.append(ToolCall(call_id, name, {"input": text}, text, kind="custom"))
         case "reasoning":
             turn.plain = False
             summary, content = fields.items("summary") or [], fields.items("content") or []

@@ -128,10 +128,10 @@ def _call(call: Any, where: str) -> ToolCall:
     fields = Fields(call, where)
     call_id = fields.string("id")
     fields.any("index")  # of a fragment: what put the call together left it there
-    if (kind := fields.any("type")) == "custom" and isinstance(call.get("custom"), Mapping):
+    if fields.any("type") == "custom" and isinstance(call.get("custom"), Mapping):
         custom = fields.inner("custom")
         name, text = custom.string("name"), custom.text("input") or ""
-        return ToolCall(call_id, name, {}, text, {"type": kind, **custom.rest(), **fields.rest()})
+        return ToolCall(call_id, name, {"input": text}, text, {**custom.rest(), **fields.rest()} or None, "custom")
     if not isinstance(call.get("function"), Mapping):
         raise ConfigError(f"{where} is a tool call without a function: {dict(call)!r:.120}")
     function = fields.inner("function")

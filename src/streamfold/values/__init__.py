@@ -26,6 +26,7 @@ from .deltas import (
     Sequence,
     Summary,
     Text,
+    ToolRequests,
     UsageUpdate,
     Warn,
     unknown_finish,
@@ -58,6 +59,18 @@ from .errors import (
 from .folder import catalogue_folder
 from .functions import as_tool, as_tools, tool
 from .growing import GrowingJSON, PathPattern, path_pattern
+from .hosted import (
+    Citation,
+    GeneratedFile,
+    HostedPart,
+    arguments_text,
+    call_order,
+    hosted_kind,
+    hosted_parts,
+    item_part,
+    requests_in,
+    shown_part,
+)
 from .limits import Limits, Timeouts
 from .meanings import ErrorMeaning, MeaningKind
 from .media import audio_format, from_base64, media_type_of, read_data_url, to_base64
@@ -75,10 +88,11 @@ from .messages import (
 )
 from .portable import PortableError
 from .ratelimit import RateLimit, RateLimitResource, RateLimitWindow
+from .reasons import FinishReason
 from .refusederrors import status_error, upstream_error
-from .replies import Attempt, FinishReason, InvalidReplyError, ProtocolWarning, Reply, Timing, WarningCode, total_cost
+from .replies import Attempt, InvalidReplyError, ProtocolWarning, Reply, Timing, WarningCode, total_cost
 from .suggestions import nearest
-from .toolcalls import InvalidToolArgumentsError, ToolCall
+from .toolcalls import CallKind, InvalidToolArgumentsError, ToolCall
 from .tools import (
     AllowedTools,
     NamedTool,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .deltas import Call, Extra
 from .fields import FieldValue, rewritten_schema
+from .hosted import HostedPart
 from .portable import Slotted
 from .replies import FinishReason
 from .toolcalls import ToolCall
@@ -33,10 +34,11 @@ class ChunkDetails:
         call: which call grew in this step: 0, 1, 2 in the order in which they began; None: none did.
         tool: the name of its tool as far as it is known; None for a call that stands for the answer itself.
         text: the next piece of its arguments.
+        hosted: see `StreamChunk.hosted`.
         placed: whether `call` is the place of the call in the answer; if not, its place is known only at the end.
     """
 
-    __slots__ = ("_fragments", "call", "calls_before", "item", "marks", "placed", "text", "tool")
+    __slots__ = ("_fragments", "call", "calls_before", "hosted", "item", "marks", "placed", "text", "tool")
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class ChunkDetails:
         text: str = "",
         item: Any = None,
         placed: bool = True,
+        hosted: tuple[HostedPart, ...] = (),
     ) -> None:
         self.calls_before = calls_before
         self.marks = marks
@@ -57,6 +60,7 @@ class ChunkDetails:
         self.text = text
         self.item = item
         self.placed = placed
+        self.hosted = hosted
 
     @property
     def fragments(self) -> tuple[Call, ...]:
@@ -67,8 +71,13 @@ class ChunkDetails:
 
     @property
     def silent(self) -> bool:
-        """Whether the chunk is only for readers that asked for fragments: it has no text."""
-        return self.call is not None or self.item is not None
+        """Whether the chunk has no text: it shows a call, another part of the answer, or what a tool does."""
+        return self.call is not None or self.item is not None or bool(self.hosted)
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether readers that did not ask for fragments want the chunk, too."""
+        return bool(self.hosted) or not self.silent
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -82,20 +91,24 @@ class ChunkDetails:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The fragments depend on what was shown before, so a copy has the same ones and makes none.
-        made = (self.calls_before, self.marks, self.fragments, self.call, self.tool, self.text, self.item, self.placed)
-        return ChunkDetails, made
+        place, written = (self.calls_before, self.marks, self.fragments), (self.call, self.tool, self.text, self.item)
+        return ChunkDetails, (*place, *written, self.placed, self.hosted)
 
     def __eq__(self, other: object) -> bool:
         if other is None:  # of a chunk without details
             return not self.silent
         if not isinstance(other, ChunkDetails):
             return NotImplemented
-        return (self.call, self.tool, self.text, self.item) == (other.call, other.tool, other.text, other.item)
+        return self._shown == other._shown
+
+    @property
+    def _shown(self) -> tuple[Any, ...]:
+        return self.call, self.tool, self.text, self.item, self.hosted
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        names = ("calls_before", "marks", "call", "tool", "text", "item", "placed")
+        names = ("calls_before", "marks", "call", "tool", "text", "item", "placed", "hosted")
         return f"ChunkDetails({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
 
@@ -111,6 +124,7 @@ class _Written(FieldValue):
     text: str = ""
     item: Any = None
     placed: bool = True
+    hosted: tuple[HostedPart, ...] = ()
 
     def details(self) -> ChunkDetails:
         return ChunkDetails(*(getattr(self, name) for name in self.__slots__))
@@ -170,11 +184,21 @@ class StreamChunk(Slotted):
         return None if self.details is None else self.details.item
 
     @property
+    def hosted(self) -> tuple[HostedPart, ...]:
+        """What a tool of the provider does in this step, to show that it is searching.
+
+        A part comes when its tool begins, and again when all of it is there. The reply has the last word.
+        """
+        return () if self.details is None else self.details.hosted
+
+    @property
     def silent(self) -> bool:
-        """Whether this step has no text and is only for readers that asked for fragments."""
+        """Whether this step has no text."""
         return self.details is not None and self.details.silent
 
     def __repr__(self) -> str:
+        if self.hosted:
+            return f"StreamChunk(hosted={self.hosted!r})"
         if self.details is not None and self.silent:
             written = f"call={self.details.call}, tool={self.details.tool!r}, text={self.details.text!r}"
             return f"StreamChunk({written if self.item is None else f'item={self.item!r}'})"

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from .errorinfo import ErrorInfo
 from .fields import FieldValue
+from .hosted import HostedPart
 from .portable import Slotted
 from .replies import FinishReason, WarningCode
 from .toolcalls import ToolCall
@@ -38,6 +39,7 @@ __all__ = [
     "Sequence",
     "Summary",
     "Text",
+    "ToolRequests",
     "Usage",
     "UsageUpdate",
     "Warn",
@@ -239,6 +241,14 @@ class UsageUpdate(Slotted):
 
 
 @dataclass(slots=True)
+class ToolRequests(Slotted):
+    """How many requests a tool of the provider has made, as the server counts them. A later number replaces it."""
+
+    kind: str
+    number: int
+
+
+@dataclass(slots=True)
 class Sequence(Slotted):
     """The number of the event, on the wire that numbers them, or None if it has none. First of the event's deltas."""
 
@@ -310,6 +320,8 @@ Delta: TypeAlias = (
     | Answered
     | MessageStart
     | Extra
+    | HostedPart
+    | ToolRequests
     | Sequence
     | Meta
     | Warn

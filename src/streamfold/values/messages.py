@@ -11,6 +11,7 @@ from .caching import CacheMark, check_cache_mark
 from .configerrors import ConfigError
 from .content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, part_schema, read_part, write_part
 from .fields import written_schema
+from .hosted import HostedPart, hosted_parts
 from .suggestions import nearest
 from .toolcalls import ToolCall
 
@@ -86,6 +87,11 @@ class Message:
             if not isinstance(call, ToolCall):
                 raise ConfigError(f"the tool calls of a message are ToolCalls, not {type(call).__name__}: {call!r:.80}")
 
+    @property
+    def hosted(self) -> tuple[HostedPart, ...]:
+        """What tools of the provider did in this turn, in order; see `Reply.hosted`."""
+        return hosted_parts(self.extras, {call.id for call in self.tool_calls})
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the message as JSON data, without empty members; bytes are base64. `from_dict` reads it."""
         out: dict[str, Any] = {"role": self.role}
@@ -158,6 +164,7 @@ _CALL: dict[str, tuple[type, ...]] = {
     "arguments": (dict,),
     "raw_arguments": (str,),
     "extra": (dict,),
+    "kind": (str,),
 }
 _TYPES: dict[type, str] = {str: "string", dict: "object", bool: "boolean", list: "array"}
 _NAMES: dict[type, str] = {str: "a string", list: "a list", dict: "an object", bool: "true or false"}
@@ -274,7 +281,14 @@ def _as_parts(given: Any, where: str) -> tuple[Part, ...]:
 
 
 def _write_call(call: ToolCall) -> dict[str, Any]:
-    out = {"id": call.id, "name": call.name, "arguments": call.arguments, "raw_arguments": call.raw_arguments}
+    out: dict[str, Any] = {
+        "id": call.id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "raw_arguments": call.raw_arguments,
+    }
+    if call.kind != "function":
+        out["kind"] = call.kind
     return out if call.extra is None else {**out, "extra": call.extra}
 
 

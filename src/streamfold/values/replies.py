@@ -11,8 +11,10 @@ from ..text import finite, parse_object
 from .configerrors import StreamfoldError
 from .cost import Cost
 from .fields import FieldValue
+from .hosted import Citation, GeneratedFile, HostedPart, citations_in, files_in, hosted_parts, phases_in, text_in
 from .portable import Slotted
 from .ratelimit import RateLimit
+from .reasons import FinishReason
 from .toolcalls import ToolCall
 from .usage import Usage
 from .validation import describe_problems, read_as
@@ -39,8 +41,6 @@ __all__ = [
     "WarningCode",
     "total_cost",
 ]
-
-FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]
 
 WarningCode = Literal[
     # how the stream ended
@@ -221,6 +221,27 @@ class Reply(FieldValue, Slotted):
         """
         return None if self.pricing is None else self.pricing.cost(self)
 
+    @property
+    def hosted(self) -> tuple[HostedPart, ...]:
+        """What tools of the provider did, in order: searches, code, MCP servers, compactions."""
+        cut = self.finish_reason in ("length", "content_filter")
+        return hosted_parts(self.extras, None if cut else {call.id for call in self.tool_calls})
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The sources that the answer names, with positions in characters of `text`."""
+        return citations_in(self.extras, self.text)
+
+    @property
+    def files(self) -> tuple[GeneratedFile, ...]:
+        """The files that tools of the provider made. Nothing is fetched: see `Provider.fetch_file`."""
+        return files_in(self.extras)
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """What each message of the answer is, where the provider says so: "commentary" or "final_answer"."""
+        return phases_in(self.extras)
+
     def _for_json(self) -> Reply:
         cost = self.cost  # what it cost is written, and not how that was found out
         return replace(self, pricing=None if cost is None else FixedPricing(cost))
@@ -256,7 +277,7 @@ class Reply(FieldValue, Slotted):
 
         return Message(
             role="assistant",
-            content=self.text or None,
+            content=self._said or None,
             tool_calls=tuple(
                 replace(call, extra=finite(call.extra)) if call.extra else call for call in self.tool_calls
             ),
@@ -265,6 +286,12 @@ class Reply(FieldValue, Slotted):
             extras=dict(finite(self.extras)),
             origin=self.origin,
         )
+
+    @property
+    def _said(self) -> str:
+        """The text by the server's last word: with another one the turn would not go back as it came."""
+        differs = any(warning.code == "text_mismatch" for warning in self.warnings)
+        return (text_in(self.extras) if differs else "") or self.text
 
 
 def total_cost(replies: Iterable[Reply]) -> Cost | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from .configerrors import StreamfoldError
 from .fields import FieldValue
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=BaseModel)
 
-__all__ = ["InvalidToolArgumentsError", "ToolCall"]
+__all__ = ["CallKind", "InvalidToolArgumentsError", "ToolCall"]
+
+CallKind: TypeAlias = Literal["function", "custom", "apply_patch", "shell", "computer", "tool_search", "approval"]
 
 
 @dataclass(slots=True)
@@ -28,6 +30,9 @@ class ToolCall(FieldValue, Slotted):
         arguments: the arguments, parsed; `{}` if there were none. If the model's text is not a JSON object:
             `{"_raw": text, "_error": "invalid_json"}`, and `error` says so.
         raw_arguments: the model's own text, byte for byte. This is what goes back into the history.
+        kind: "function", or the kind of tool that is no function and that your program runs all the same: "custom"
+            (`arguments` is `{"input": text}`), "apply_patch", "shell", "computer", "tool_search", or "approval": the
+            provider asks whether it may call a tool of an MCP server.
         extra: members of the call that its provider wants back and nobody else knows (Gemini's `extra_content`).
     """
 
@@ -36,6 +41,7 @@ class ToolCall(FieldValue, Slotted):
     arguments: dict[str, Any]
     raw_arguments: str
     extra: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+    kind: CallKind = "function"
 
     @property
     def error(self) -> Literal["invalid_json"] | None:

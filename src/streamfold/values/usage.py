@@ -22,6 +22,7 @@ class Usage(FieldValue):
         cache_write_tokens: how many of `input_tokens` were written to it.
         reasoning_tokens: how many of `output_tokens` were reasoning.
         raw: the usage object as sent.
+        tools: how many requests the provider's own tools made, by the kind of tool.
     """
 
     input_tokens: int | None = None
@@ -31,6 +32,7 @@ class Usage(FieldValue):
     reasoning_tokens: int | None = None
     cache_write_tokens: int | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    tools: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Usage) -> Usage:
         if not isinstance(other, Usage):
@@ -42,6 +44,7 @@ class Usage(FieldValue):
             cached_tokens=_sum(self.cached_tokens, other.cached_tokens),
             reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
             cache_write_tokens=_sum(self.cache_write_tokens, other.cache_write_tokens),
+            tools={name: self.tools.get(name, 0) + other.tools.get(name, 0) for name in {**self.tools, **other.tools}},
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..text import join_surrogates, without_surrogates
-from .replies import FinishReason
+from .reasons import FinishReason
 
 __all__ = ["ERROR_KEYS", "count", "index", "is_done", "keep", "unlisted_reason", "whole_number", "word"]
 

@@ -16,6 +16,7 @@ from streamfold.values import (
     Extra,
     Failure,
     Finish,
+    HostedPart,
     MessageStart,
     Meta,
     Reasoning,
@@ -23,6 +24,7 @@ from streamfold.values import (
     Sequence,
     Summary,
     Text,
+    ToolRequests,
     Usage,
     UsageUpdate,
     Warn,
@@ -61,6 +63,8 @@ _KINDS: dict[type[object], str] = {
     BlockPiece: "block",
     BlockEnd: "block",
     Answered: "answered",
+    HostedPart: "tool",
+    ToolRequests: "requests",
 }
 
 
@@ -158,6 +162,11 @@ def delta_words(delta: Delta) -> str:
             return f"{_at(index)}complete"
         case Answered(call_id, name):
             return f"the server ran the call {_quoted(call_id or name or '')} itself"
+        case HostedPart(kind, part, runs, _, _, _, _, written):
+            said = "" if written is None else f": {_cut(repr(written))}"
+            return f"{kind}, {part}, run by the {runs}{said}"
+        case ToolRequests(kind, number):
+            return f"{kind}: {number} requests"
 
 
 def _at(index: int | None) -> str:

@@ -29,6 +29,7 @@ from ...values import (
     Meta,
     Refusal,
     ToolCall,
+    ToolRequests,
     Usage,
     UsageUpdate,
     count,
@@ -180,8 +181,10 @@ def _piece(payload: dict[str, Any], out: list[Delta]) -> None:
             out.append(BlockPiece(number, "reasoning", "signature", signature, "set"))  # a second one replaces it
         case {"type": "citations_delta", "citation": citation}:
             out.append(BlockPiece(number, "text", "citations", keep(citation), "add"))
-        case {"type": "compaction_delta", "content": str(text)}:
-            out.append(BlockPiece(number, "other", "content", text))
+        case {"type": "compaction_delta"}:  # the summary, and what stands for it: either may be null
+            for name in ("content", "encrypted_content"):
+                if isinstance(text := delta.get(name), str):
+                    out.append(BlockPiece(number, "other", name, text))
 
 
 def _block_stop(payload: dict[str, Any], out: list[Delta]) -> None:
@@ -240,6 +243,9 @@ _EVENTS = {
 def _usage(said: dict[str, Any], out: list[Delta]) -> None:
     if isinstance(usage := said.get("usage"), dict):
         out.append(UsageUpdate(keep(usage), read_usage))
+        if isinstance(tools := usage.get("server_tool_use"), dict):
+            for name, number in tools.items():
+                out.append(ToolRequests(str(name).removesuffix("_requests"), index(number) or 0))
 
 
 def read_usage(numbers: dict[str, Any]) -> Usage:

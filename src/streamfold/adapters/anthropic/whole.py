@@ -121,14 +121,22 @@ def written_usage(usage: Usage | None) -> dict[str, Any]:
     usage = usage or Usage()
     if unlisted_steps(usage.raw):
         counts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
-        return {**{name: usage.raw.get(name) or 0 for name in counts}, "iterations": usage.raw["iterations"]}
+        steps = {"iterations": usage.raw["iterations"]}
+        return {**{name: usage.raw.get(name) or 0 for name in counts}, **steps, **_requests(usage)}
     read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
     return {
         "input_tokens": max(0, (usage.input_tokens or 0) - read - written),
         "cache_creation_input_tokens": written,
         "cache_read_input_tokens": read,
         "output_tokens": usage.output_tokens or 0,
+        **_requests(usage),
     }
+
+
+def _requests(usage: Usage) -> dict[str, Any]:
+    """How many requests the server's tools made; no client demands it."""
+    found = {f"{kind}_requests": number for kind, number in usage.tools.items() if kind in ("web_search", "web_fetch")}
+    return {"server_tool_use": found} if found else {}
 
 
 def stop_reason_of(finish: Finish, *, calls: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...values import Failure, Finish, NamedTool, ReadToolChoice, Reasoning, Refusal, Reply, Text, ToolCall, Usage
+from ..emitting.answers import arguments_text
 from ..emitting.emitter import DONE, Emitter, WrittenCall, error_body, event
 
 __all__ = ["ChatEmitter", "completion"]
@@ -176,7 +177,7 @@ def _kept(extra: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _whole_entry(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.raw_arguments if call.raw_arguments.strip() else "{}"}
+    function = {"name": call.name, "arguments": arguments_text(call)}
     return {"id": call.id, "type": "function", "function": function, **_kept(call.extra)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -29,7 +30,7 @@ from ...values import (
     Warn,
 )
 
-__all__ = ["chunk_deltas", "end_deltas", "error_delta", "jsonable", "reply_deltas"]
+__all__ = ["arguments_text", "chunk_deltas", "end_deltas", "error_delta", "jsonable", "reply_deltas"]
 
 
 def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
@@ -115,17 +116,15 @@ def _info(error: APIError) -> ErrorInfo:
 def _whole(number: int, call: ToolCall, items: list[dict[str, Any]]) -> Call:
     item = next((item for item in items if item.get("call_id") == call.id and item.get("type") == "function_call"), {})
     item_id = item.get("id")
-    # Clients parse this text, and no text at all does not parse (QwenLM/qwen-code#6249).
-    arguments = call.raw_arguments if call.raw_arguments.strip() else "{}"
-    return Call(
-        number,
-        call.id,
-        call.name,
-        arguments,
-        True,
-        call.extra,
-        item_id if isinstance(item_id, str) and item_id else None,
-    )
+    item_id = item_id if isinstance(item_id, str) and item_id else None
+    return Call(number, call.id, call.name, arguments_text(call), True, call.extra, item_id)
+
+
+def arguments_text(call: ToolCall) -> str:
+    """Returns the arguments of a call as JSON text: clients parse it."""
+    if call.kind == "custom":  # its text is not JSON: where it is a call like any other, it is a member
+        return json.dumps(call.arguments, ensure_ascii=False)
+    return call.raw_arguments if call.raw_arguments.strip() else "{}"  # none does not parse (QwenLM/qwen-code#6249)
 
 
 def _items(reply: Reply) -> list[dict[str, Any]]:

@@ -29,6 +29,7 @@ from ...values import (
     Meta,
     Refusal,
     ToolCall,
+    ToolRequests,
     Usage,
     UsageUpdate,
     Warn,
@@ -148,6 +149,7 @@ def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -
     for name in ABOUT_CANDIDATE:
         if candidate.get(name):
             out.append(Extra(name, [keep(candidate[name])], whole=True))
+            _add_requests(candidate[name], out)
     reason = word(candidate.get("finishReason"))
     if reason is None:
         return
@@ -161,6 +163,16 @@ def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -
         if meaning == "unknown" and reason not in FINISH_REASONS:
             out.append(unknown_finish(reason))
         ends.append(Finish(meaning, reason, more=True))
+
+
+_COUNTED = {"webSearchQueries": "web_search", "urlMetadata": "web_fetch"}
+
+
+def _add_requests(about: Any, out: list[Delta]) -> None:
+    """Adds how many requests tools made, by what a candidate says about its sources."""
+    for name, kind in _COUNTED.items() if isinstance(about, dict) else ():
+        if isinstance(found := about.get(name), list):
+            out.append(ToolRequests(kind, len(found)))
 
 
 def _part(part: dict[str, Any], out: list[Delta]) -> None:

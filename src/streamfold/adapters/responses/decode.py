@@ -28,6 +28,7 @@ from ...values import (
     error_info,
     index,
     is_done,
+    item_part,
     keep,
     word,
 )
@@ -129,6 +130,8 @@ class EventReader:
                 out.append(_begun(item, index(payload.get("output_index")), out))
             case "output_item.added" | "content_part.added" | "reasoning_summary_part.added":
                 out.append(Meta())  # the answer has begun
+                if item and (part := item_part(item)) is not None:
+                    out.append(part)
             case "output_item.done" if item:
                 item_done(item, index(payload.get("output_index")), out)
             case "content_part.done" | "reasoning_summary_part.done":

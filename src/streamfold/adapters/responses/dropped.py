@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...requests import CALL_EXTRAS, ITEM_EXTRAS, is_custom
+from ...requests import CALL_EXTRAS, ITEM_EXTRAS
 from ..dropped import DroppedParts, blocks_say_more, dropped_media_members
 from .items import as_it_came
 
@@ -32,7 +32,7 @@ def dropped_by_responses(request: Request, *, stored: bool) -> DroppedParts:
             dropped.members.append(f"{where}.name")
         dropped.members += dropped_media_members(message, where)
         for number, call in enumerate(message.tool_calls):
-            extra = (call.extra or {}).keys() - ({"type"} if is_custom(call) else set())
+            extra = (call.extra or {}).keys()
             if extra and (not here or not extra <= set(CALL_EXTRAS)):
                 dropped.members.append(f"{where}.tool_calls[{number}].extra")
     return dropped

@@ -202,6 +202,10 @@ class ResponsesEmitter(Emitter):
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
+    def _call(self, part: Call) -> None:
+        if not any(part.id in (item.get("call_id"), item.get("id")) for item in self._waiting if part.id):
+            super()._call(part)  # others have an item of their own, which goes as it came
+
     def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
         if first:
             self._close_current()

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...requests import is_custom, read_response_format
-from ...values import AllowedTools, ConfigError, Message, NamedTool, ReadToolChoice, Tool
+from ...requests import read_response_format
+from ...values import AllowedTools, ConfigError, Message, NamedTool, ReadToolChoice, Tool, ToolCall
 from .items import check_fits, message_items
 
 if TYPE_CHECKING:
@@ -63,10 +63,11 @@ class RequestWriter:
         store = self._store(options)
         stored = self.stores(request)
         instructions, messages = self._instructions(request.messages)
-        custom = {call.id for message in request.messages for call in message.tool_calls if is_custom(call)}
+        calls = [call for message in request.messages for call in message.tool_calls]
+        others = {call.id: call for call in calls if call.kind != "function"}
         body: dict[str, Any] = {
             "model": request.model,
-            "input": [item for at, message in messages for item in self._message(message, at, request, stored, custom)],
+            "input": [item for at, message in messages for item in self._message(message, at, request, stored, others)],
             "stream": True,
         }
         if request.tools:
@@ -114,11 +115,11 @@ class RequestWriter:
         return "\n\n".join(texts) or None, numbered[len(texts) :]
 
     def _message(
-        self, message: Message, position: int, request: Request, stored: bool, custom: set[str]
+        self, message: Message, position: int, request: Request, stored: bool, others: Mapping[str, ToolCall]
     ) -> Iterator[dict[str, Any]]:
         check_fits(message, f"messages[{position}]")
         here = request.came_from_here(message)
-        return message_items(message, position, stored=stored, came_from_here=here, custom=custom)
+        return message_items(message, position, stored=stored, came_from_here=here, others=others)
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
         if tool.kind != "function":

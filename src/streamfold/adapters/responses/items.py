@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ...requests import CALL_EXTRAS, ITEM_EXTRAS, is_custom
 from ...values import AudioPart, ConfigError, FilePart, ImagePart, Message, TextPart, ToolCall, result_content
+from .client_results import result_item
 
 __all__ = ["as_it_came", "check_fits", "message_items"]
 
@@ -29,7 +30,12 @@ def check_fits(message: Message, where: str) -> None:
 
 
 def message_items(
-    message: Message, position: int, *, stored: bool, came_from_here: bool = True, custom: Collection[str] = ()
+    message: Message,
+    position: int,
+    *,
+    stored: bool,
+    came_from_here: bool = True,
+    others: Mapping[str, ToolCall] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yields the items of a message.
 
@@ -38,11 +44,15 @@ def message_items(
         came_from_here: the provider wrote the message, and can read the parts that only it can read. Of other
             messages, encrypted reasoning is refused ("organization_id did not match", Kilo-Org/kilo#110), and ids are
             unknown.
-        custom: the ids of calls of custom tools, whose results have a type of their own.
+        others: the calls that are not of functions, by their ids: their results have types of their own.
     """
     said = {name: message.extras[name] for name in ITEM_EXTRAS if came_from_here and name in message.extras}
     if message.role == "tool":
-        kind = "custom_tool_call_output" if message.tool_call_id in custom else "function_call_output"
+        answered = (others or {}).get(message.tool_call_id or "")
+        if answered and (item := result_item(answered, message, f"messages[{position}]")) is not None:
+            yield item
+            return
+        kind = "function_call_output" if answered is None else "custom_tool_call_output"
         yield {"type": kind, "call_id": message.tool_call_id, "output": _content(message, position), **said}
         return
     came_as = as_it_came(message, stored=stored) if came_from_here else None
@@ -86,14 +96,24 @@ def as_it_came(message: Message, *, stored: bool) -> list[dict[str, Any]] | None
     items = message.extras.get("output")
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
         return None
-    # A reply hands out no calls of custom tools; a conversation may have them.
-    kinds = ("function_call", "custom_tool_call") if any(map(is_custom, message.tool_calls)) else ("function_call",)
-    called = [item.get("call_id") for item in items if item.get("type") in kinds]
+    others = {call.id for call in message.tool_calls if call.kind != "function"}
+    called = [_call_id(item) for item in items if item.get("type") == "function_call" or _call_id(item) in others]
     if called != [call.id for call in message.tool_calls] or _text(items) != _said(message):
         return None
-    calls = iter(message.tool_calls)
+    calls = {call.id: call for call in message.tool_calls}
     sent = ((item, _as_input(item, stored=stored)) for item in items)
-    return [_call(wire, next(calls)) if item.get("type") in kinds else wire for item, wire in sent if wire is not None]
+    return [
+        _call(wire, calls[_call_id(item)]) if item.get("type") in _WRITTEN and _call_id(item) in calls else wire
+        for item, wire in sent
+        if wire is not None
+    ]
+
+
+_WRITTEN = ("function_call", "custom_tool_call")  # calls that a program may have changed
+
+
+def _call_id(item: Mapping[str, Any]) -> str:
+    return str(item.get("call_id") or item.get("id"))
 
 
 def _as_input(item: Mapping[str, Any], *, stored: bool) -> dict[str, Any] | None:

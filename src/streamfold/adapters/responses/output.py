@@ -21,10 +21,13 @@ from ...values import (
     Refusal,
     Summary,
     Text,
+    ToolRequests,
     Usage,
     Warn,
     count,
     error_info,
+    index,
+    item_part,
     keep,
     unknown_finish,
     word,
@@ -54,6 +57,8 @@ def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> Non
     texts = item_texts(item, output)
     if item.get("type") == "reasoning" and not texts:
         out.append(Reasoning(""))  # it reasoned, and what is not shown
+    if (part := item_part(item)) is not None:
+        out.append(part)
     out += [*texts, Extra("output", keep(item), place=output)]
 
 
@@ -135,6 +140,7 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
         _whole_output(items, out)
     if usage := as_object(response.get("usage")):
         out.append(_usage(usage))
+        _add_tool_requests(usage, response.get("tool_usage"), out)
     if end := _end(response, said, items):
         if isinstance(end, Finish) and end.reason == "unknown":
             out.append(unknown_finish(end.raw or ""))
@@ -160,6 +166,9 @@ def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
     if annotations := [annotation for part in parts for annotation in _list(part.get("annotations"))]:
         out.append(Extra("annotations", keep(annotations), whole=True))
     out.append(Extra("output", keep(items), whole=True))
+    for item in items:
+        if (part := item_part(item)) is not None:
+            out.append(part)
     calls = [
         function_call(item, output, out) for output, item in enumerate(items) if item.get("type") == "function_call"
     ]
@@ -199,6 +208,21 @@ def _usage(usage: dict[str, Any]) -> Usage:
         reasoning_tokens=count(as_object(usage.get("output_tokens_details")), "reasoning_tokens"),
         raw=usage,
     )
+
+
+_COUNTED = {"code_interpreter": "code_execution", "image_gen": "image_generation"}
+
+
+def _add_tool_requests(usage: dict[str, Any], said: Any, out: list[Delta]) -> None:
+    """Adds how many requests tools made: OpenAI counts them beside the usage, xAI in it."""
+    details = usage.get("server_side_tool_usage_details")
+    if isinstance(details, dict):
+        found = {str(name).removesuffix("_calls"): index(number) for name, number in details.items()}
+    elif isinstance(said, dict):
+        found = {name: index(as_object(about).get("num_requests")) for name, about in said.items()}
+    else:
+        return
+    out += [ToolRequests(_COUNTED.get(name, name), number) for name, number in found.items() if number]
 
 
 def said_text(value: Any) -> str:

@@ -1,0 +1,72 @@
+"""Tools that are no functions: what the provider's own ones did, and the calls of those that the client has to run.
+
+Nothing here is asked as long as an answer only has text and calls of functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from ..values import CallKind, HostedPart, ToolCall, Usage, arguments_text, call_order, hosted_parts, requests_in
+
+__all__ = ["HostedTools", "in_order"]
+
+
+class HostedTools:
+    """The tools of one answer that are no functions.
+
+    Args:
+        declared: the names of the tools that the request declared. A call of a custom tool is the client's only if its
+            name is among them: xAI sends what its own tools do in the same form.
+
+    Attributes:
+        requests: how many requests tools made, as the server counts them, by kind.
+    """
+
+    def __init__(self, declared: Collection[str] = ()) -> None:
+        self._declared = declared
+        self._shown: dict[tuple[str, str | None, str | None], HostedPart] = {}
+        self.requests: dict[str, int] = {}
+
+    def is_new(self, part: HostedPart) -> bool:
+        """Notes a part of the answer. Returns whether it says more than was shown: servers repeat parts."""
+        key = (part.part, part.id, part.call_id)
+        new = self._shown.get(key) != part or key[1:] == (None, None)
+        self._shown[key] = part
+        return new
+
+    def calls(self, extras: Mapping[str, Any]) -> list[ToolCall]:
+        """Returns the calls that the client has to run and that are not of functions."""
+        parts = hosted_parts(extras) if self._shown else ()
+        return [_call(part) for part in parts if part.runs == "client" and self._is_clients(part)]
+
+    def _is_clients(self, part: HostedPart) -> bool:
+        return part.kind != "custom" or not self._declared or part.name in self._declared
+
+    def count(self, usage: Usage | None, extras: Mapping[str, Any]) -> Usage | None:
+        """Returns the usage with the requests of tools. One that the server did not send stays None."""
+        if usage is None or not (self._shown or self.requests):
+            return usage
+        said = {kind: number for kind, number in self.requests.items() if number}
+        tools = {**(requests_in(extras) if self._shown else {}), **said}
+        return replace(usage, tools=tools) if tools else usage
+
+
+def _call(part: HostedPart) -> ToolCall:
+    kind = cast("CallKind", "approval" if part.part == "approval" else part.kind)
+    call_id = part.call_id or part.id or ""
+    name = part.name or str(part.raw.get("type", part.kind)).removesuffix("_call")
+    if kind == "custom":
+        text = part.input if isinstance(part.input, str) else ""
+        return ToolCall(call_id, name, {"input": text}, text, None, kind)
+    arguments = part.input if isinstance(part.input, dict) else {}
+    extra = {"server": part.server} if part.server else None
+    return ToolCall(call_id, name, arguments, arguments_text(part), extra, kind)
+
+
+def in_order(calls: list[ToolCall], extras: Mapping[str, Any]) -> list[ToolCall]:
+    """Returns calls of functions and of other tools as the model wrote them."""
+    places = {call_id: at for at, call_id in enumerate(call_order(extras))}
+    return sorted(calls, key=lambda call: places.get(call.id, -1))

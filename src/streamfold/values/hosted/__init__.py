@@ -1,0 +1,37 @@
+"""What a provider's own tools did in an answer: read from what the wire format kept of it (`Reply.extras`).
+
+Nothing here is read while an answer streams, but for parts that are shown live. An answer keeps its items or blocks as
+they came, because they may have to go back; what a tool did, what was cited and which files there are stands in them.
+So a message that was stored says the same as the reply that it came with.
+"""
+
+from .openai import arguments_text, item_part
+from .parts import Citation, GeneratedFile, HostedPart
+from .reading import (
+    call_order,
+    citations_in,
+    files_in,
+    hosted_kind,
+    hosted_parts,
+    phases_in,
+    requests_in,
+    shown_part,
+    text_in,
+)
+
+__all__ = [
+    "Citation",
+    "GeneratedFile",
+    "HostedPart",
+    "arguments_text",
+    "call_order",
+    "citations_in",
+    "files_in",
+    "hosted_kind",
+    "hosted_parts",
+    "item_part",
+    "phases_in",
+    "requests_in",
+    "shown_part",
+    "text_in",
+]

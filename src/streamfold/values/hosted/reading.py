@@ -1,0 +1,108 @@
+"""What an answer says of tools, sources and files, by the wire format that it came in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from . import anthropic, gemini, openai
+from .parts import Citation, GeneratedFile, HostedPart
+
+__all__ = [
+    "call_order",
+    "citations_in",
+    "files_in",
+    "hosted_kind",
+    "hosted_parts",
+    "phases_in",
+    "requests_in",
+    "shown_part",
+    "text_in",
+]
+
+
+def _items(extras: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    found = extras.get(name)
+    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+
+
+def _blocks(extras: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], bool]:
+    """Returns the blocks of an answer, and whether they are Gemini's, which have no type."""
+    blocks = _items(extras, "blocks")
+    return blocks, bool(blocks) and not any("type" in block for block in blocks)
+
+
+def _only(extras: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Returns the newest object of this name, or an empty one."""
+    found = _items(extras, name)
+    return found[-1] if found else {}
+
+
+def shown_part(value: Any) -> HostedPart | None:
+    """Returns what an item, a block or a part says of a tool, to be shown while the answer streams; None: nothing."""
+    if not isinstance(value, Mapping):
+        return None
+    kind = value.get("type")
+    if not isinstance(kind, str):
+        return gemini.part_of(value)
+    return anthropic.block_part(value)
+
+
+def hosted_kind(value: Any) -> str:
+    """Returns the kind of tool that an item, a block or a part is of; `""` if it is of none."""
+    part = openai.item_part(value) if isinstance(value, Mapping) and "type" in value else shown_part(value)
+    return "" if part is None else part.kind
+
+
+def hosted_parts(extras: Mapping[str, Any], called: Collection[str] | None = None) -> tuple[HostedPart, ...]:
+    """Returns what tools did in an answer, in order.
+
+    Args:
+        called: the ids of the calls that were handed out; None: that is not known.
+    """
+    blocks, of_gemini = _blocks(extras)
+    read = gemini.hosted(blocks) if of_gemini else anthropic.hosted(blocks)
+    return (*openai.hosted(_items(extras, "output"), called), *read)
+
+
+def call_order(extras: Mapping[str, Any]) -> list[str]:
+    """Returns the ids of the calls of an answer in the order in which the model wrote them, where that is known."""
+    return openai.call_order(_items(extras, "output"))
+
+
+def citations_in(extras: Mapping[str, Any], text: str) -> tuple[Citation, ...]:
+    """Returns the sources that an answer names."""
+    blocks, of_gemini = _blocks(extras)
+    grounding, recited = _only(extras, "groundingMetadata"), _only(extras, "citationMetadata")
+    return (
+        *openai.citations(_items(extras, "output"), _items(extras, "annotations"), text),
+        *(() if of_gemini else anthropic.citations(blocks, text)),
+        *gemini.citations(grounding, recited, text),
+    )
+
+
+def files_in(extras: Mapping[str, Any]) -> tuple[GeneratedFile, ...]:
+    """Returns the files that tools made."""
+    blocks, of_gemini = _blocks(extras)
+    return (
+        *openai.files(_items(extras, "output")),
+        *(gemini.files(blocks) if of_gemini else anthropic.files(blocks)),
+    )
+
+
+def phases_in(extras: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the phases of an answer's messages, in order; none on most wire formats."""
+    return tuple(openai.phases(_items(extras, "output")))
+
+
+def requests_in(extras: Mapping[str, Any]) -> dict[str, int]:
+    """Returns how many requests tools made, by kind, counted by what they left in the answer."""
+    blocks, of_gemini = _blocks(extras)
+    read = gemini.requests(blocks) if of_gemini else anthropic.requests(blocks)
+    return dict(Counter([*openai.requests(_items(extras, "output")), *read]))
+
+
+def text_in(extras: Mapping[str, Any]) -> str:
+    """Returns the text of an answer as its items say it in the end; `""` if it has no items."""
+    return openai.text(_items(extras, "output"))

@@ -1,0 +1,9 @@
+"""Why an answer ended."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = ["FinishReason"]
+
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]

@@ -1,0 +1,127 @@
+"""Calls that are no functions, and what tools of the provider did: literals in, values out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from streamfold import HostedPart, Message, Reply, StreamDecoder, ToolCall, Usage
+from streamfold.types import CallKind
+
+CLIENTS = [
+    ({"type": "custom_tool_call", "call_id": "c", "name": "sql", "input": "select 1"},
+     "custom", "sql", {"input": "select 1"}),
+    ({"type": "apply_patch_call", "call_id": "c", "operation": {"type": "delete_file", "path": "a"}},
+     "apply_patch", "apply_patch", {"type": "delete_file", "path": "a"}),
+    ({"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}}, "shell", "shell", {"commands": ["ls"]}),
+    ({"type": "local_shell_call", "call_id": "c", "action": {"command": ["ls"]}},
+     "shell", "local_shell", {"command": ["ls"]}),
+    ({"type": "computer_call", "call_id": "c", "action": {"type": "screenshot"}},
+     "computer", "computer", {"type": "screenshot"}),
+    ({"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": {"goal": "x"}},
+     "tool_search", "tool_search", {"goal": "x"}),
+    ({"type": "mcp_approval_request", "id": "c", "name": "f", "server_label": "s", "arguments": '{"a":1}'},
+     "approval", "f", {"a": 1}),
+]  # fmt: skip
+SERVERS: list[dict[str, Any]] = [
+    {"type": "custom_tool_call", "id": "c", "call_id": "c", "name": "x_keyword_search", "input": "{}"},  # xAI's own
+    {"type": "shell_call", "id": "c", "call_id": "c", "action": {}, "environment": {"type": "container_reference"}},
+    {"type": "tool_search_call", "id": "c", "call_id": "c", "execution": "server", "arguments": {}},
+    {"type": "web_search_call", "id": "c", "status": "completed", "action": {"type": "search", "query": "x"}},
+    {"type": "acme:search_call", "id": "c", "status": "completed"},
+]
+
+
+def events(*items: dict[str, Any], status: str = "completed", **members: Any) -> bytes:
+    said: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": "r", "model": "m"}}]
+    for at, item in enumerate(items):
+        said += [
+            {"type": f"response.output_item.{when}", "output_index": at, "item": item} for when in ("added", "done")
+        ]
+    response = {"id": "r", "object": "response", "status": status, "model": "m", "output": list(items), **members}
+    said.append({"type": f"response.{status}", "response": response})
+    return "".join(f"data: {json.dumps(event)}\n\n" for event in said).encode()
+
+
+def read(body: bytes, **decoder: Any) -> Reply:
+    reader = StreamDecoder("responses", **decoder)
+    reader.feed(body)
+    reader.close()
+    return reader.reply
+
+
+@pytest.mark.parametrize(("item", "kind", "name", "arguments"), CLIENTS, ids=[item[0]["type"] for item in CLIENTS])
+def test_a_call_that_the_program_has_to_run_is_handed_out(
+    item: dict[str, Any], kind: CallKind, name: str, arguments: dict[str, Any]
+) -> None:
+    """It is a call with its kind; the answer did not just stop."""
+    reply = read(events(item))
+    (call,) = reply.tool_calls
+    assert (call.kind, call.id, call.name, call.arguments, call.error) == (kind, "c", name, arguments, None)
+    assert reply.finish_reason == "tool_calls"
+    assert [part.runs for part in reply.hosted] == [part.runs for part in reply.message.hosted] == ["client"]
+    assert Message.from_json(reply.message.to_json()).tool_calls == (call,)
+
+
+@pytest.mark.parametrize("item", SERVERS, ids=lambda item: item["type"])
+def test_what_the_provider_runs_is_no_call(item: dict[str, Any]) -> None:
+    """It is a part of the answer, which has ended."""
+    reply = read(events(item))
+    assert (reply.tool_calls, reply.finish_reason) == ([], "stop")
+    assert [part.runs for part in reply.hosted] == ["server"]
+
+
+def test_calls_come_in_the_order_of_the_model() -> None:
+    """Those of functions and of other tools are one list."""
+    function = {"type": "function_call", "call_id": "f", "name": "f", "arguments": "{}", "status": "completed"}
+    custom = {"type": "custom_tool_call", "call_id": "c", "name": "sql", "input": "select 1"}
+    assert [call.id for call in read(events(custom, function)).tool_calls] == ["c", "f"]
+    assert [call.id for call in read(events(function, custom)).tool_calls] == ["f", "c"]
+
+
+@pytest.mark.parametrize("item", [item for item, *_ in CLIENTS], ids=lambda item: item["type"])
+def test_a_cut_answer_hands_out_no_calls(item: dict[str, Any]) -> None:
+    """Neither does one whose request forbade them. A warning names the call."""
+    cut = read(events(item, status="incomplete", incomplete_details={"reason": "max_output_tokens"}))
+    forbidden = read(events(item), tool_choice="none")
+    for reply in (cut, forbidden):
+        assert reply.tool_calls == []
+        assert [warning.code for warning in reply.warnings] == ["calls_dropped"]
+
+
+def test_a_custom_tool_is_the_clients_only_if_it_was_declared() -> None:
+    """Providers send what their own tools do as calls of custom tools, too."""
+    call = {"type": "custom_tool_call", "call_id": "c", "name": "sql", "input": "select 1"}
+    assert [c.name for c in read(events(call), tools=[{"type": "function", "name": "sql"}]).tool_calls] == ["sql"]
+    assert read(events(call), tools=[{"type": "function", "name": "other"}]).tool_calls == []
+
+
+def test_what_tools_do_is_shown_as_it_comes() -> None:
+    """When a tool begins and when it is done, each once; and counted."""
+    begun = {"type": "web_search_call", "id": "ws", "status": "in_progress"}
+    done = {**begun, "status": "completed", "action": {"type": "search", "query": "x"}}
+    body = events(done, usage={"input_tokens": 1, "output_tokens": 1, "total_tokens": 2})
+    body = body.replace(json.dumps(done).encode(), json.dumps(begun).encode(), 1)
+    decoder = StreamDecoder("responses")
+    shown = [part for chunk in decoder.feed(body) for part in chunk.hosted]
+    decoder.close()
+    assert [(part.kind, part.status) for part in shown] == [("web_search", "in_progress"), ("web_search", "completed")]
+    assert decoder.reply.hosted == (
+        HostedPart("web_search", "both", "server", "ws", status="completed", input=done["action"], raw=done),
+    )
+    assert decoder.reply.usage is not None
+    assert decoder.reply.usage.tools == {"web_search": 1}
+
+
+def test_counts_of_tools_add_up() -> None:
+    """By their kind."""
+    total = Usage(tools={"web_search": 1}) + Usage(tools={"web_search": 2, "web_fetch": 1})
+    assert total.tools == {"web_search": 3, "web_fetch": 1}
+
+
+def test_a_custom_call_is_text() -> None:
+    """Its arguments are its input, and no JSON is asked of it."""
+    call = ToolCall("c", "sql", {"input": "{"}, "{", kind="custom")
+    assert call.error is None
