@@ -13,7 +13,7 @@ from ..values import ConfigError, ProtocolWarning
 if TYPE_CHECKING:
     from ..requests import Request
 
-__all__ = ["Prepared", "whole_number", "write_body"]
+__all__ = ["Prepared", "renamed", "whole_number", "write_body"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,11 @@ class Prepared:
     headers: Mapping[str, str]
     body: bytes
     warnings: tuple[ProtocolWarning, ...] = ()
+
+
+def renamed(body: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Returns a body with other names for some of its members, in their places."""
+    return {names.get(name, name): value for name, value in body.items()} if names else body
 
 
 def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple[bytes, list[ProtocolWarning]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from ..requests import HistoryRules, Rules, apply_rules, check_history, describe_missing, emulated, missing
 from ..values import APIError, ConfigError, ErrorInfo, error_info, nearest
-from .prepared import Prepared, write_body
+from .prepared import Prepared, renamed, write_body
 from .unread import recorded, unread
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Adapter(ABC):
         """
         ready, changes = self._ready(request, repair, endpoint)
         view, reads = recorded(ready)
-        body, replaced = write_body(self.encode(view), ready.options.extra_body)
+        body, replaced = write_body(renamed(self.encode(view), ready.renames), ready.options.extra_body)
         path, headers = self.request_path(view), self.headers(view)
         warnings = (*changes, *unread(ready, reads, self.name), *replaced, *self.refused)
         return Prepared(ready, self.method, path, headers, body, warnings)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 
-from ..adapters import Adapter
 from ..engine import StreamDecoder
 from ..limits import RateLimiter
 from ..net import Exchange, HTTPRequest
@@ -20,33 +19,11 @@ from ..values import (
 from .attempts import Attempts
 from .connections import Connections
 from .hooks import Notifier
-from .pricing import ProfilePricing
+from .milder import MilderRequests
+from .plan import Plan
 from .reading import AnswerReader
 
-__all__ = ["NetworkAnswer", "Plan"]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One request in the form in which it is sent, and how its answer is read.
-
-    Attributes:
-        adapter: the adapter that wrote it.
-        decoder: makes a new decoder, given whether it is to return chunks of fragments; each attempt needs one.
-        resume: given the id of an answer and the number of its last event, returns the request for the rest of it; None
-            if the provider does not keep it.
-        warnings: what had to be changed in the request.
-        origin: the `origin` of the message that the answer becomes.
-        pricing: finds out what the answer cost; None: nobody can.
-    """
-
-    adapter: Adapter
-    request: HTTPRequest
-    decoder: Callable[[bool], StreamDecoder]
-    resume: Callable[[str, int], HTTPRequest | None]
-    warnings: Sequence[ProtocolWarning] = ()
-    origin: str | None = None
-    pricing: ProfilePricing | None = None
+__all__ = ["NetworkAnswer"]
 
 
 class NetworkAnswer:
@@ -55,8 +32,7 @@ class NetworkAnswer:
     Args:
         connections: gives out the HTTP client for each attempt.
         max_retries: how often a request that failed before its first chunk is sent again.
-        retry_without: given the adapter and the error of an attempt, returns a plan without the optional part of the
-            request that the server rejected, or None.
+        milder: decides how the request is sent again after a part of it was refused.
         continuation: given the error of an answer that has begun, returns the rest of it: `error.resume()`.
         limiter: each attempt waits for its turn there; None: nothing is limited.
     """
@@ -68,14 +44,14 @@ class NetworkAnswer:
         connections: Connections,
         *,
         max_retries: int,
-        retry_without: Callable[[Adapter, APIError], Plan | None],
+        milder: MilderRequests,
         continuation: Callable[[APIError], object] | None = None,
         limiter: RateLimiter | None = None,
     ) -> None:
         self.fragments = False
         self._plan = plan
         self._notifier = notifier
-        self._retry_without = retry_without
+        self._milder = milder
         self._continuation = continuation
         self._attempts = Attempts(
             plan.request, notifier, connections, max_retries=max_retries, without=self._without, limiter=limiter
@@ -116,6 +92,7 @@ class NetworkAnswer:
             exchange, reader, batch = await self._attempts.run(self._attempt)
             first_chunk = self._attempts.elapsed()
             if batch:
+                self._milder.succeeded()
                 self._notifier.notify("on_first_chunk", first_chunk)
             while batch and not batch[-1].finished:
                 yield batch
@@ -170,8 +147,8 @@ class NetworkAnswer:
 
     def _without(self, error: APIError) -> HTTPRequest | None:
         """Returns the request without the optional part of it that the server rejected; None if there is none."""
-        milder = self._retry_without(self._plan.adapter, error)
-        if milder is None:
+        plan = self._milder.after(self._plan, error)
+        if plan is None:
             return None
-        self._plan = milder
-        return milder.request
+        self._plan = plan
+        return plan.request

@@ -165,6 +165,7 @@ class Attempts:
 
     def _next_pause(self, error: APIError, clocks: Clocks) -> float | None:
         """Returns the seconds to wait before the next attempt, or None if there is none."""
+        self.signed(error)  # what is learned from it is shown
         if (milder := self._without(error)) is not None:
             self._request, pause = milder, 0.0
         elif self._turn is not None and self._turn.refuses(error):

@@ -125,7 +125,10 @@ class Provider(BaseChatModel):
             patient: wait and send a request again when the server has too many; else that is an error.
         """
         limited = copy(self)
-        limited._requester = Requester(self.profile, self._connections, self.hooks, limiter, patient=patient)
+        learned = self._requester.learned
+        limited._requester = Requester(
+            self.profile, self._connections, self.hooks, limiter, patient=patient, learned=learned
+        )
         return limited
 
     @property

@@ -14,15 +14,17 @@ from ..config import Profile, timeouts_over
 from ..engine import StreamDecoder, WireNames
 from ..limits import RateLimiter, is_limited, provider_limiter
 from ..net import Exchange, HTTPRequest, Signer
-from ..requests import CachedPrefixes, Family, Request, read_headers
+from ..requests import CachedPrefixes, Family, Lesson, Request, read_headers, with_lessons
 from ..text import shown_url
 from ..values import APIError, ConfigError, Limits, ProtocolWarning, StreamfoldError, Timeouts
-from .answer import NetworkAnswer, Plan
+from .answer import NetworkAnswer
 from .batch_request import BatchRequest
 from .connections import Connections
 from .continuing import ContinuedAnswer, continued_arguments
 from .endpoint import Endpoint
 from .hooks import Hooks, Notifier, RequestInfo
+from .milder import Learned, MilderRequests
+from .plan import Plan
 from .preview import HIDDEN, Preview
 from .pricing import ModelPrices, ProfilePricing
 from .whole import WholeRequest, json_reader
@@ -60,6 +62,7 @@ class Requester:
         limiter: RateLimiter | None = None,
         *,
         patient: bool = True,
+        learned: Learned | None = None,
     ) -> None:
         self._profile = profile
         self._connections = connections
@@ -69,6 +72,7 @@ class Requester:
         self._origin = profile.origin or f"{profile.adapter} {shown_url(profile.base_url)}"
         self._models: dict[str, _Model] = {}
         self._prefixes = CachedPrefixes()
+        self.learned = learned or Learned()
         self._remembering = Hooks(on_request=partial(_remember, self._prefixes))
         self._signer: Signer | None = None
         self._limiter = limiter
@@ -89,7 +93,13 @@ class Requester:
             self._notifier(ready, request, hooks),
             self._connections,
             max_retries=self._profile.max_retries,
-            retry_without=partial(self._retry_without, request, arguments, changed),
+            milder=MilderRequests(
+                self.learned,
+                request.model,
+                plan=partial(self._milder_plan, request, arguments, changed),
+                leave_out=partial(self._leave_out, request.model),
+                strict=self._is_strict(request),
+            ),
             continuation=partial(self.continued, arguments),
             limiter=self.limiter(),
         )
@@ -231,14 +241,27 @@ class Requester:
             family=family,
         )
 
-    def _prepared(self, adapter: Adapter, request: Request, arguments: Arguments) -> Prepared:
-        return adapter.prepare(request, repair=arguments.repair, endpoint=self._profile)
+    def _prepared(
+        self, adapter: Adapter, request: Request, arguments: Arguments, lessons: tuple[Lesson, ...] | None = None
+    ) -> Prepared:
+        """Returns the request as it is sent, after what was learned about the model, or after other lessons."""
+        learned = self.learned.of(request.model) if lessons is None else lessons
+        if not learned or self._is_strict(request):
+            return adapter.prepare(request, repair=arguments.repair, endpoint=self._profile)
+        request, changes = with_lessons(request, learned)
+        ready = adapter.prepare(request, repair=arguments.repair, endpoint=self._profile)
+        return replace(ready, warnings=(*changes, *ready.warnings))
+
+    def _is_strict(self, request: Request) -> bool:
+        """Whether options are sent as the caller wrote them, or not at all."""
+        return False
 
     def _plan(
         self, adapter: Adapter, ready: Prepared, arguments: Arguments, changed: Iterable[ProtocolWarning]
     ) -> Plan:
         return Plan(
             adapter=adapter,
+            sent=ready.request,
             request=self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts),
             decoder=partial(self._decoder, adapter, ready.request, arguments.coalesce),
             resume=partial(self._resume, adapter, ready.request, arguments),
@@ -247,20 +270,22 @@ class Requester:
             pricing=self._pricing(ready.request.model),
         )
 
-    def _retry_without(
+    def _milder_plan(
         self,
         request: Request,
         arguments: Arguments,
         changed: Iterable[ProtocolWarning],
         adapter: Adapter,
-        error: APIError,
-    ) -> Plan | None:
-        """Returns a plan without the part of the request that the server refused; later requests leave it out too."""
+        lessons: tuple[Lesson, ...],
+    ) -> Plan:
+        return self._plan(adapter, self._prepared(adapter, request, arguments, lessons), arguments, changed)
+
+    def _leave_out(self, model: str, adapter: Adapter, error: APIError) -> Adapter | None:
+        """Returns an adapter that leaves out what the server refused unasked, for later requests too."""
         milder = adapter.retry_without(error)
-        if milder is None:
-            return None
-        self._adapters[self._facts(request.model).quirks] = milder
-        return self._plan(milder, self._prepared(milder, request, arguments), arguments, changed)
+        if milder is not None:
+            self._adapters[self._facts(model).quirks] = milder
+        return milder
 
     def _resume(
         self, adapter: Adapter, request: Request, arguments: Arguments, answer_id: str, after: int

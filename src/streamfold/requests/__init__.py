@@ -7,6 +7,7 @@ from .fields import Fields, kind_of
 from .headers import read_headers
 from .history import GO_ON, HistoryRules, check_history, is_custom, says_nothing
 from .items import CALL_EXTRAS, CARRIED_CALL_EXTRAS, ITEM_EXTRAS, read_items
+from .lessons import Lesson, lesson_from, with_lessons
 from .messages import read_messages
 from .options import ChatOptions, Options, ReasoningEffort, ResponseFormat, TimeoutOptions, read_response_format
 from .parts import read_part

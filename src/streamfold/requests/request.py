@@ -24,6 +24,7 @@ class Request:
         origin: the `origin` of messages that this endpoint wrote; None if unknown.
         names: the tools' own names by the names that they are sent under. Calls are handed out under their own names.
         answer_tool: the tool that stands for the answer: the arguments of its call are the text of the reply.
+        renames: names of members of the body, and what this model calls them instead.
         capabilities: what the model can do at this endpoint.
         family: what else is known of it there.
     """
@@ -36,6 +37,7 @@ class Request:
     origin: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     answer_tool: str | None = None
+    renames: Mapping[str, str] = field(default_factory=dict)
     capabilities: Capabilities = field(default_factory=Capabilities)
     family: Family = NO_FAMILY
 

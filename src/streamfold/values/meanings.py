@@ -26,7 +26,7 @@ _GROUPS = {  # none begins inside a word or a number: a hostile text costs no mo
     "least": r"-?\d{1,15}(?:\.\d{1,9})?",
     "most": r"-?\d{1,15}(?:\.\d{1,9})?",
     "bound": "inclusive|exclusive",
-    "param": r"(?<![\w.\[\]-])[\w.\[\]-]{0,99}[\w\]]",
+    "param": r"(?<![\w.\]-])\w(?:[\w.\[\]-]{0,98}[\w\]])?",
     "name": r"(?<!\w)(?-i:[a-z]+(?:_[a-z]+)+|[a-z]+(?:[A-Z][a-z]+)+|temperature|seed|stop|effort|thinking|reasoning)",
     "instead": r"\w{1,100}",
     "loc": r"[\w'\", .-]{1,300}",

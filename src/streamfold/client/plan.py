@@ -1,0 +1,40 @@
+"""One request in the form in which it is sent, and how its answer is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..adapters import Adapter
+from ..engine import StreamDecoder
+from ..net import HTTPRequest
+from ..requests import Request
+from ..values import ProtocolWarning
+from .pricing import ProfilePricing
+
+__all__ = ["Plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One request in the form in which it is sent, and how its answer is read.
+
+    Attributes:
+        adapter: the adapter that wrote it.
+        sent: what it was written from.
+        decoder: makes a new decoder, given whether it is to return chunks of fragments; each attempt needs one.
+        resume: given the id of an answer and the number of its last event, returns the request for the rest of it; None
+            if the provider does not keep it.
+        warnings: what had to be changed in the request.
+        origin: the `origin` of the message that the answer becomes.
+        pricing: finds out what the answer cost; None: nobody can.
+    """
+
+    adapter: Adapter
+    sent: Request
+    request: HTTPRequest
+    decoder: Callable[[bool], StreamDecoder]
+    resume: Callable[[str, int], HTTPRequest | None]
+    warnings: Sequence[ProtocolWarning] = ()
+    origin: str | None = None
+    pricing: ProfilePricing | None = None
