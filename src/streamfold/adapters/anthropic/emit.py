@@ -68,6 +68,7 @@ class MessagesEmitter(Emitter):
         self._waiting: list[Text | Reasoning | Extra | WrittenCall] = []  # what comes behind that block
         self._pieces: dict[int, list[str]] = {}  # of calls that wait, by their number
         self._signature = ""
+        self._hidden: list[dict[str, Any]] = []  # what stands behind the open block, for the provider alone
         self._stop_sequence: str | None = None
         self._encrypted: set[str] = set()
         self._container: dict[str, Any] | None = None
@@ -184,7 +185,7 @@ class MessagesEmitter(Emitter):
     def _switch(self, kind: Open) -> None:
         """Makes sure that a block of this kind is open."""
         self._ensure_open()
-        if self._kind != kind:
+        if self._kind != kind or self._hidden:
             self._stop()
             self._start(kind, {"text": ""} if kind == "text" else {"thinking": "", "signature": ""})
 
@@ -198,17 +199,25 @@ class MessagesEmitter(Emitter):
         self._start("tool_use", {"id": carried_id(call.id), "name": call.name, "input": {}, **own})
 
     def _block(self, block: dict[str, Any]) -> None:
-        """Writes a block that is complete and not shown: one of the provider's own tools, or hidden thinking."""
-        if block["type"] == "redacted_thinking" and not self._thinking:
+        """Writes a block that is complete and not shown: one of the provider's own tools, or hidden thinking.
+
+        Hidden thinking waits for what comes next, and the thinking before it stays open: clients (Claude Code 2.1) ask
+        again when a connection breaks while no block is complete.
+        """
+        if block["type"] == "redacted_thinking":
+            self._hidden += [block] if self._thinking else []
             return
         self._ensure_open()
         self._stop()
+        self._write_block(block)
+
+    def _write_block(self, block: dict[str, Any]) -> None:
         given = block.get("input")
         # Clients collect the input of any tool from pieces.
         pieces = json_text(given) if isinstance(given, dict) and given else ""
         self._start(block["type"], {**block, "input": {}} if pieces else block)
         self._arguments(pieces)
-        self._stop()
+        self._end_block()
 
     def _write_waiting(self) -> None:
         """Writes what has waited, up to the next call that may still grow."""
@@ -243,8 +252,15 @@ class MessagesEmitter(Emitter):
         self._event({"type": "content_block_delta", "index": self._index, "delta": delta})
 
     def _stop(self) -> None:
-        if self._kind is None:
-            return
+        """Ends the open block, and writes what is hidden behind it."""
+        if self._kind is not None:
+            self._end_block()
+        hidden, self._hidden = self._hidden, []
+        for block in hidden:
+            self._ensure_open()
+            self._write_block(block)
+
+    def _end_block(self) -> None:
         if self._kind == "thinking":
             self._piece({"type": "signature_delta", "signature": self._signature})
             self._signature = ""

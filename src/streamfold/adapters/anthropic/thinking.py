@@ -6,6 +6,7 @@ https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and its p
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ...requests import drop_force, is_forced
@@ -86,29 +87,30 @@ def _nearest(effort: str, quirks: AnthropicQuirks) -> str:
 def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ProtocolWarning]]:
     """Switches manual thinking off where a tool loop is open whose thinking is lost.
 
-    "Expected `thinking` or `redacted_thinking`, but found `text`" (pydantic/pydantic-ai#2040).
+    "Expected `thinking` or `redacted_thinking`, but found `text`" (pydantic/pydantic-ai#2040). Claude thinks once, at
+    the beginning of a loop, and need not think again after results: to the API all of the loop is one turn.
+    https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking#extended-thinking-with-tool-use
     """
     if quirks.thinking != "manual" or request.options.reasoning_effort in (None, "none"):
         return request, []
-    message = _open_turn(request.messages)
-    if message is None:
+    loop = _open_loop(request.messages)
+    if not loop or any(_begins_with_thinking(message, request, quirks) for message in loop):
         return request, []
-    ids = {call.id: call.id for call in message.tool_calls}
-    first = next(assistant_blocks(message, "messages", request, quirks, ids), {})
-    if first.get("type") in _THINKING:
-        return request, []
-    detail = "the turn whose calls are answered has no thinking with a signature: thinking is off for this request"
+    detail = "the turns whose calls are answered have no thinking with a signature: thinking is off for this request"
     return _with_effort(request, "none"), [ProtocolWarning("lost_reasoning", detail)]
 
 
-def _open_turn(messages: tuple[Any, ...]) -> Message | None:
-    """The assistant's turn whose results end the conversation."""
-    for message in reversed(messages):
-        if message.role == "assistant":
-            return message if message.tool_calls else None
-        if message.role != "tool":
-            return None
-    return None
+def _open_loop(messages: tuple[Message, ...]) -> list[Message]:
+    """Returns the assistant's turns of the tool loop that ends the conversation, the last one first."""
+    if not messages or messages[-1].role != "tool":
+        return []
+    loop = list(takewhile(lambda message: message.role != "user", reversed(messages)))
+    return [message for message in loop if message.role == "assistant"]
+
+
+def _begins_with_thinking(message: Message, request: Request, quirks: AnthropicQuirks) -> bool:
+    ids = {call.id: call.id for call in message.tool_calls}
+    return next(assistant_blocks(message, "messages", request, quirks, ids), {}).get("type") in _THINKING
 
 
 def _possible_choice(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ProtocolWarning]]:
