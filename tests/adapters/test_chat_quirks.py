@@ -196,17 +196,15 @@ def test_names_that_are_refused() -> None:
 
 @pytest.mark.asyncio
 async def test_the_developer() -> None:
-    """A role that is not known is an error with its place; mended it is the system's."""
+    """A role that is not known is the system's, which says the same, and that is said."""
     history = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "x"}]
     for known, roles in ((True, ["developer", "user"]), (False, ["system", "user"])):
         transport = ReplayTransport(FIXTURES / "demo/reasoning_text")
         async with httpx.AsyncClient(transport=transport) as client:
             values = {"base_url": "http://test/v1", "model": "m", "quirks": {"developer_role": known}}
             provider = Provider.from_config(values, http_client=client)
-            if not known:
-                with pytest.raises(ConfigError, match=r"messages\[0\] has the role 'developer', which this provider"):
-                    await provider.chat(history)
-            await provider.chat(history, repair=not known)
+            reply = await provider.chat(history)
+        assert [warning.code for warning in reply.warnings] == ([] if known else ["history_repaired"])
         body = httpx.Response(200, content=transport.requests[0].content).json()
         assert [message["role"] for message in body["messages"]] == roles
 

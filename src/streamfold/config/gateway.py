@@ -65,7 +65,8 @@ class GatewayOptions(Table):
     """Options of the gateway as an ASGI app; `gateway(...)` takes them as keywords.
 
     Attributes:
-        aliases: further names for models, such as `{"gpt-4o": "main"}` or `{"small": "main:kimi-k2"}`.
+        aliases: further names for models, such as `{"gpt-4o": "main"}` or `{"small": "main:kimi-k2"}`. A name with a
+            date finds the one without: `gpt-4o-2024-08-06`. One with `*` is a pattern: `{"claude-*": "main"}`.
         allow_models: which other models of a provider clients may ask for, as patterns for `PROVIDER:MODEL`. The
             default `["*"]` allows every model; `["main:kimi-*"]` some of one provider; `[]` only the configured ones.
         hosts: names that a request's `Host` header may have, without a port; `"*"` allows any. Without `hosts`, a

@@ -76,7 +76,9 @@ class Access:
         fits = [client for key in keys for client in self._clients if compare_digest(key, client.key)]
         if not fits:
             needed = "an API key is needed: send it as a bearer token, in x-api-key or in x-goog-api-key"
-            raise refused(401, "unknown API key" if any(keys) else needed, "invalid_api_key", www_authenticate="Bearer")
+            why = "unknown API key" if any(keys) else needed
+            # Claude Code asks for minutes after a 401 without the second header.
+            raise refused(401, why, "invalid_api_key", www_authenticate="Bearer", x_should_retry="false")
         return fits[0]
 
 

@@ -32,6 +32,7 @@ from .keys import Client, KeyRateLimits, read_keys
 from .metrics import Metrics
 from .models import Models
 from .sink import Send
+from .sockets import no_sockets, refuse_socket, wants_socket
 from .wire import Wire
 from .wires import WIRES, ChatWire, ResponsesWire
 
@@ -140,7 +141,10 @@ class Gateway:
         return self._handler.running
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._app(scope, receive, send)
+        if scope["type"] == "websocket":
+            await refuse_socket(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
     async def aclose(self) -> None:
         """Closes the providers that were made for this app, and what it keeps."""
@@ -227,6 +231,8 @@ async def _refusal(request: HTTPRequest, refusal: Refused) -> Response:
 
 
 async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
+    if wants_socket(request.headers):
+        return await _refusal(request, no_sockets())
     paths = (wire.path.replace("{version}/{model:path}", "v1beta/models/{model}") for wire in WIRES)
     served = ", ".join([*(f"POST {path}" for path in paths), "GET /v1/models", "GET /healthz"])
     message = f"{error.detail}: {request.method} {request.url.path[:200]}. Served here: {served}"

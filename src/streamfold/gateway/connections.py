@@ -48,6 +48,9 @@ class _BoundedProtocol(H11Protocol):
         self._stop_waiting()
         super().connection_lost(exc)
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Logs nothing: the app tells the client that there are no WebSockets."""
+
     def _watch(self) -> None:
         """Starts the clock when a request is awaited, and stops it when one has begun."""
         cycle: Any = self.cycle  # None before the first request

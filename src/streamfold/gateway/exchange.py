@@ -145,7 +145,8 @@ class Exchange:
                     await take(chunk, stream)
                 return _with_warnings(jsonable(stream.reply), self.dropped)
         except NotConfiguredError as error:
-            raise refused(500, "the server is misconfigured for this model; see its log") from error
+            why = "the server is misconfigured for this model; see its log"
+            raise refused(500, why, x_should_retry="false") from error
         except ConfigError as error:
             raise refused(400, error.problem) from error
 

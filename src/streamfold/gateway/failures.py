@@ -36,6 +36,12 @@ def refused(status: int, message: str, code: str | None = None, **headers: str) 
     return Refused(status, ErrorInfo(message, kind, code), written)
 
 
+# Clients send a request again after these; https://github.com/openai/openai-python and anthropic-sdk-python do, and
+# Claude Code after a 401 too. Both obey this header.
+_SENT_AGAIN = (401, 408, 409, 429, *range(500, 600))
+_NO_RETRY = {"x-should-retry": "false"}
+
+
 def of_error(error: APIError) -> Refused:
     """Returns the refusal for a provider's failure.
 
@@ -56,6 +62,7 @@ def of_error(error: APIError) -> Refused:
     if status in (401, 403):
         status = 502
     headers |= warning_header(error.warnings)
+    headers |= _NO_RETRY if status in _SENT_AGAIN and not error.retryable else {}
     return Refused(status, info if info.status is None else replace(info, status=status), headers)
 
 

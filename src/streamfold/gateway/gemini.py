@@ -13,7 +13,7 @@ from ..values import Delta, ErrorInfo, Reply
 from .counting import count_tokens, estimated_tokens
 from .failures import Refused
 from .models import Served
-from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, listed, not_sent
+from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, functions_of, listed, not_sent
 
 __all__ = ["GeminiCountWire", "GeminiWholeWire", "GeminiWire"]
 
@@ -30,6 +30,7 @@ class GeminiWire(Wire):
     adapter = "gemini"
     id_prefix = "gen-"
     fragments = False  # a call is one part
+    returns_ids = False
     keep_alive = GeminiEmitter.keep_alive
 
     @classmethod
@@ -98,7 +99,9 @@ class GeminiWire(Wire):
                 config["thinkingConfig"] = {"includeThoughts": True}
             return asked.with_extra_body({**extra, "generationConfig": config} if config else extra), []
         members = {**extra, **{f"generationConfig.{name}": value for name, value in config.items()}}
-        return asked.with_extra_body({}), not_sent(members, "Gemini's API")
+        tools, plain = functions_of(asked.request.tools, "Gemini's API")
+        asked = replace(asked, request=replace(asked.request, tools=tools))
+        return asked.with_extra_body({}), [*not_sent(members, "Gemini's API"), *plain]
 
 
 class GeminiWholeWire(GeminiWire):

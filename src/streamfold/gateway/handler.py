@@ -83,7 +83,7 @@ class RequestHandler:
                         log.answered(answer.note)
                     else:
                         asked, dropped = self._for_provider(wire, asked, served)
-                        memory = self._memory and self._memory.of(client.id)
+                        memory = self._memory and self._memory.of(client.id, ids=wire.returns_ids)
                         exchange = Exchange(wire, asked, served, self.options, log, dropped, memory)
                         async with self._rate_limits.within(client) as settle:
                             log.observers = [*self._observers, *([settle] if settle else [])]

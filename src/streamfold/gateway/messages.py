@@ -16,7 +16,7 @@ from .counting import count_tokens, estimated_tokens
 from .failures import Refused
 from .models import Served
 from .toolong import prompt_too_long
-from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, listed, not_sent
+from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, functions_of, listed, not_sent
 
 __all__ = ["MessagesCountWire", "MessagesWire"]
 
@@ -109,8 +109,9 @@ class MessagesWire(Wire):
         warnings = not_sent(request.options.extra_body, "the Messages API")
         options = replace(request.options, extra_body={})
         messages, dropped = for_others(tuple(each for each in request.messages if not _is_billing(each)))
-        warnings += dropped
-        request = replace(request, options=options, messages=messages)
+        tools, plain = functions_of(request.tools, "the Messages API")
+        warnings += [*dropped, *plain]
+        request = replace(request, options=options, messages=messages, tools=tools)
         return replace(asked, request=request), warnings
 
 
@@ -139,8 +140,10 @@ def _for_anthropic(asked: ClientRequest) -> Request:
     betas = [beta.strip() for beta in asked.headers.get("anthropic-beta", "").split(",")]
     if any(betas):  # some members are refused without the header that allows them
         extra["betas"] = [*listed(extra, "betas"), *filter(None, betas)]
-    options = replace(options, extra_body=extra)
     thinking = asked.body.get("thinking")
+    if isinstance(thinking, Mapping) and (details := {name: thinking[name] for name in thinking if name != "type"}):
+        extra["thinking"] = details  # how it is shown, and the exact budget
+    options = replace(options, extra_body=extra)
     if isinstance(thinking, Mapping) and thinking.get("type") == "adaptive" and options.reasoning_effort is None:
         options = replace(options, reasoning_effort="high")  # what the API itself takes for no effort
     return replace(request, options=options)

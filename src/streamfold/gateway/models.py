@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -20,6 +21,9 @@ from .failures import refused
 from .keys import ANYBODY, Client
 
 __all__ = ["Models", "Served"]
+
+# Agents ask for a model of a day: claude-haiku-4-5-20251001, gpt-4o-2024-08-06, claude-opus-4@20250514.
+_DATE = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,8 @@ class Models:
 
     @property
     def names(self) -> list[str]:
-        """The names of the providers and aliases."""
-        return list(dict.fromkeys([*self._providers, *self._aliases]))
+        """The names of the providers and aliases, without those that are patterns."""
+        return list(dict.fromkeys([*self._providers, *(alias for alias in self._aliases if not _is_pattern(alias))]))
 
     def names_for(self, client: Client) -> list[str]:
         """Returns the names that a client may ask for."""
@@ -122,8 +126,9 @@ class Models:
 
     def find(self, name: str, client: Client = ANYBODY) -> Served:
         """Returns what answers for a name. Raises Refused for an unknown name or a model that is not allowed."""
+        asked, name = name, self._meant(name)
         found = self._find(self._aliases.get(name, name))
-        if found is None or not client.may_ask(name):
+        if found is None or not (client.may_ask(asked) or client.may_ask(name)):
             close = get_close_matches(name, self.names_for(client), n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             why = f"unknown model {name!r}{hint}" if found is None else f"this key may not use the model {name!r}"
@@ -154,6 +159,13 @@ class Models:
             for provider in self._made:
                 stack.push_async_callback(provider.aclose)
 
+    def _meant(self, name: str) -> str:
+        """Returns the provider or alias that is meant by a name: without the date of a model, or by a pattern."""
+        for known in (name, _DATE.sub("", name)):
+            if known in self._aliases or self._find(known) is not None:
+                return known
+        return next((alias for alias in self._aliases if _is_pattern(alias) and fnmatchcase(name, alias)), name)
+
     def _find(self, name: str) -> Served | None:
         if name in self._providers:
             return Served(self._providers[name])
@@ -163,8 +175,7 @@ class Models:
     def check_key(self, client: Client) -> None:
         """Raises ConfigError if a key is to use a model that is not served."""
         for pattern in client.options.models:
-            plain = not any(char in pattern for char in "*?[")
-            if plain and pattern not in self.names and self._find(pattern) is None:
+            if not _is_pattern(pattern) and pattern not in self.names and self._find(pattern) is None:
                 where = f"keys: {client.name}: models: {pattern!r} is not served{nearest(pattern, self.names)}"
                 raise ConfigError(f"{where}. {self._known()}")
 
@@ -186,6 +197,10 @@ class Models:
             made = Provider.from_config(given, config=config, hooks=self._hooks)
         self._made.append(made)
         return made
+
+
+def _is_pattern(name: str) -> bool:
+    return any(char in name for char in "*?[")
 
 
 def _stream(model: BaseChatModel, asked: Arguments) -> ChatStream:

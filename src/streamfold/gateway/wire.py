@@ -11,13 +11,17 @@ from ..adapters import wants_stream
 from ..adapters.emitting import Emitter, error_body
 from ..config import GatewayOptions
 from ..requests import Request
-from ..values import Delta, ErrorInfo, ProtocolWarning, Reply
+from ..values import Delta, ErrorInfo, ProtocolWarning, Reply, Tool
 from .failures import Refused
 from .models import Served
 
-__all__ = ["AtOnce", "ClientRequest", "Size", "Warnings", "Wire", "listed", "not_sent"]
+__all__ = ["AtOnce", "ClientRequest", "Size", "Warnings", "Wire", "functions_of", "listed", "not_sent"]
 
 Warnings: TypeAlias = list[ProtocolWarning]
+
+# Values of members of tools that ask for nothing: to be called by the model alone is to be called directly.
+_ASK_NOTHING: tuple[Any, ...] = (None, [], {}, False, ["direct"])
+_GRANTED = ("eager_input_streaming",)  # arguments are always sent as they come
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,7 @@ class Wire(ABC):
         adapter: the name of the adapter that speaks it to a provider.
         asks_model: whether a model gives its answers.
         fragments: whether its streams have calls in fragments.
+        returns_ids: whether all its clients send the ids of earlier calls.
         id_prefix: how the ids of its answers begin.
         client_ids: members of its requests that identify an installation, a session or a user.
         keep_alive: what is written into a stream that has been silent for a while.
@@ -97,6 +102,7 @@ class Wire(ABC):
     adapter: ClassVar[str]
     asks_model: ClassVar[bool] = True
     fragments: ClassVar[bool] = True
+    returns_ids: ClassVar[bool] = True
     id_prefix: ClassVar[str]
     client_ids: ClassVar[tuple[str, ...]] = ()
     # There are no `id:` lines in our streams: with one, a comment makes an event to some readers.
@@ -204,6 +210,13 @@ class Wire(ABC):
         if self.options.forward_client_ids or not extra.keys() & set(self.client_ids):
             return asked
         return asked.with_extra_body({name: value for name, value in extra.items() if name not in self.client_ids})
+
+
+def functions_of(tools: tuple[Tool, ...], api: str) -> tuple[tuple[Tool, ...], Warnings]:
+    """Returns the tools of a request without what only this API has, and the warning about that."""
+    asked = [(name, value) for tool in tools for name, value in tool.extra.items() if value not in _ASK_NOTHING]
+    members = {f"tools[].{name}": value for name, value in asked if name not in _GRANTED}
+    return tuple(replace(tool, extra={}) for tool in tools), not_sent(members, api)
 
 
 def not_sent(members: Mapping[str, Any], api: str) -> Warnings:

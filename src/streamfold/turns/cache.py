@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Protocol
 
@@ -71,21 +71,24 @@ class TurnCache:
     Args:
         store: where turns are kept: a store, or its name, as for `streamfold.stores.open_store`.
         scope: whose conversations these are. What was remembered in one scope is not found in another.
+        ids: whether calls are returned with their ids. Without them a turn is known by the names and the arguments of
+            its calls, and gets its ids back too.
     """
 
-    def __init__(self, store: TurnStore | str = "memory", *, scope: str = "") -> None:
+    def __init__(self, store: TurnStore | str = "memory", *, scope: str = "", ids: bool = True) -> None:
         self.store: TurnStore = _open(store, None) if isinstance(store, str) else store
         self.scope = scope
+        self._ids = ids
         self._owner = sha256(scope.encode("utf-8", "surrogatepass")).hexdigest() if scope else ""
 
-    def of(self, *whose: str) -> TurnCache:
-        """Returns the same cache for the conversations of somebody: of a user, a tenant, a key."""
+    def of(self, *whose: str, ids: bool = True) -> TurnCache:
+        """Returns the same cache for the conversations of somebody: of a user, a tenant, a key. For `ids` see above."""
         named = json.dumps([self.scope, *whose]).encode("utf-8", "surrogatepass")
-        return TurnCache(self.store, scope=sha256(named).hexdigest())
+        return TurnCache(self.store, scope=sha256(named).hexdigest(), ids=ids)
 
     async def recall(self, messages: Sequence[Message]) -> Recalled:
         """Returns a conversation with what its turns have lost, as far as it is known."""
-        turns = {at: keys for at, keys in turn_keys(messages) if messages[at].origin is None}
+        turns = {at: keys for at, keys in turn_keys(messages, ids=self._ids) if messages[at].origin is None}
         if not turns:
             return Recalled(tuple(messages))
         found: dict[str, Message] = {}
@@ -96,7 +99,7 @@ class TurnCache:
             if stored is not None and _gives(messages[at], stored):
                 made[at] = merged(messages[at], stored)
                 changed.append(at)
-        return Recalled(tuple(made), tuple(changed), (failure,) if failure else ())
+        return Recalled(tuple(_answering(made, messages, changed)), tuple(changed), (failure,) if failure else ())
 
     async def remember(self, messages: Sequence[Message], reply: Reply) -> ProtocolWarning | None:
         """Remembers the answer to a conversation, if it has anything that could be left out of it.
@@ -107,7 +110,7 @@ class TurnCache:
         message = reply.message
         if not says_more(message):
             return None
-        turn = next((keys for at, keys in turn_keys([*messages, message]) if at == len(messages)), None)
+        turn = next((keys for at, keys in turn_keys([*messages, message], ids=self._ids) if at == len(messages)), None)
         if turn is None:
             return None
         value = json.dumps(message.to_dict(), separators=(",", ":")).encode()
@@ -183,6 +186,15 @@ def read_turn_cache(
     if hasattr(given, "get") and hasattr(given, "put") and not isinstance(given, dict | str):
         return TurnCache(given)
     raise ConfigError(f"memory must be a TurnCache, a store or its name, True or False, not {type(given).__name__}")
+
+
+def _answering(made: list[Message], returned: Sequence[Message], changed: Sequence[int]) -> list[Message]:
+    """Returns the conversation with results under the ids that the calls of their turns have got back."""
+    ids: dict[str | None, str] = {}
+    for at in changed:
+        pairs = zip(returned[at].tool_calls, made[at].tool_calls, strict=True)
+        ids |= {before.id: call.id for before, call in pairs if before.id != call.id}
+    return [replace(each, tool_call_id=ids.get(each.tool_call_id, each.tool_call_id)) for each in made] if ids else made
 
 
 def _gives(returned: Message, stored: Message) -> bool:

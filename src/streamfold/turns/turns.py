@@ -9,6 +9,10 @@ is described twice, because clients rewrite conversations as they grow:
 - the neighbour: the message before the turn, and the calls of the turn before it. It stays the same where the beginning
   is summarized.
 
+Clients of Gemini's API need not return the ids of calls. For them the second key has no ids in it, and the place is
+described by all that is known without them: the first user message, all calls before the turn by their names and
+arguments, and the text before it.
+
 A turn that fits neither is unknown. Nothing of the keys can be read back: each is a hash.
 """
 
@@ -35,13 +39,18 @@ class TurnKeys:
     neighbour: str
 
 
-def turn_keys(messages: Sequence[Message]) -> Iterator[tuple[int, TurnKeys]]:
-    """Yields the position and the keys of each turn of the model that can be told from others."""
-    path = calls_before = ""
-    opening = before = None
+def turn_keys(messages: Sequence[Message], *, ids: bool = True) -> Iterator[tuple[int, TurnKeys]]:
+    """Yields the position and the keys of each turn of the model that can be told from others.
+
+    Args:
+        ids: whether clients return the ids of calls.
+    """
+    path = bare_path = calls_before = ""
+    opening = before = text_before = None
     for at, message in enumerate(messages):
         if message.role != "assistant":
-            before = _digest(message.role, message.tool_call_id, _text(message))
+            text_before = _text(message)
+            before = _digest(message.role, message.tool_call_id, text_before)
             if opening is None and message.role == "user":
                 opening = before
             continue
@@ -49,9 +58,12 @@ def turn_keys(messages: Sequence[Message]) -> Iterator[tuple[int, TurnKeys]]:
             continue
         said = [_call(call) for call in message.tool_calls] or _text(message)
         turn = (_FORMAT, said)
-        yield at, TurnKeys(_digest("path", *turn, opening, path), _digest("neighbour", *turn, before, calls_before))
+        bare = [_call(call)[1:] for call in message.tool_calls] or _text(message)
+        near = ("neighbour", *turn, before, calls_before)
+        without_ids = ("bare", _FORMAT, bare, opening, bare_path, text_before)
+        yield at, TurnKeys(_digest("path", *turn, opening, path), _digest(*(near if ids else without_ids)))
         if message.tool_calls:
-            path = _digest(path, said)
+            path, bare_path = _digest(path, said), _digest(bare_path, bare)
             calls_before = _digest(said)
 
 

@@ -48,6 +48,7 @@ class Tool:
         spread: `function` gets the fields of `model` by name, instead of the instance.
         needs_approval: `run_tools` pauses before a call until somebody has approved it: True, or a function of the
             call, plain or async, that decides. It is never asked about arguments that do not fit.
+        extra: further members of its entry on the wire, sent as they are: what only one API has.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Tool:
     spread: bool = field(default=False, compare=False, repr=False)
     cache: CacheMark = field(default=False, kw_only=True)
     needs_approval: NeedsApproval = field(default=False, kw_only=True, compare=False, repr=False)
+    extra: Mapping[str, Any] = field(default_factory=dict, kw_only=True, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         name: Any = self.name

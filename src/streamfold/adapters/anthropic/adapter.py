@@ -30,7 +30,7 @@ from .decode import TEXTS, EventReader, read_usage_with_cache
 from .eventstream import AWSEventStream
 from .quirks import AnthropicQuirks
 from .strict import closed_schema, fit_strict
-from .thinking import fit_thinking, thinking_members
+from .thinking import fit_thinking, thinking_details, thinking_members
 from .turns import (
     CALL_EXTRAS,
     as_it_came,
@@ -180,7 +180,7 @@ class AnthropicAdapter(EventReader, Adapter):
         body.update(thinking_members(request, self.quirks, max_tokens))
         if wanted := self._output_format(options.response_format):
             body["output_config"] = {**body.get("output_config", {}), "format": wanted}
-        for name, value in options.extra_body.items():
+        for name, value in thinking_details(body, options.extra_body).items():
             mix = name == "output_config" and name in body and isinstance(value, Mapping)
             body[name] = {**body[name], **value} if mix else value
         body.pop("betas", None)  # they are in the headers
@@ -236,7 +236,7 @@ class AnthropicAdapter(EventReader, Adapter):
             raise ConfigError(f"the tool {tool.name!r}: the schema of its arguments must have the type 'object'")
         strict = {"strict": True} if tool.strict else {}
         about = {"description": tool.description} if tool.description else {}
-        return {"name": tool.name, **about, "input_schema": schema, **strict, **marked(tool.cache)}
+        return {"name": tool.name, **about, "input_schema": schema, **strict, **tool.extra, **marked(tool.cache)}
 
     def _tool_choice(self, request: Request) -> dict[str, Any] | None:
         choice, parallel = request.tool_choice, request.options.parallel_tool_calls

@@ -257,7 +257,7 @@ def _tools(entries: list[Any], native: bool) -> tuple[tuple[Tool, ...], list[str
         fields = Fields(entry, f"tools[{at}]")
         kind = fields.text("type") or "custom"
         if kind == "custom":
-            tools.append(_tool(entry, fields))
+            tools.append(_tool(fields))
         elif native:
             hosted.append(fields.text("name") or kind)
         else:
@@ -267,12 +267,13 @@ def _tools(entries: list[Any], native: bool) -> tuple[tuple[Tool, ...], list[str
     return tuple(tools), hosted
 
 
-def _tool(entry: Mapping[str, Any], fields: Fields) -> Tool:
+def _tool(fields: Fields) -> Tool:
     schema = fields.mapping("input_schema")
     if schema is None:
         raise ConfigError(f"{fields.at('input_schema')} is missing: it must be a JSON schema")
-    mark = read_cache_control(entry.get("cache_control"), fields.at("cache_control"))
-    return Tool(fields.need("name"), fields.text("description") or "", schema, fields.flag("strict"), cache=mark)
+    mark = read_cache_control(fields.any("cache_control"), fields.at("cache_control"))
+    name, about, strict = fields.need("name"), fields.text("description") or "", fields.flag("strict")
+    return Tool(name, about, schema, strict, cache=mark, extra=fields.rest())
 
 
 def _as_written(body: Mapping[str, Any], hosted: list[str]) -> dict[str, Any]:

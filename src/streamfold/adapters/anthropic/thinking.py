@@ -5,6 +5,7 @@ https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and its p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from .turns import assistant_blocks
 if TYPE_CHECKING:
     from ...requests import Request
 
-__all__ = ["fit_thinking", "thinking_members"]
+__all__ = ["fit_thinking", "thinking_details", "thinking_members"]
 
 _BUDGETS = {"minimal": 1024, "low": 1024, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 64000}
 _ORDER = ("minimal", "low", "medium", "high", "xhigh", "max")
@@ -38,6 +39,23 @@ def thinking_members(request: Request, quirks: AnthropicQuirks, max_tokens: int)
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
     level = {"output_config": {"effort": _nearest(effort, quirks)}} if quirks.efforts else {}
     return {"thinking": {"type": "adaptive"}, **level}
+
+
+def thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns a caller's further members of the body; `thinking` without a type says more about the thinking in it.
+
+    `display` belongs to any thinking that is on, `budget_tokens` to the manual one, within the limit of the answer.
+    """
+    said, thinking = extra.get("thinking"), body.get("thinking", {})
+    if not isinstance(said, Mapping) or "type" in said:
+        return extra
+    extra = {name: value for name, value in extra.items() if name != "thinking"}
+    if thinking.get("type") not in ("adaptive", "enabled"):
+        return extra
+    budget, manual = said.get("budget_tokens"), thinking["type"] == "enabled"
+    fits = manual and isinstance(budget, int) and _SMALLEST_BUDGET <= budget < body["max_tokens"]
+    details = {name: value for name, value in said.items() if name != "budget_tokens" or fits}
+    return {**extra, "thinking": {**thinking, **details}}
 
 
 def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ProtocolWarning]]:

@@ -174,7 +174,7 @@ class GeminiAdapter(EventReader, Adapter):
         out: dict[str, Any] = {"name": tool.name, "description": tool.description}
         if any(value for name, value in tool.parameters.items() if name not in _SAYS_NOTHING):
             out["parameters" if self.quirks.schemas == "openapi" else "parametersJsonSchema"] = dict(tool.parameters)
-        return out
+        return out | dict(tool.extra)
 
     def _generation(self, request: Request) -> dict[str, Any]:
         options = request.options

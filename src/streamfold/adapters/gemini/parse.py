@@ -95,7 +95,8 @@ def _tool(declared: Any, where: str) -> Tool:
     schema, older = fields.mapping("parametersJsonSchema"), fields.mapping("parameters")
     if schema is None and older is not None:
         schema = from_openapi(older)
-    return Tool(fields.need("name"), fields.text("description") or "", schema or _NO_TOOLS)
+    name, about = fields.need("name"), fields.text("description") or ""
+    return Tool(name, about, schema or _NO_TOOLS, extra=fields.rest())
 
 
 def _choice(given: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
