@@ -18,7 +18,7 @@ from streamfold.engine.dialects import DialectContext, find_dialect
 from streamfold.values.deltas import Call, Text
 from streamfold.values.tools import Tool
 
-SIZES = (10_000, 100_000, 400_000)
+SIZES = (10_000, 100_000, 400_000, 2_000_000)
 PIECES = (1, 20)
 TOOLS = (Tool("write"), Tool("search"))
 
@@ -41,12 +41,56 @@ LONG_CALLS: dict[str, tuple[str, str]] = {
     "mistral": ('[TOOL_CALLS]write[ARGS]{"text": "', '"}'),
     "required": ('[{"name": "write", "parameters": {"text": "', '"}}]'),
     "think": ("<think>", "</think>"),
+    "harmony": (
+        '<|start|>assistant<|channel|>commentary to=functions.write <|constrain|>json<|message|>{"text": "',
+        '"}<|call|>',
+    ),
+    "dsml": (
+        '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="write">\n<｜DSML｜parameter name="text" string="true">',
+        "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+    ),
+    "kimi3": (
+        '<|open|>tools<|sep|><|open|>call tool="write" index="1"<|sep|>'
+        '<|open|>argument key="text" type="string"<|sep|>',
+        "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+    ),
+    "minimax": (
+        '<minimax:tool_call>\n<invoke name="write">\n<parameter name="text">',
+        "</parameter>\n</invoke>\n</minimax:tool_call>",
+    ),
+    "minimax3": (
+        ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="write">]<]minimax[>[<text>',
+        "]<]minimax[>[</text>]<]minimax[>[</invoke>]<]minimax[>[</tool_call>",
+    ),
+    "gemma4": ('<|tool_call>call:write{text:<|"|>', '<|"|>}<tool_call|>'),
+    "functiongemma": ("<start_function_call>call:write{text:<escape>", "<escape>}<end_function_call>"),
+    "lfm2": ("<|tool_call_start|>[write(text='", "')]<|tool_call_end|>"),
+    "seed": (
+        "<seed:tool_call>\n<function=write>\n<parameter=text>\n",
+        "\n</parameter>\n</function>\n</seed:tool_call>",
+    ),
+    "cohere": (
+        '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "write", "parameters": {"text": "',
+        '"}}]<|END_ACTION|>',
+    ),
 }
 OPEN_STRINGS: dict[str, str] = {
     "kimi": '<|tool_call_begin|>functions.write:0<|tool_call_argument_begin|>{"\\" <|tool_call_end|>',
     "hermes": '<tool_call>{"\\" </tool_call>',
     "deepseek": '<｜tool▁call▁begin｜>write<｜tool▁sep｜>{"\\" <｜tool▁call▁end｜>',
+    "harmony": '<|start|>assistant to=functions.write<|message|>{"\\" <|call|>',
+    "dsml": '<｜DSML｜invoke name="write">{"\\" </｜DSML｜invoke>',
+    "minimax": '<minimax:tool_call><invoke name="write"><parameter name="text">',
+    "minimax3": "]<]minimax[>[<tool_call>]<]minimax[>[<invoke name=write>]<]minimax[>[<a>",
+    "kimi3": "<|open|>tools<|sep|><|open|>call tool=write",
+    "gemma4": '<|tool_call>call:write{a: " <tool_call|>',
+    "lfm2": "<|tool_call_start|>write(a=' <|tool_call_end|>",
+    "seed": "<seed:tool_call><function=write><parameter=text>",
+    "cohere": '<|START_ACTION|>{"\\" <|END_ACTION|>',
 }
+
+
+BROKEN = """'", !"""
 
 
 def long_call(dialect: str, size: int) -> str:
@@ -64,7 +108,8 @@ def plain(_: str, size: int) -> str:
 
 
 def open_strings(dialect: str, size: int) -> str:
-    return filled(OPEN_STRINGS[dialect], size)
+    # What closes one of them at last shows that the text was no call: then all of it might be read again.
+    return filled(OPEN_STRINGS[dialect], size - len(BROKEN)) + BROKEN
 
 
 def filled(pattern: str, size: int) -> str:

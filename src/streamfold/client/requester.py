@@ -12,9 +12,10 @@ from ..adapters.batches import BatchAPI, BatchCall
 from ..answers import Arguments, ChatStream
 from ..config import Profile, timeouts_over
 from ..engine import StreamDecoder, WireNames
+from ..engine.dialects import marks_of
 from ..limits import RateLimiter, is_limited, provider_limiter
 from ..net import Exchange, HTTPRequest, Signer
-from ..requests import CachedPrefixes, Family, Lesson, Request, read_headers, with_lessons
+from ..requests import CachedPrefixes, Family, Lesson, Request, defused, read_headers, with_lessons
 from ..text import shown_url
 from ..values import APIError, ConfigError, Limits, ProtocolWarning, StreamfoldError, Timeouts
 from .answer import NetworkAnswer
@@ -245,12 +246,18 @@ class Requester:
         self, adapter: Adapter, request: Request, arguments: Arguments, lessons: tuple[Lesson, ...] | None = None
     ) -> Prepared:
         """Returns the request as it is sent, after what was learned about the model, or after other lessons."""
+        request, changes = self._defused(request)
         learned = self.learned.of(request.model) if lessons is None else lessons
-        if not learned or self._is_strict(request):
-            return adapter.prepare(request, repair=arguments.repair, endpoint=self._profile)
-        request, changes = with_lessons(request, learned)
+        if learned and not self._is_strict(request):
+            request, taught = with_lessons(request, learned)
+            changes = [*changes, *taught]
         ready = adapter.prepare(request, repair=arguments.repair, endpoint=self._profile)
-        return replace(ready, warnings=(*changes, *ready.warnings))
+        return replace(ready, warnings=(*changes, *ready.warnings)) if changes else ready
+
+    def _defused(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """Returns the request without marks of the dialect's language in its messages, if that is wanted."""
+        marks = marks_of(self._profile.dialect) if self._profile.dialect and self._profile.defuse else None
+        return defused(request, marks.text, marks.history) if marks else (request, [])
 
     def _is_strict(self, request: Request) -> bool:
         """Whether options are sent as the caller wrote them, or not at all."""

@@ -68,6 +68,8 @@ class Profile(Table):
         families: file with facts about models, `[[families]]`, which win over those of the catalogue. Default:
             `families.toml` in the user's directory, if there is one.
         dialect: format of tool calls and reasoning inside the text, for servers that do not parse them.
+        defuse: whether marks of the dialect's language in messages of users and in results of tools are sent so that
+            the model's tokenizer reads them as text (a word joiner, U+2060, stands in them), with a warning.
         quirks: differences of the endpoint, as typed settings of the adapter.
         headers: headers of every request.
         options: default options of every request, such as `temperature`; options of a call win over them.
@@ -120,6 +122,7 @@ class Profile(Table):
     model_family: str | None = None
     families: str | None = None
     dialect: str | None = None
+    defuse: Flag = True
     quirks: dict[str, Any] = Field(default={})
     headers: dict[str, str] = Field(default={}, repr=False)  # their values are often secrets
     options: dict[str, Any] = Field(default={})

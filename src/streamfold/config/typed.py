@@ -111,6 +111,7 @@ class ProviderConfig(TypedDict, total=False):
     model_family: str | None
     families: str | None
     dialect: str | None
+    defuse: bool | None
     quirks: Mapping[str, Any] | None
     headers: Mapping[str, str] | None
     options: ChatOptions | None

@@ -2,6 +2,7 @@
 
 from .caching import CachedPrefixes
 from .capabilities import CAPABILITIES, Capabilities, Support
+from .defusing import defused
 from .families import EFFORTS, FACTS, NO_FAMILY, Facts, Family, ModelTable, Thinking, bare_name, joined
 from .fields import Fields, kind_of
 from .headers import read_headers
