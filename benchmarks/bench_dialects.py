@@ -50,8 +50,7 @@ LONG_CALLS: dict[str, tuple[str, str]] = {
         "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
     ),
     "kimi3": (
-        '<|open|>tools<|sep|><|open|>call tool="write" index="1"<|sep|>'
-        '<|open|>argument key="text" type="string"<|sep|>',
+        "<|open|>tools<|sep|><|open|>call tool=write index=1<|sep|><|open|>argument key=text type=string<|sep|>",
         "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
     ),
     "minimax": (

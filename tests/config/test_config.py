@@ -364,7 +364,7 @@ URL = 'base_url = "http://x/v1"\n'
         ),
         (
             PROVIDER + URL + 'dialect = "hermess"',
-            ":3: providers.a.dialect: unknown dialect 'hermess' (did you mean 'hermes'?). Allowed: deepseek, glm,",
+            ":3: providers.a.dialect: unknown dialect 'hermess' (did you mean 'hermes'?). Allowed: cohere, deepseek,",
         ),
         (
             PROVIDER + URL + "[providers.a.timeouts]\n# why\nraed = 5",
