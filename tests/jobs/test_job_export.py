@@ -14,7 +14,7 @@ import pytest
 
 from folding import DONE, text
 from streamfold import ConfigError, Provider, Tool
-from streamfold.jobs import Ledger, batch, check_output, export, export_columns
+from streamfold.jobs import Ledger, batch, check_output, export
 
 
 def provider(*, shout: bool = False, **settings: Any) -> Provider:
@@ -107,19 +107,6 @@ async def test_shards_are_merged(tmp_path: Path) -> None:
             export([ledgers[0], other], tmp_path / "again.jsonl")
     assert [line["text"] for line in lines(tmp_path / "out.jsonl")] == prompts
     assert not (tmp_path / "again.jsonl").exists()
-
-
-async def test_models_side_by_side(tmp_path: Path) -> None:
-    """One line has the answers of all, and it is counted where they agree."""
-    prompts = ["1", "a", "bad"]
-    await job(tmp_path / "one", prompts)
-    await job(tmp_path / "two", prompts, provider(shout=True))
-    with Ledger(tmp_path / "one", readonly=True) as one, Ledger(tmp_path / "two", readonly=True) as two:
-        assert export_columns({"one": one, "two": two}, tmp_path / "out.jsonl") == {
-            "rows": 3, "answered": 2, "same text": 1, "same calls": 2,
-        }  # fmt: skip
-    second = lines(tmp_path / "out.jsonl")[1]
-    assert (second["id"], second["one"]["text"], second["two"]["text"]) == ("r1", "a", "A")
 
 
 async def test_parquet_in_and_out(tmp_path: Path) -> None:

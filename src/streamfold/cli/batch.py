@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
@@ -26,12 +24,11 @@ from ..jobs import (
     Ledger,
     check_output,
     export,
-    export_columns,
     schema_check,
 )
 from ..terminal import File, print_json, reported_errors, say
 from ..values import ConfigError
-from .batch_run import Ended, Plan, run_jobs
+from .batch_run import Ended, run_job
 from .batch_tools import read_tools
 
 __all__ = ["app"]
@@ -67,10 +64,7 @@ def run(
         typer.Argument(help="A .jsonl or .parquet file, or - for lines of standard input; OpenAI's batch lines too."),
     ],
     output: Output,
-    provider: Annotated[
-        list[str] | None,
-        typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL. Repeat it to compare several."),
-    ] = None,
+    provider: Annotated[str | None, typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL.")] = None,
     model: Annotated[str | None, typer.Option(help="Another model than the configured one.")] = None,
     config: File = None,
     ledger: Annotated[
@@ -132,23 +126,17 @@ def run(
             given["tools"] = read_tools(tools, to_run=run_tools)
         elif run_tools:
             raise ConfigError("--run-tools: name the functions with --tools MODULE:NAME,NAME")
-        specs: list[str | None] = [*dict.fromkeys(provider or ())] or [None]
-        plans = [
-            Plan(each.name if spec is None else spec, each, _ledger(path, spec) if spec and len(specs) > 1 else path)
-            for spec in specs
-            for each in [Provider.from_config(spec, config=config, model=model, max_retries=0)]
-        ]
-        ended, interrupted = anyio.run(partial(run_jobs, plans, source, given, shown=not as_json))
-        paused = any(one.paused for one in ended)
-        alike = None if paused else _write(output, {plan.name: plan.ledger for plan in plans})
-        _report(ended, alike, output, as_json)
-        if paused and via == "provider-batch":
+        asked = Provider.from_config(provider, config=config, model=model, max_retries=0)
+        ended = anyio.run(partial(run_job, asked, source, path, given, shown=not as_json))
+        if not ended.paused:
+            with Ledger(path, readonly=True) as written:
+                export([written], output)
+        _report(asked.name, ended, output, as_json)
+        if ended.paused and via == "provider-batch":
             say("Batches that are handed over go on at the provider meanwhile.", err=True)
-        if interrupted and paused:
-            raise typer.Exit(130)
-        if paused:
-            raise typer.Exit(3)
-        if any(one.summary.errors for one in ended):
+        if ended.paused:
+            raise typer.Exit(130 if ended.interrupted else 3)
+        if ended.summary.errors:
             raise typer.Exit(1)
 
 
@@ -168,32 +156,14 @@ def _check_apart(rows: Path, output: Path, ledger: Path) -> None:
             raise ConfigError(f"{first}: {one} and {other} can't be one file")
 
 
-def _write(output: Path, paths: Mapping[str, Path]) -> dict[str, int] | None:
-    """Writes the answers. Returns how alike they are if there are several models."""
-    with ExitStack() as stack:
-        ledgers = {name: stack.enter_context(Ledger(path, readonly=True)) for name, path in paths.items()}
-        if len(ledgers) > 1:
-            return dict(export_columns(ledgers, output))
-        export(ledgers.values(), output)
-    return None
-
-
-def _report(ended: list[Ended], alike: dict[str, int] | None, output: Path, as_json: bool) -> None:
-    lines = {one.name: {"provider": one.name, **_summary(one.summary)} for one in ended}
-    paused = next((one.paused for one in ended if one.paused), None)
+def _report(name: str, ended: Ended, output: Path, as_json: bool) -> None:
+    line, paused = _summary(ended.summary), ended.paused
     if as_json:
-        more = {"compared": alike} if alike else {}
-        print_json({"jobs": [*lines.values()], "paused": paused and str(paused), "output": str(output), **more})
+        print_json({"provider": name, **line, "paused": paused and str(paused), "output": str(output)})
         return
-    for name, line in lines.items():
-        costs = "".join(f", {amount} {currency}" for currency, amount in line["costs"].items())
-        say(
-            f"{name}: " * (len(lines) > 1)
-            + f"{line['done']} answers, {line['errors']} errors, {line['rows']} rows;"
-            + f" {line['input_tokens']} + {line['output_tokens']} tokens{costs}"
-        )
-    if alike:
-        say(", ".join(f"{name}: {alike.get(name, 0)}" for name in ("rows", "answered", "same text", "same calls")))
+    costs = "".join(f", {amount} {currency}" for currency, amount in line["costs"].items())
+    tokens = f"{line['input_tokens']} + {line['output_tokens']} tokens"
+    say(f"{line['done']} answers, {line['errors']} errors, {line['rows']} rows; {tokens}{costs}")
     if paused:
         say(f"{paused}\nStart the same command again to go on.", err=True)
 
@@ -246,11 +216,6 @@ def _export(ledgers: list[Path], output: Path, *, whole: bool) -> None:
         count = export(opened, output, whole=whole)
         total = int(opened[0].settings().get("count", count))
         say(f"{output}: {count} rows" if count == total else f"{output}: {count} of {total} rows")
-
-
-def _ledger(path: Path, spec: str) -> Path:
-    """Returns the ledger of one of several models."""
-    return path.with_name(f"{path.name}.{re.sub(r'[^A-Za-z0-9._-]+', '_', spec)}")
 
 
 def _read_json(path: Path) -> Any:

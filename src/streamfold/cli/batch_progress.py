@@ -1,9 +1,8 @@
-"""How far jobs are: a bar for each on a terminal, else a line now and then, as logs want it."""
+"""How far a job is: a bar on a terminal, else a line now and then, as logs want it."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from datetime import timedelta
 from time import monotonic
 
@@ -48,27 +47,25 @@ class Meter:
         return ", ".join([*parts, job.doing] if job.doing else parts)
 
 
-async def show_progress(jobs: Mapping[str, BatchJob]) -> None:
-    """Shows on standard error how far jobs are, until it is cancelled."""
-    target, meters = console(stderr=True), {name: Meter() for name in jobs}
+async def show_progress(name: str, job: BatchJob) -> None:
+    """Shows on standard error how far a job is, until it is cancelled."""
+    target, meter = console(stderr=True), Meter()
     if not target.is_terminal:
         while True:
-            said = {name: meters[name].said(monotonic(), job) for name, job in jobs.items()}
+            said = meter.said(monotonic(), job)
             await anyio.sleep(_LINES)
-            for name, job in jobs.items():
-                summary = job.summary
-                say(f"{name}: {summary.done + summary.errors:,} of {summary.rows:,} rows, {said[name]}", err=True)
+            summary = job.summary
+            say(f"{name}: {summary.done + summary.errors:,} of {summary.rows:,} rows, {said}", err=True)
     columns = (
         TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
         TextColumn("{task.fields[said]}", markup=False),
     )  # fmt: skip
     with Progress(*columns, console=target) as progress:
-        tasks = {name: progress.add_task(name, total=job.summary.rows, said="") for name, job in jobs.items()}
+        task = progress.add_task(name, total=job.summary.rows, said="")
 
         def update() -> None:
-            for name, job in jobs.items():
-                ended = job.summary.done + job.summary.errors
-                progress.update(tasks[name], completed=ended, said=meters[name].said(monotonic(), job))
+            ended = job.summary.done + job.summary.errors
+            progress.update(task, completed=ended, said=meter.said(monotonic(), job))
 
         try:
             while True:

@@ -1,11 +1,10 @@
-"""Runs the jobs of `streamfold batch`, and stops them in order when the user or the system wants it."""
+"""Runs the job of `streamfold batch`, and stops it in order when the user or the system wants it."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from ..jobs import BatchJob, JobPausedError, JobSummary, batch
 from ..terminal import say
 from .batch_progress import show_progress
 
-__all__ = ["Ended", "Plan", "run_jobs"]
+__all__ = ["Ended", "run_job"]
 
 
 @dataclass(slots=True)
@@ -27,57 +26,38 @@ class Ended:
 
     Attributes:
         paused: why not all of its rows have an answer or an error.
+        interrupted: whether the user or the system stopped it.
     """
 
-    name: str
     summary: JobSummary
     paused: JobPausedError | None = None
+    interrupted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One of the jobs: a provider, the ledger of its answers, and what the user calls it."""
-
-    name: str
-    provider: Provider
-    ledger: Path
-
-
-async def run_jobs(
-    plans: Sequence[Plan], rows: Path, settings: Mapping[str, Any], *, shown: bool
-) -> tuple[list[Ended], bool]:
-    """Runs jobs beside each other. Returns how each of them has ended, and whether they were interrupted.
+async def run_job(provider: Provider, rows: Path, ledger: Path, settings: Mapping[str, Any], *, shown: bool) -> Ended:
+    """Runs a job, and returns how it has ended.
 
     Ctrl-C and SIGTERM stop asking: rows that are under way get their answers. A second one gives them up.
     """
-    interrupted = False
-    async with AsyncExitStack() as opened:
-        jobs: dict[str, BatchJob] = {}
-        for plan in plans:
-            provider = await opened.enter_async_context(plan.provider)
-            job = batch(provider, rows, ledger=plan.ledger, **settings)
-            jobs[plan.name] = await opened.enter_async_context(job)
+    async with provider, batch(provider, rows, ledger=ledger, **settings) as job:
+        ended = Ended(job.summary)
 
         def interrupt() -> None:
-            nonlocal interrupted
-            if interrupted:
+            if ended.interrupted:
                 running.cancel_scope.cancel()
                 return
-            interrupted = True
+            ended.interrupted = True
             say("\nstopping: rows that are under way get their answers; once more gives them up", err=True)
-            for job in jobs.values():
-                job.stop()
+            job.stop()
 
-        ended = [Ended(name, job.summary) for name, job in jobs.items()]
         async with anyio.create_task_group() as around:
             around.start_soon(_on_signals, interrupt)
             if shown:
-                around.start_soon(show_progress, jobs)
+                around.start_soon(show_progress, provider.name, job)
             async with anyio.create_task_group() as running:
-                for one, job in zip(ended, jobs.values(), strict=True):
-                    running.start_soon(_run, job, one)
+                running.start_soon(_run, job, ended)
             around.cancel_scope.cancel()
-    return ended, interrupted
+    return ended
 
 
 async def _run(job: BatchJob, ended: Ended) -> None:

@@ -5,7 +5,7 @@ from .columns import ANSWER_COLUMNS
 from .errors import JobPausedError
 from .job import BatchJob
 from .ledger import Ledger
-from .output import check_output, export, export_columns
+from .output import check_output, export
 from .provider_batches import BatchStore
 from .rows import Rows
 from .schema import schema_check

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ..values import ConfigError
-from .answers import Answer, encoded
+from .answers import Answer
 from .columns import answer_cells, answer_schema
 from .ledger import Ledger
 
-__all__ = ["check_output", "export", "export_columns"]
+__all__ = ["check_output", "export"]
 
 _SHOWN = 5  # missing shards that an error names
 
@@ -53,46 +52,6 @@ def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bo
         return _replace(target, lambda draft: _write_parquet(draft, answers))
     lines = heapq.merge(*(ledger.lines() for ledger in shards))
     return _replace(target, lambda draft: _write_lines(draft, (line for _, line in lines)))
-
-
-def export_columns(ledgers: Mapping[str, Ledger], path: str | os.PathLike[str]) -> Counter[str]:
-    """Writes the answers of several models to the same rows side by side: one member for each model.
-
-    Returns:
-        How many rows have the same text everywhere (`same text`), the same calls (`same calls`), an answer from all
-        (`answered`), and how many there are (`rows`).
-    """
-    target = Path(path)
-    check_output(target)
-    if target.suffix == ".parquet":
-        raise ConfigError(f"{path}: answers of several providers are written to .jsonl files")
-    found: Counter[str] = Counter()
-
-    def lines() -> Iterator[str]:
-        for group in zip(*(ledger.answers() for ledger in ledgers.values()), strict=True):
-            found.update(_alike(group))
-            columns = {name: answer.as_line() for name, answer in zip(ledgers, group, strict=True)}
-            yield encoded({"id": group[0].id, **{name: _without(line, "id") for name, line in columns.items()}})
-
-    _replace(target, lambda draft: _write_lines(draft, lines()))
-    return found
-
-
-def _alike(group: tuple[Answer, ...]) -> Iterator[str]:
-    yield "rows"
-    replies = [answer.reply for answer in group]
-    if any(reply is None for reply in replies):
-        return
-    yield "answered"
-    if len({reply["text"] for reply in replies if reply}) == 1:
-        yield "same text"
-    calls = [[(call["name"], call["arguments"]) for call in reply["tool_calls"]] for reply in replies if reply]
-    if all(made == calls[0] for made in calls):
-        yield "same calls"
-
-
-def _without(line: dict[str, Any], name: str) -> dict[str, Any]:
-    return {member: value for member, value in line.items() if member != name}
 
 
 def _replace(target: Path, write: Callable[[Path], int]) -> int:
