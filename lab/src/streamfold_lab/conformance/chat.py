@@ -33,6 +33,22 @@ def _reasons(stream: Stream) -> list[Any]:
     return [choice["finish_reason"] for choice in _choices(stream) if choice.get("finish_reason")]
 
 
+def _usages(stream: Stream) -> list[Mapping[str, Any]]:
+    return [chunk["usage"] for chunk in stream.objects if isinstance(chunk.get("usage"), Mapping)]
+
+
+def _has_whole_calls(stream: Stream) -> bool:
+    return bool(_entries(stream)) and "length" not in _reasons(stream)
+
+
+def _has_chosen_calls(stream: Stream) -> bool:
+    return _has_whole_calls(stream) and stream.seen.sent.get("tool_choice", "auto") in ("auto", "required")
+
+
+def _asked_for_usage(stream: Stream) -> bool:
+    return bool((stream.seen.sent.get("stream_options") or {}).get("include_usage"))
+
+
 rule("content-type", "A stream has the content type text/event-stream.")(event_stream_type)
 
 
@@ -116,11 +132,7 @@ def _nothing_after_finish(stream: Stream) -> Iterator[str]:
         finished = finished or bool(choice.get("finish_reason"))
 
 
-@rule("call-opening", "The first entry of a call has index, id, type and the name of the function.")
-def _call_opening(stream: Stream) -> Iterator[str] | None:
-    return _openings(stream) if _entries(stream) else None
-
-
+@rule("call-opening", "The first entry of a call has index, id, type and the name of the function.", about=_entries)
 def _openings(stream: Stream) -> Iterator[str]:
     seen: set[Any] = set()
     for entry in _entries(stream):
@@ -137,11 +149,7 @@ def _openings(stream: Stream) -> Iterator[str]:
             yield f"call {entry['index']}: no {', '.join(missing)}"
 
 
-@rule("call-rest", "Later entries of a call have neither its id nor its name again.")
-def _call_rest(stream: Stream) -> Iterator[str] | None:
-    return _repetitions(stream) if _entries(stream) else None
-
-
+@rule("call-rest", "Later entries of a call have neither its id nor its name again.", about=_entries)
 def _repetitions(stream: Stream) -> Iterator[str]:
     seen: set[Any] = set()
     for entry in _entries(stream):
@@ -153,23 +161,14 @@ def _repetitions(stream: Stream) -> Iterator[str]:
         seen.add(entry.get("index"))
 
 
-@rule("call-numbers", "Calls are numbered 0, 1, 2 in the order in which they begin.")
-def _call_numbers(stream: Stream) -> Iterator[str] | None:
+@rule("call-numbers", "Calls are numbered 0, 1, 2 in the order in which they begin.", about=_entries)
+def _call_numbers(stream: Stream) -> Iterator[str]:
     numbers = list(dict.fromkeys(entry.get("index") for entry in _entries(stream)))
-    return _different(numbers, list(range(len(numbers)))) if numbers else None
+    if numbers != list(range(len(numbers))):
+        yield f"{numbers}, not {list(range(len(numbers)))}"
 
 
-def _different(found: Any, wanted: Any) -> Iterator[str]:
-    if found != wanted:
-        yield f"{found}, not {wanted}"
-
-
-@rule("call-arguments", "The arguments of a call are JSON once they are put together.")
-def _call_arguments(stream: Stream) -> Iterator[str] | None:
-    entries = _entries(stream)
-    return _broken_arguments(stream) if entries and "length" not in _reasons(stream) else None
-
-
+@rule("call-arguments", "The arguments of a call are JSON once they are put together.", about=_has_whole_calls)
 def _broken_arguments(stream: Stream) -> Iterator[str]:
     texts: dict[Any, str] = {}
     for entry in _entries(stream):
@@ -182,23 +181,17 @@ def _broken_arguments(stream: Stream) -> Iterator[str]:
             yield f"call {index}: {text[:60]!r}"
 
 
-@rule("call-finish", 'An answer with calls that the model chose has the finish reason "tool_calls".')
-def _call_finish(stream: Stream) -> Iterator[str] | None:
-    chosen = stream.seen.sent.get("tool_choice", "auto") in ("auto", "required")
-    if not (_entries(stream) and chosen) or "length" in _reasons(stream):
-        return None
-    return _different(_reasons(stream), ["tool_calls"])
+@rule(
+    "call-finish",
+    'An answer with calls that the model chose has the finish reason "tool_calls".',
+    about=_has_chosen_calls,
+)
+def _call_finish(stream: Stream) -> Iterator[str]:
+    if _reasons(stream) != ["tool_calls"]:
+        yield f"{_reasons(stream)}, not ['tool_calls']"
 
 
-def _asked_for_usage(stream: Stream) -> bool:
-    return bool((stream.seen.sent.get("stream_options") or {}).get("include_usage"))
-
-
-@rule("usage-last", "With include_usage, the last chunk has the usage and no choices.")
-def _usage_last(stream: Stream) -> Iterator[str] | None:
-    return _last_usage(stream) if _asked_for_usage(stream) else None
-
-
+@rule("usage-last", "With include_usage, the last chunk has the usage and no choices.", about=_asked_for_usage)
 def _last_usage(stream: Stream) -> Iterator[str]:
     last = stream.objects[-1] if stream.objects else {}
     if not last.get("usage"):
@@ -207,24 +200,19 @@ def _last_usage(stream: Stream) -> Iterator[str]:
         yield "the chunk with the usage has choices"
 
 
-@rule("usage-null", "With include_usage, every other chunk has usage: null.")
-def _usage_null(stream: Stream) -> Iterator[str] | None:
-    return _other_usages(stream) if _asked_for_usage(stream) else None
-
-
+@rule("usage-null", "With include_usage, every other chunk has usage: null.", about=_asked_for_usage)
 def _other_usages(stream: Stream) -> Iterator[str]:
     odd = [number for number, chunk in enumerate(stream.objects[:-1], 1) if chunk.get("usage", "none") is not None]
     if odd:
         yield f"{len(odd)} of {len(stream.objects) - 1} chunks have no usage: null"
 
 
-@rule("usage-sum", "The usage has prompt, completion and total tokens, and the total is their sum.")
-def _usage_sum(stream: Stream) -> Iterator[str] | None:
-    usages = [chunk["usage"] for chunk in stream.objects if isinstance(chunk.get("usage"), Mapping)]
+@rule("usage-sum", "The usage has prompt, completion and total tokens, and the total is their sum.", about=_usages)
+def _usage_sum(stream: Stream) -> Iterator[str]:
     names = ("prompt_tokens", "completion_tokens", "total_tokens")
-    return wrong_sum([usages[-1].get(name) for name in names]) if usages else None
+    return wrong_sum([_usages(stream)[-1].get(name) for name in names])
 
 
-@rule("error-object", "A refused request has a 4xx status and an error object with message and type.", errors=True)
-def _error_object(stream: Stream) -> Iterator[str]:
-    return error_with_message(stream)
+rule("error-object", "A refused request has a 4xx status and an error object with message and type.", errors=True)(
+    error_with_message
+)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..doctor import Card, Seen
+from ..doctor import Card
 from .chat import CHAT
 from .messages import MESSAGES
 from .responses import RESPONSES
@@ -68,19 +68,16 @@ def _judged(rule: Rule, streams: Iterable[Stream]) -> Judged:
     violations: list[Violation] = []
     answers = 0
     for stream in streams:
-        if (stream.status >= 400) != rule.errors or not _is_about(rule, stream.seen):
-            continue
-        found = rule.check(stream)
-        if found is not None:
+        if (stream.status >= 400) == rule.errors and _is_about(rule, stream):
             answers += 1
             asked = f"{stream.seen.probe}/{stream.seen.ask}"
-            violations += [Violation(rule.name, stream.seen.number, asked, what) for what in found]
+            violations += [Violation(rule.name, stream.seen.number, asked, what) for what in rule.check(stream)]
     return Judged(rule, answers, tuple(violations))
 
 
-def _is_about(rule: Rule, seen: Seen) -> bool:
+def _is_about(rule: Rule, stream: Stream) -> bool:
     """Whether a rule is about an answer: streams that end in an error are for no rule."""
-    return rule.errors or seen.fine
+    return (rule.errors or stream.seen.fine) and bool(rule.about(stream))
 
 
 def rulings_to_dict(rulings: Iterable[Ruling]) -> dict[str, Any]:

@@ -25,6 +25,14 @@ def _blocks(stream: Stream) -> dict[Any, Mapping[str, Any]]:
     return {start.get("index"): start.get("content_block") or {} for start in stream.of("content_block_start")}
 
 
+def _calls(stream: Stream) -> dict[Any, Mapping[str, Any]]:
+    return {index: block for index, block in _blocks(stream).items() if block.get("type") == "tool_use"}
+
+
+def _whole_calls(stream: Stream) -> bool:
+    return bool(_calls(stream)) and _stop_reason(stream) != "max_tokens"
+
+
 def _stop_reason(stream: Stream) -> Any:
     ends = stream.of("message_delta")
     return (ends[-1].get("delta") or {}).get("stop_reason") if ends else None
@@ -79,27 +87,17 @@ def _delta_types(stream: Stream) -> Iterator[str]:
             return
 
 
-@rule("tool-use", "A tool_use block begins with id, name and an empty input.")
-def _tool_use(stream: Stream) -> Iterator[str] | None:
-    calls = [block for block in _blocks(stream).values() if block.get("type") == "tool_use"]
-    return _openings(calls) if calls else None
-
-
-def _openings(calls: list[Mapping[str, Any]]) -> Iterator[str]:
-    for call in calls:
+@rule("tool-use", "A tool_use block begins with id, name and an empty input.", about=_calls)
+def _tool_use(stream: Stream) -> Iterator[str]:
+    for call in _calls(stream).values():
         missing = [name for name in ("id", "name") if not call.get(name)]
         if missing or call.get("input") != {}:
             yield f"no {', '.join(missing)}" if missing else f"the input is {call.get('input')!r}"
 
 
-@rule("input", "The pieces of an input are JSON once they are put together.")
-def _input(stream: Stream) -> Iterator[str] | None:
-    calls = [index for index, block in _blocks(stream).items() if block.get("type") == "tool_use"]
-    return _broken_inputs(stream, calls) if calls and _stop_reason(stream) != "max_tokens" else None
-
-
-def _broken_inputs(stream: Stream, calls: list[Any]) -> Iterator[str]:
-    texts = dict.fromkeys(calls, "")
+@rule("input", "The pieces of an input are JSON once they are put together.", about=_whole_calls)
+def _input(stream: Stream) -> Iterator[str]:
+    texts = dict.fromkeys(_calls(stream), "")
     for payload in stream.of("content_block_delta"):
         if payload.get("index") in texts:
             texts[payload["index"]] += str((payload.get("delta") or {}).get("partial_json", ""))
@@ -119,11 +117,10 @@ def _one_reason(stream: Stream) -> Iterator[str]:
         yield f"the stop reason is {_stop_reason(stream)!r}"
 
 
-@rule("stop-tool-use", 'An answer with calls has the stop reason "tool_use".')
-def _stop_tool_use(stream: Stream) -> Iterator[str] | None:
-    calls = [block for block in _blocks(stream).values() if block.get("type") == "tool_use"]
-    reason = _stop_reason(stream)
-    return iter([f"the stop reason is {reason!r}"] * (reason not in ("tool_use", "max_tokens"))) if calls else None
+@rule("stop-tool-use", 'An answer with calls has the stop reason "tool_use".', about=_calls)
+def _stop_tool_use(stream: Stream) -> Iterator[str]:
+    if (reason := _stop_reason(stream)) not in ("tool_use", "max_tokens"):
+        yield f"the stop reason is {reason!r}"
 
 
 @rule("usage", "message_delta has the usage, with output_tokens.")

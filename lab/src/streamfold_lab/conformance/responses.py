@@ -22,6 +22,24 @@ _TEXT = "response.output_text"
 _ARGUMENTS = "response.function_call_arguments"
 
 
+def _done_items(stream: Stream) -> list[Mapping[str, Any]]:
+    items = (payload.get("item") for payload in stream.of("response.output_item.done"))
+    return [item if isinstance(item, Mapping) else {} for item in items]
+
+
+def _whole_calls(stream: Stream) -> list[Mapping[str, Any]]:
+    calls = [item for item in _done_items(stream) if item.get("type") == "function_call"]
+    return [] if stream.of("response.incomplete") else calls
+
+
+def _has_text(stream: Stream) -> bool:
+    return bool(stream.of(f"{_TEXT}.delta"))
+
+
+def _limit_was_sent(stream: Stream) -> bool:
+    return isinstance(stream.seen.sent.get("max_output_tokens"), int)
+
+
 rule("content-type", "A stream has the content type text/event-stream.")(event_stream_type)
 rule("names", "Every event has an event: line, which is its type.")(named_by_type)
 
@@ -71,13 +89,9 @@ def _end_status(stream: Stream) -> Iterator[str]:
             yield f"{payload['type']} with the status {status!r}"
 
 
-@rule("cut", "An answer that is cut by max_output_tokens is incomplete.")
-def _cut(stream: Stream) -> Iterator[str] | None:
-    limit = stream.seen.sent.get("max_output_tokens")
-    return _not_cut(stream, limit) if isinstance(limit, int) else None
-
-
-def _not_cut(stream: Stream, limit: int) -> Iterator[str]:
+@rule("cut", "An answer that is cut by max_output_tokens is incomplete.", about=_limit_was_sent)
+def _cut(stream: Stream) -> Iterator[str]:
+    limit = stream.seen.sent["max_output_tokens"]
     for payload in stream.of("response.completed"):
         used = ((payload.get("response") or {}).get("usage") or {}).get("output_tokens")
         if used == limit:
@@ -115,11 +129,7 @@ def _places(stream: Stream) -> Iterator[str]:
             return
 
 
-@rule("parts", "A part of a message is added before its text, and done after it.")
-def _parts(stream: Stream) -> Iterator[str] | None:
-    return _part_order(stream) if stream.of(f"{_TEXT}.delta") else None
-
-
+@rule("parts", "A part of a message is added before its text, and done after it.", about=_has_text)
 def _part_order(stream: Stream) -> Iterator[str]:
     order = [payload["type"] for payload in stream.of("response.content_part.added", f"{_TEXT}.delta",
                                                       "response.content_part.done")]  # fmt: skip
@@ -129,20 +139,14 @@ def _part_order(stream: Stream) -> Iterator[str]:
         yield "a text without response.content_part.done"
 
 
-@rule("text", "response.output_text.done has the text of all its deltas.")
-def _text(stream: Stream) -> Iterator[str] | None:
-    return _wholes(stream, _TEXT, "text") if stream.of(f"{_TEXT}.delta") else None
+@rule("text", "response.output_text.done has the text of all its deltas.", about=_has_text)
+def _text(stream: Stream) -> Iterator[str]:
+    return _wholes(stream, _TEXT, "text")
 
 
-@rule("arguments", "response.function_call_arguments.done has the arguments of all their deltas.")
-def _arguments(stream: Stream) -> Iterator[str] | None:
-    calls = [item for item in map(_item, stream.of("response.output_item.done")) if item.get("type") == "function_call"]
-    return _wholes(stream, _ARGUMENTS, "arguments") if calls and not stream.of("response.incomplete") else None
-
-
-def _item(payload: Mapping[str, Any]) -> Mapping[str, Any]:
-    item = payload.get("item")
-    return item if isinstance(item, Mapping) else {}
+@rule("arguments", "response.function_call_arguments.done has the arguments of all their deltas.", about=_whole_calls)
+def _arguments(stream: Stream) -> Iterator[str]:
+    return _wholes(stream, _ARGUMENTS, "arguments")
 
 
 def _wholes(stream: Stream, kind: str, member: str) -> Iterator[str]:
@@ -157,14 +161,9 @@ def _wholes(stream: Stream, kind: str, member: str) -> Iterator[str]:
         yield f"deltas: {str(list(pieces.values()))[:60]}; done: {str(list(wholes.values()))[:60]}"
 
 
-@rule("calls", "A function_call item has call_id, name, and arguments that are JSON.")
-def _calls(stream: Stream) -> Iterator[str] | None:
-    calls = [item for item in map(_item, stream.of("response.output_item.done")) if item.get("type") == "function_call"]
-    return _broken_calls(calls) if calls and not stream.of("response.incomplete") else None
-
-
-def _broken_calls(calls: list[Mapping[str, Any]]) -> Iterator[str]:
-    for call in calls:
+@rule("calls", "A function_call item has call_id, name, and arguments that are JSON.", about=_whole_calls)
+def _calls(stream: Stream) -> Iterator[str]:
+    for call in _whole_calls(stream):
         if missing := [name for name in ("id", "call_id", "name", "arguments") if not call.get(name)]:
             yield f"no {', '.join(missing)}"
             continue
@@ -176,7 +175,7 @@ def _broken_calls(calls: list[Mapping[str, Any]]) -> Iterator[str]:
 
 @rule("output", "The output of the last event has the items that were done, in their order.")
 def _output(stream: Stream) -> Iterator[str]:
-    done = [item.get("id") for item in map(_item, stream.of("response.output_item.done"))]
+    done = [item.get("id") for item in _done_items(stream)]
     for payload in stream.of("response.completed", "response.incomplete"):
         listed = [item.get("id") for item in (payload.get("response") or {}).get("output") or ()]
         if listed != done:
@@ -190,6 +189,6 @@ def _usage(stream: Stream) -> Iterator[str]:
         yield from wrong_sum([usage.get(name) for name in ("input_tokens", "output_tokens", "total_tokens")])
 
 
-@rule("error-object", "A refused request has a 4xx status and an error object with message and type.", errors=True)
-def _error_object(stream: Stream) -> Iterator[str]:
-    return error_with_message(stream)
+rule("error-object", "A refused request has a 4xx status and an error object with message and type.", errors=True)(
+    error_with_message
+)

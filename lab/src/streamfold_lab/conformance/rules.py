@@ -67,8 +67,8 @@ class Stream:
         return [payload for payload in self.objects if payload.get("type") in types]
 
 
-Check: TypeAlias = Callable[[Stream], Iterator[str] | None]
-"""Yields what is wrong with an answer. Returns None where the rule has nothing to say about it."""
+Check: TypeAlias = Callable[[Stream], Iterator[str]]
+"""Yields what is wrong with an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,7 @@ class Rule:
         name: stable over versions, with its wire: `chat/role-first`.
         text: what the documentation demands, as a sentence.
         link: where it does.
+        about: whether it has something to say about an answer.
         errors: it is about answers with an error status; else about streams.
     """
 
@@ -86,6 +87,7 @@ class Rule:
     text: str
     link: str
     check: Check
+    about: Callable[[Stream], object]
     errors: bool = False
 
 
@@ -107,9 +109,11 @@ class Violation:
 def rule_maker(wire: str, link: str, rules: list[Rule]) -> Callable[..., Callable[[Check], Check]]:
     """Returns a decorator that makes rules of checks, in their order."""
 
-    def rule(name: str, text: str, *, errors: bool = False) -> Callable[[Check], Check]:
+    def rule(
+        name: str, text: str, *, about: Callable[[Stream], object] = lambda _: True, errors: bool = False
+    ) -> Callable[[Check], Check]:
         def decorate(check: Check) -> Check:
-            rules.append(Rule(f"{wire}/{name}", text, link, check, errors))
+            rules.append(Rule(f"{wire}/{name}", text, link, check, about, errors))
             return check
 
         return decorate
