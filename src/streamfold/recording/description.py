@@ -22,6 +22,12 @@ __all__ = ["Description", "allowed", "as_toml", "check_writer", "read_descriptio
 _CUTS_PER_LINE = 8
 
 
+_Error: TypeAlias = Literal[
+    "IncompleteStreamError", "UpstreamError", "ProtocolError", "EmptyResponseError",
+    "ContextLengthError", "ContentFilterError", "UnsupportedOptionError", "ModelNotFoundError",
+]  # fmt: skip
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -50,7 +56,7 @@ class _Expected(_Strict):
     calls: list[_ExpectedCall] = []
     usage: _ExpectedUsage | None = None
     warnings: list[WarningCode] = []
-    error: Literal["IncompleteStreamError", "UpstreamError", "ProtocolError", "EmptyResponseError"] | None = None
+    error: _Error | None = None
     message: str | None = None  # of the error
 
 
