@@ -1,7 +1,8 @@
 """Ways to fold an answer in a test, and the wire notation in which the tests of docs/bugs.md are written.
 
-`chunk(...)` is one Chat Completions event with this delta, `call(...)` one with these `tool_calls` entries, `fin(x)` an
-empty delta with a finish reason, `DONE` the terminator. Joined, they are a body.
+`chunk(...)` is one Chat Completions event with this delta, `call(...)` one with these `tool_calls` entries,
+`fragments(...)` several of those, `fin(x)` an empty delta with a finish reason, `DONE` the terminator. Joined, they are
+a body.
 """
 
 from __future__ import annotations
@@ -55,6 +56,21 @@ def entry(
     return {key: value for key, value in members.items() if value is not None}
 
 
+def fragments(*chunks: str | tuple[str, ...]) -> bytes:
+    """Chunks of calls. An entry is written as `index id name arguments`: `-` is a missing member, `''` an empty one.
+
+    >>> fragments("0 call_a f", '0 - - {"x":1}') == call(entry(0, "call_a", "f")) + call(entry(0, arguments='{"x":1}'))
+    True
+    """
+    return b"".join(call(*map(_entry, [made] if isinstance(made, str) else made)) for made in chunks)
+
+
+def _entry(words: str) -> dict[str, Any]:
+    index, *members = words.split(" ", 3)
+    given = [None if word == "-" else "" if word == "''" else word for word in members]
+    return entry(None if index == "-" else int(index), *given)
+
+
 def fin(reason: str) -> bytes:
     """An empty delta with a finish reason."""
     return chunk({}, reason)
@@ -99,7 +115,7 @@ def fold_error(
 def check_chunks(chunks: list[StreamChunk], reply: Reply) -> None:
     """What is true of every answer: one finished chunk, the last one; calls on it alone; the deltas are the text."""
     assert [made.finished for made in chunks] == [False] * (len(chunks) - 1) + [True]
-    assert all(made.tool_calls is None for made in chunks[:-1])
+    assert all(made.tool_calls is made.usage is made.finish_reason is None for made in chunks[:-1])
     assert (chunks[-1].tool_calls or []) == reply.tool_calls
     assert chunks[-1].tool_calls != []
     assert "".join(made.delta for made in chunks) == reply.text

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 
 import scale
-from folding import DONE, call, chunk, entry, event, fin, text
+from folding import DONE, call, chunk, entry, event, fin, fragments, text
 from streamfold import ConfigError, Limits, StreamDecoder, StreamError, ToolCall
 from streamfold.engine import OpenCall, Placement, Rule
 from streamfold.recording import Recording
@@ -317,7 +317,7 @@ def test_warnings_know_their_event():
 
 def test_calls_that_were_not_handed_out():
     """All calls of the stream are there, with the events of their first and last fragment."""
-    made = inspect_stream(text("a") + call(entry(2, "x", "f", '{"a"')) + call(entry(2, arguments=": 1")))
+    made = inspect_stream(text("a") + fragments('2 x f {"a"', "2 - - : 1"))
     assert made.calls == (TracedCall(0, 2, "x", "f", '{"a": 1', fragments=2, first=1, last=2),)
     assert made.reply.tool_calls == []
 

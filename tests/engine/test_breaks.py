@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from folding import DONE, assert_any_cut, call, calls, chunk, codes, entry, event, fin, fold, fold_error
+from folding import DONE, assert_any_cut, call, calls, chunk, codes, entry, event, fin, fold, fold_error, fragments
 from streamfold import IncompleteStreamError, Limits, ProtocolError, Reply, StreamDecoder, Tool
 
 TOOLS = [Tool(name, "", {"type": "object", "properties": {}}) for name in ("f", "g")]
@@ -353,11 +353,11 @@ def test_a_very_long_integer_elsewhere_does_no_harm() -> None:
 
 def test_a_head_under_its_own_index_is_a_call_of_its_own() -> None:
     """Two calls of one tool, the second one's id late: neither takes the other's arguments."""
-    heads = call(entry(0, "a", "f", "")) + call(entry(1, name="f", arguments='{"b":'))
-    tails = call(entry(0, arguments='{"a":1}')) + call(entry(1, "b", arguments="2}"))
+    heads = fragments("0 a f ''", '1 - f {"b":')
+    tails = fragments('0 - - {"a":1}', "1 b - 2}")
     reply = assert_any_cut(heads + tails + fin("tool_calls") + DONE)
     assert calls(reply) == [("a", "f", {"a": 1}), ("b", "f", {"b": 2})]
-    late = call(entry(1, name="f", arguments='{"x":')) + call(entry(1, "b", arguments="1}"))
+    late = fragments('1 - f {"x":', "1 b - 1}")
     reply = assert_any_cut(call(entry(0, "a", "f", "")) + late + fin("tool_calls") + DONE)
     assert calls(reply) == [("a", "f", {}), ("b", "f", {"x": 1})]
 
@@ -385,7 +385,7 @@ def test_calls_in_markup_are_whole(dialect: str, text: str) -> None:
 
 def test_a_whole_message_without_ids_is_matched_by_place() -> None:
     """Calls that were opened in another order than their indexes keep their own arguments."""
-    pieces = call(entry(1, name="f", arguments='{"a":1}')) + call(entry(0, name="f", arguments=""))
+    pieces = fragments('1 - f {"a":1}', "0 - f ''")
     listed = [{"function": {"name": "f", "arguments": text}} for text in ("", '{"a":1}')]
     message = {"role": "assistant", "content": None, "tool_calls": listed}
     end = event({"choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]})

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from folding import DONE, assert_any_cut, call, calls, chunk, codes, entry, fin, text
+from folding import DONE, assert_any_cut, call, calls, chunk, codes, entry, fin, fragments, text
 
 END = fin("tool_calls") + DONE
 
@@ -43,33 +43,20 @@ def test_a1_index_null():
 
 def test_a2_missing_index_parallel_calls():
     """Without an index an id or a name opens a call, and bare arguments go to the one before (jin-bo/agentao#117)."""
-    reply = assert_any_cut(
-        call(entry(id="call_a", name="f", arguments='{"x":1}'))
-        + call(entry(id="call_b", name="g", arguments='{"y"'))
-        + call(entry(arguments=":2}"))
-        + END
-    )
+    reply = assert_any_cut(fragments('- call_a f {"x":1}', '- call_b g {"y"', "- - - :2}") + END)
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
     assert codes(reply) == []
 
 
 def test_a2_missing_index_ids_on_every_interleaved_fragment():
     """Without an index an id that is known leads back to its call."""
-    reply = assert_any_cut(
-        call(entry(id="call_a", name="f", arguments='{"x"'))
-        + call(entry(id="call_b", name="f", arguments='{"y"'))
-        + call(entry(id="call_a", arguments=":1}"))
-        + call(entry(id="call_b", arguments=":2}"))
-        + END
-    )
+    reply = assert_any_cut(fragments('- call_a f {"x"', '- call_b f {"y"', "- call_a - :1}", "- call_b - :2}") + END)
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "f", {"y": 2})]
 
 
 def test_a2_missing_index_names_only():
     """Without an index and without an id a second name is a second call, even of the same tool."""
-    reply = assert_any_cut(
-        call(entry(name="f", arguments='{"x":1}')) + call(entry(name="f", arguments='{"x":1}')) + END
-    )
+    reply = assert_any_cut(fragments('- - f {"x":1}', '- - f {"x":1}') + END)
     assert [(made.name, made.arguments) for made in reply.tool_calls] == [("f", {"x": 1}), ("f", {"x": 1})]
     assert reply.tool_calls[0].id != reply.tool_calls[1].id
     assert codes(reply) == ["missing_id"]
@@ -85,7 +72,7 @@ def test_a2_missing_index_two_calls_in_one_delta():
 
 def test_a3_same_index_different_ids():
     """A new id on an index that is in use opens a new call (huggingface/smolagents#1569, ai-dynamo/dynamo#4723)."""
-    reply = assert_any_cut(call(entry(0, "call_a", "f", '{"x":1}')) + call(entry(0, "call_b", "g", '{"y":2}')) + END)
+    reply = assert_any_cut(fragments('0 call_a f {"x":1}', '0 call_b g {"y":2}') + END)
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
     assert codes(reply) == []
 
@@ -93,34 +80,20 @@ def test_a3_same_index_different_ids():
 def test_a3_same_index_tails_without_id():
     """A bare tail on an index that two calls share belongs to the newer one (langchain-ai/langchain#34807)."""
     reply = assert_any_cut(
-        call(entry(0, "call_a", "f", ""))
-        + call(entry(0, arguments='{"x"'))
-        + call(entry(0, arguments=":1}"))
-        + call(entry(0, "call_b", "f", ""))
-        + call(entry(0, arguments='{"y"'))
-        + call(entry(0, arguments=":2}"))
-        + END
+        fragments("0 call_a f ''", '0 - - {"x"', "0 - - :1}", "0 call_b f ''", '0 - - {"y"', "0 - - :2}") + END
     )
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "f", {"y": 2})]
 
 
 def test_a3_same_index_interleaved_with_ids_on_every_fragment():
     """Where every index is 0 and every fragment has its id, the ids alone sort interleaved fragments."""
-    reply = assert_any_cut(
-        call(entry(0, "call_a", "f", '{"x"'))
-        + call(entry(0, "call_b", "g", '{"y"'))
-        + call(entry(0, "call_a", "f", ":1}"))
-        + call(entry(0, "call_b", "g", ":2}"))
-        + END
-    )
+    reply = assert_any_cut(fragments('0 call_a f {"x"', '0 call_b g {"y"', "0 call_a f :1}", "0 call_b g :2}") + END)
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
 
 
 def test_a3_same_index_no_ids_different_names():
     """Another name on an index whose call has arguments opens a call, even where no id tells the two apart."""
-    reply = assert_any_cut(
-        call(entry(0, name="f", arguments='{"x":1}')) + call(entry(0, name="g", arguments="{}")) + END
-    )
+    reply = assert_any_cut(fragments('0 - f {"x":1}', "0 - g {}") + END)
     assert [(made.name, made.arguments) for made in reply.tool_calls] == [("f", {"x": 1}), ("g", {})]
     assert codes(reply) == ["missing_id", "missing_id", "guessed_call"]
 
@@ -128,13 +101,7 @@ def test_a3_same_index_no_ids_different_names():
 def test_a4_head_under_index_0_tail_under_index_1():
     """A bare tail on an index that nobody opened goes to the call that still lacks arguments (agno-agi/agno#8879)."""
     reply = assert_any_cut(
-        call(entry(0, "call_a", "f", ""))
-        + call(entry(0, arguments='{"x"'))
-        + call(entry(0, arguments=":1}"))
-        + call(entry(0, "call_b", "g", ""))
-        + call(entry(1, arguments='{"y"'))
-        + call(entry(1, arguments=":2}"))
-        + END
+        fragments("0 call_a f ''", '0 - - {"x"', "0 - - :1}", "0 call_b g ''", '1 - - {"y"', "1 - - :2}") + END
     )
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
     assert codes(reply) == ["guessed_call"]
@@ -143,12 +110,7 @@ def test_a4_head_under_index_0_tail_under_index_1():
 def test_a4_three_calls():
     """With three calls each tail finds its own head (deepseek-v4-flash, agno-agi/agno#8879)."""
     reply = assert_any_cut(
-        call(entry(0, "call_a", "f", '{"x":1}'))
-        + call(entry(0, "call_b", "g", ""))
-        + call(entry(1, arguments='{"y":2}'))
-        + call(entry(0, "call_c", "h", ""))
-        + call(entry(2, arguments='{"z"'))
-        + call(entry(2, arguments=":3}"))
+        fragments('0 call_a f {"x":1}', "0 call_b g ''", '1 - - {"y":2}', "0 call_c h ''", '2 - - {"z"', "2 - - :3}")
         + END
     )
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2}), ("call_c", "h", {"z": 3})]
@@ -156,12 +118,7 @@ def test_a4_three_calls():
 
 def test_a4_head_with_an_empty_object():
     """An empty object in a head is no arguments yet: the tail under the next index still belongs to it."""
-    reply = assert_any_cut(
-        call(entry(0, "call_a", "f", '{"x":1}'))
-        + call(entry(0, "call_b", "g", "{}"))
-        + call(entry(1, arguments='{"y":2}'))
-        + END
-    )
+    reply = assert_any_cut(fragments('0 call_a f {"x":1}', "0 call_b g {}", '1 - - {"y":2}') + END)
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
     assert codes(reply) == ["repaired_arguments", "guessed_call"]
 
@@ -169,13 +126,7 @@ def test_a4_head_with_an_empty_object():
 def test_a5_interleaved_fragments():
     """Fragments of parallel calls may come in turns (QwenLM/Qwen-Agent#943, maximhq/bifrost#1829)."""
     reply = assert_any_cut(
-        call(entry(0, "call_a", "f", ""))
-        + call(entry(1, "call_b", "g", ""))
-        + call(entry(0, arguments='{"x"'))
-        + call(entry(1, arguments='{"y"'))
-        + call(entry(0, arguments=":1}"))
-        + call(entry(1, arguments=":2}"))
-        + END
+        fragments("0 call_a f ''", "1 call_b g ''", '0 - - {"x"', '1 - - {"y"', "0 - - :1}", "1 - - :2}") + END
     )
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
     assert codes(reply) == []
@@ -183,11 +134,7 @@ def test_a5_interleaved_fragments():
 
 def test_a5_interleaved_in_one_delta():
     """One delta may go on with several calls at once, in any order."""
-    reply = assert_any_cut(
-        call(entry(0, "call_a", "f", '{"x"'), entry(1, "call_b", "g", '{"y"'))
-        + call(entry(1, arguments=":2}"), entry(0, arguments=":1}"))
-        + END
-    )
+    reply = assert_any_cut(fragments(('0 call_a f {"x"', '1 call_b g {"y"'), ("1 - - :2}", "0 - - :1}")) + END)
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
 
 
@@ -206,7 +153,7 @@ def test_a6_id_on_every_chunk(index: int | None):
 
 def test_a6_id_again_under_another_index():
     """Two indices are never one call, also not with one id: what may lack arguments can't be run by accident."""
-    reply = assert_any_cut(call(entry(0, "call_a", "f", "")) + call(entry(1, "call_a", arguments='{"x":1}')) + END)
+    reply = assert_any_cut(fragments("0 call_a f ''", '1 call_a - {"x":1}') + END)
     assert [(made.id, made.name, made.error) for made in reply.tool_calls] == [("call_a", "f", "invalid_json")]
     assert codes(reply) == ["calls_dropped", "invalid_arguments"]
 
@@ -250,29 +197,21 @@ def test_a7_name_on_every_chunk(call_id: str | None):
 
 def test_a7_id_and_name_on_every_chunk_without_index():
     """Without an index an id that is sent again keeps the fragments of a call together, name or no name."""
-    reply = assert_any_cut(
-        call(entry(None, "call_a", "f", '{"x"'))
-        + call(entry(None, "call_a", "f", ":1}"))
-        + call(entry(None, "call_b", "f", '{"y"'))
-        + call(entry(None, "call_b", "f", ":2}"))
-        + END
-    )
+    reply = assert_any_cut(fragments('- call_a f {"x"', "- call_a f :1}", '- call_b f {"y"', "- call_b f :2}") + END)
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "f", {"y": 2})]
 
 
 @pytest.mark.parametrize("declared", [[], ["get_weather"], ["get_weather", "get_time"]])
 def test_a8_name_in_pieces(declared: list[str]):
     """A name may really come in pieces."""
-    reply = assert_any_cut(
-        call(entry(0, "call_a", "get_")) + call(entry(0, name="weather", arguments="{}")) + END, tools=tools(*declared)
-    )
+    reply = assert_any_cut(fragments("0 call_a get_", "0 - weather {}") + END, tools=tools(*declared))
     assert calls(reply) == [("call_a", "get_weather", {})]
 
 
 def test_a8_name_in_pieces_of_which_one_is_a_tool():
     """A declared name that grows into another declared name is in pieces."""
     reply = assert_any_cut(
-        call(entry(0, "call_a", "get")) + call(entry(0, name="_weather", arguments="{}")) + END,
+        fragments("0 call_a get", "0 - _weather {}") + END,
         tools=tools("get", "get_weather"),
     )
     assert calls(reply) == [("call_a", "get_weather", {})]
@@ -281,7 +220,7 @@ def test_a8_name_in_pieces_of_which_one_is_a_tool():
 def test_a8_name_repeated_although_it_is_a_tool():
     """A declared name that comes again is repeated, not in pieces."""
     reply = assert_any_cut(
-        call(entry(0, "call_a", "get")) + call(entry(0, name="get", arguments="{}")) + END,
+        fragments("0 call_a get", "0 - get {}") + END,
         tools=tools("get", "get_weather"),
     )
     assert calls(reply) == [("call_a", "get", {})]
@@ -289,27 +228,20 @@ def test_a8_name_repeated_although_it_is_a_tool():
 
 def test_a8_name_of_two_equal_pieces():
     """Two equal pieces are a doubled name where only the doubled name is a tool."""
-    reply = assert_any_cut(
-        call(entry(0, "call_a", "bye")) + call(entry(0, name="bye", arguments="{}")) + END, tools=tools("byebye")
-    )
+    reply = assert_any_cut(fragments("0 call_a bye", "0 - bye {}") + END, tools=tools("byebye"))
     assert calls(reply) == [("call_a", "byebye", {})]
 
 
 def test_a8_name_that_grows():
     """A name that is sent anew and longer each time is the longest one."""
-    reply = assert_any_cut(
-        call(entry(0, "call_a", "get_"))
-        + call(entry(0, "call_a", "get_wea"))
-        + call(entry(0, "call_a", "get_weather", "{}"))
-        + END
-    )
+    reply = assert_any_cut(fragments("0 call_a get_", "0 call_a get_wea", "0 call_a get_weather {}") + END)
     assert calls(reply) == [("call_a", "get_weather", {})]
 
 
 def test_a8_name_in_pieces_without_index():
     """Without an index two pieces that only together begin a declared name are one name."""
     reply = assert_any_cut(
-        call(entry(None, "call_a", "get_")) + call(entry(name="weather", arguments='{"x":1}')) + END,
+        fragments("- call_a get_", '- - weather {"x":1}') + END,
         tools=tools("get_weather"),
     )
     assert calls(reply) == [("call_a", "get_weather", {"x": 1})]
@@ -337,7 +269,7 @@ def test_a9_null_id_type_and_name_later():
 
 def test_a9_empty_entries_open_no_call():
     """Entries that say nothing are no calls."""
-    reply = assert_any_cut(call({}) + call(entry(5)) + call(entry(0, "", "", "")) + text("hi") + fin("stop") + DONE)
+    reply = assert_any_cut(call({}) + fragments("5", "0 '' '' ''") + text("hi") + fin("stop") + DONE)
     assert reply.text == "hi"
     assert reply.tool_calls == []
     assert codes(reply) == []
@@ -358,9 +290,7 @@ def test_a10_no_id_at_all(index: int | None, call_id: str | None):
 
 def test_a10_no_ids_two_calls():
     """Two calls without an id get two different ids."""
-    reply = assert_any_cut(
-        call(entry(0, name="f", arguments='{"x":1}')) + call(entry(1, name="f", arguments='{"x":1}')) + END
-    )
+    reply = assert_any_cut(fragments('0 - f {"x":1}', '1 - f {"x":1}') + END)
     first, second = reply.tool_calls
     assert (first.arguments, second.arguments) == ({"x": 1}, {"x": 1})
     assert first.id != second.id
@@ -392,13 +322,7 @@ def test_a11_late_ids_of_two_calls(index: int | None):
 
 def test_a11_late_ids_of_interleaved_calls():
     """Late ids find their calls by index, in any order."""
-    reply = assert_any_cut(
-        call(entry(0, name="f", arguments='{"x":1}'))
-        + call(entry(1, name="g", arguments='{"y":2}'))
-        + call(entry(1, "call_b"))
-        + call(entry(0, "call_a"))
-        + END
-    )
+    reply = assert_any_cut(fragments('0 - f {"x":1}', '1 - g {"y":2}', "1 call_b", "0 call_a") + END)
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
 
 
@@ -428,23 +352,13 @@ def test_a12_name_and_arguments_as_two_entries_of_one_delta(index: int | None):
 
 def test_a12_two_calls_in_four_entries_of_one_delta():
     """The entries of two calls in one delta need not be adjacent."""
-    reply = assert_any_cut(
-        call(
-            entry(0, "call_a", "f"),
-            entry(1, "call_b", "g"),
-            entry(0, arguments='{"x":1}'),
-            entry(1, arguments='{"y":2}'),
-        )
-        + END
-    )
+    reply = assert_any_cut(fragments(("0 call_a f", "1 call_b g", '0 - - {"x":1}', '1 - - {"y":2}')) + END)
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
 
 
 def test_a12_two_pieces_of_one_call_in_one_delta():
     """Two pieces of the same arguments in one delta are both kept."""
-    reply = assert_any_cut(
-        call(entry(0, "call_a", "f")) + call(entry(0, arguments='{"x"'), entry(0, arguments=":1}")) + END
-    )
+    reply = assert_any_cut(fragments("0 call_a f", ('0 - - {"x"', "0 - - :1}")) + END)
     assert calls(reply) == [("call_a", "f", {"x": 1})]
 
 
@@ -468,12 +382,7 @@ def test_a13_index_starts_late(first: int):
 
 def test_a13_sparse_index_out_of_order():
     """Calls are ordered by index, whatever gaps there are and whichever came first."""
-    reply = assert_any_cut(
-        call(entry(3, "call_b", "g", '{"y"'))
-        + call(entry(0, "call_a", "f", '{"x":1}'))
-        + call(entry(3, arguments=":2}"))
-        + END
-    )
+    reply = assert_any_cut(fragments('3 call_b g {"y"', '0 call_a f {"x":1}', "3 - - :2}") + END)
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
 
 
@@ -506,10 +415,7 @@ def test_entries_that_nest_nothing():
 def test_a11_late_id_behind_a_call_of_the_same_tool_without_arguments(last: dict[str, str]):
     """A call whose id is late, or never comes, is not taken for the arguments of one before it that has its `{}`."""
     reply = assert_any_cut(
-        call(entry(0, "call_a", "f", "{}"))
-        + call(entry(1, name="f", arguments='{"x"'))
-        + call({"index": 1, "function": {"arguments": ":1}"}, **last})
-        + END
+        fragments("0 call_a f {}", '1 - f {"x"') + call({"index": 1, "function": {"arguments": ":1}"}, **last}) + END
     )
     assert [(made.name, made.arguments) for made in reply.tool_calls] == [("f", {}), ("f", {"x": 1})]
     assert reply.tool_calls[0].id == "call_a"
@@ -533,8 +439,7 @@ def test_a15_index_as_text_or_float(first: Any, second: Any):
     reply = assert_any_cut(
         call(entry(first, "call_a", "f", '{"x"'))
         + call(entry(second, "call_b", "g", '{"y"'))
-        + call(entry(0, arguments=":1}"))
-        + call(entry(1, arguments=":2}"))
+        + fragments("0 - - :1}", "1 - - :2}")
         + END
     )
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
@@ -556,11 +461,13 @@ def test_a15_useless_index(index: Any):
 def test_a16_one_id_for_two_calls():
     """Two calls with one id are both kept; the later one gets a fresh id, with a warning (Kimi's ids on vLLM)."""
     reply = assert_any_cut(
-        call(entry(0, "functions.f:0", "f", '{"x":1}'))
-        + call(entry(1, "functions.f:1", "f", ""))
-        + call(entry(2, "functions.f:1", "f", ""))
-        + call(entry(1, arguments='{"y":2}'))
-        + call(entry(2, arguments='{"z":3}'))
+        fragments(
+            '0 functions.f:0 f {"x":1}',
+            "1 functions.f:1 f ''",
+            "2 functions.f:1 f ''",
+            '1 - - {"y":2}',
+            '2 - - {"z":3}',
+        )
         + END
     )
     first, second, third = reply.tool_calls
@@ -573,13 +480,7 @@ def test_a16_one_id_for_two_calls():
 
 def test_a16_one_id_on_every_fragment_of_two_calls():
     """The index decides where both calls use the same id with every fragment."""
-    reply = assert_any_cut(
-        call(entry(0, "call_0", "f", '{"x"'))
-        + call(entry(1, "call_0", "g", '{"y"'))
-        + call(entry(0, "call_0", arguments=":1}"))
-        + call(entry(1, "call_0", arguments=":2}"))
-        + END
-    )
+    reply = assert_any_cut(fragments('0 call_0 f {"x"', '1 call_0 g {"y"', "0 call_0 - :1}", "1 call_0 - :2}") + END)
     first, second = reply.tool_calls
     assert (first.id, first.name, first.arguments) == ("call_0", "f", {"x": 1})
     assert (second.name, second.arguments) == ("g", {"y": 2})
@@ -589,12 +490,7 @@ def test_a16_one_id_on_every_fragment_of_two_calls():
 
 def test_a16_one_id_for_two_calls_without_index():
     """Without an index another tool, or another whole object, tells two calls with one id apart."""
-    reply = assert_any_cut(
-        call(entry(None, "call_0", "f", '{"x":1}'))
-        + call(entry(None, "call_0", "g", '{"y":2}'))
-        + call(entry(None, "call_0", "g", '{"z":3}'))
-        + END
-    )
+    reply = assert_any_cut(fragments('- call_0 f {"x":1}', '- call_0 g {"y":2}', '- call_0 g {"z":3}') + END)
     assert [(made.name, made.arguments) for made in reply.tool_calls] == [
         ("f", {"x": 1}),
         ("g", {"y": 2}),
@@ -681,7 +577,7 @@ def test_a19_text_and_call_in_one_delta():
 
 def test_a_nameless_call_is_not_handed_out():
     """A call that never gets a name can't be run: it is left out with a warning, and the others are unharmed."""
-    reply = assert_any_cut(call(entry(0, "call_a", arguments="{}")) + call(entry(1, "call_b", "g", '{"y":2}')) + END)
+    reply = assert_any_cut(fragments("0 call_a - {}", '1 call_b g {"y":2}') + END)
     assert calls(reply) == [("call_b", "g", {"y": 2})]
     assert codes(reply) == ["calls_dropped"]
     assert "call_a" in reply.warnings[0].detail
@@ -692,9 +588,7 @@ def test_a_nameless_call_is_not_handed_out():
 
 def test_a_call_without_arguments_before_one_of_the_same_tool_without_id():
     """A head that waits never takes the arguments of a call with an index of its own, whatever they have in common."""
-    reply = assert_any_cut(
-        call(entry(0, "call_a", "f", "")) + call(entry(1, name="f", arguments='{"x":1}')) + END, tools=tools("f")
-    )
+    reply = assert_any_cut(fragments("0 call_a f ''", '1 - f {"x":1}') + END, tools=tools("f"))
     assert [(made.name, made.arguments) for made in reply.tool_calls] == [("f", {}), ("f", {"x": 1})]
     assert codes(reply) == ["missing_id"]
 
@@ -756,23 +650,13 @@ def test_a_head_alone_before_done():
 
 def test_one_index_for_two_calls_that_are_named_late():
     """Where an id without a name may have been a changed one, and turns out to be another call's, neither is run."""
-    reply = assert_any_cut(
-        call(entry(0, "call_a", "f", ""))
-        + call(entry(0, "call_b", arguments='{"y":2}'))
-        + call(entry(0, "call_b", "g", ""))
-        + END
-    )
+    reply = assert_any_cut(fragments("0 call_a f ''", '0 call_b - {"y":2}', "0 call_b g ''") + END)
     assert [(made.name, made.error) for made in reply.tool_calls] == [("f", "invalid_json"), ("g", "invalid_json")]
     assert "invalid_arguments" in codes(reply)
 
 
 def test_one_index_for_two_calls_with_a_name_for_each_id():
     """A name that may be another call's is not run, although its arguments are a whole object."""
-    reply = assert_any_cut(
-        call(entry(0, "call_b", arguments='{"y":'))
-        + call(entry(0, "call_a", "f", ""))
-        + call(entry(0, "call_b", "g", "2}"))
-        + END
-    )
+    reply = assert_any_cut(fragments('0 call_b - {"y":', "0 call_a f ''", "0 call_b g 2}") + END)
     assert [made.error for made in reply.tool_calls] == ["invalid_json"]
     assert "invalid_arguments" in codes(reply)

@@ -24,6 +24,7 @@ from folding import (
     fold,
     fold_chunks,
     fold_error,
+    fragments,
     text,
 )
 from streamfold import (
@@ -40,7 +41,7 @@ from streamfold import (
     Usage,
 )
 
-CALL = call(entry(0, "call_a", "f", '{"x"')) + call(entry(0, arguments=":1}"))
+CALL = fragments('0 call_a f {"x"', "0 - - :1}")
 MADE = ToolCall("call_a", "f", {"x": 1}, '{"x":1}')
 
 
@@ -206,9 +207,7 @@ def test_c7_stop_although_there_are_calls(reason: str):
 
 def test_c8_tool_calls_over_a_cut():
     """A router's `tool_calls` over a cut does not make a call of half arguments (vllm-project/vllm#53269)."""
-    reply = assert_any_cut(
-        call(entry(0, "call_a", "f", '{"x":1}')) + call(entry(1, "call_b", "g", '{"y":')) + fin("tool_calls") + DONE
-    )
+    reply = assert_any_cut(fragments('0 call_a f {"x":1}', '1 call_b g {"y":') + fin("tool_calls") + DONE)
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"_raw": '{"y":', "_error": "invalid_json"})]
     assert codes(reply) == ["invalid_arguments"]
 

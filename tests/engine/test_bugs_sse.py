@@ -20,6 +20,7 @@ from folding import (
     every_split,
     fin,
     fold,
+    fragments,
     text,
 )
 from streamfold import IncompleteStreamError, Limits, ProtocolError, StreamDecoder, UpstreamError, Usage
@@ -225,7 +226,7 @@ def test_d15_no_blank_line_between_events() -> None:
 
 def test_d15_call_over_unseparated_events() -> None:
     """A tool call in fragments comes out whole of events that only a single line end separates."""
-    body = call(entry(0, "a", "f", '{"x":')) + call(entry(0, arguments="1}")) + fin("tool_calls") + DONE
+    body = fragments('0 a f {"x":', "0 - - 1}") + fin("tool_calls") + DONE
     reply = assert_any_cut(body.replace(b"\n\n", b"\n"))
     assert calls(reply) == [("a", "f", {"x": 1})]
 

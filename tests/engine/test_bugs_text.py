@@ -18,6 +18,7 @@ from folding import (
     fin,
     fold,
     fold_chunks,
+    fragments,
     text,
 )
 from streamfold import IncompleteStreamError
@@ -162,7 +163,7 @@ def test_g8_empty_reasoning_makes_no_chunk() -> None:
 @pytest.mark.parametrize("space", ["\n\n", " ", "\n", "\t"])
 def test_g9_white_space_before_calls(space: str) -> None:
     """White space before a call is text and leaves the call alone (vLLM, Dynamo)."""
-    body = text(space) + call(entry(0, "a", "f", '{"x":')) + call(entry(0, arguments="1}")) + fin("tool_calls") + DONE
+    body = text(space) + fragments('0 a f {"x":', "0 - - 1}") + fin("tool_calls") + DONE
     reply = assert_any_cut(body)
     assert reply.text == space
     assert calls(reply) == [("a", "f", {"x": 1})]

@@ -25,6 +25,7 @@ from folding import (
     fold,
     fold_chunks,
     fold_error,
+    fragments,
     text,
 )
 from streamfold import (
@@ -384,7 +385,7 @@ def test_half_an_event_after_the_finish_reason(half: bytes) -> None:
 
 def test_every_truncation_of_a_stream() -> None:
     """A stream cut off anywhere before its finish reason is incomplete, and never hands out a call."""
-    body = text("Hi") + call(entry(0, "a", "f", '{"x":')) + call(entry(0, arguments="1}")) + fin("tool_calls")
+    body = text("Hi") + fragments('0 a f {"x":', "0 - - 1}") + fin("tool_calls")
     whole_payload = len(body) - 2
     for length in range(1, whole_payload):
         with pytest.raises((IncompleteStreamError, EmptyResponseError)):
@@ -627,7 +628,7 @@ def test_white_space_before_other_bodies(start: bytes, body: bytes) -> None:
             id="JSON body",
         ),
         pytest.param(
-            call(entry(0, "a", "f", "1234567890")) + call(entry(0, arguments="1")) + fin("tool_calls"),
+            fragments("0 a f 1234567890", "0 - - 1") + fin("tool_calls"),
             "the arguments of f are longer than 10 characters (limits.arguments_chars)",
             id="arguments",
         ),
@@ -733,3 +734,45 @@ def test_web_page_over_the_limit() -> None:
     error = assert_any_cut_error(body, limits=Limits(event_bytes=60))
     assert isinstance(error, ProtocolError)
     assert "a web page" in str(error)
+
+
+# --- what a client can keep of the order of things --------------------------------------------------------------------
+
+
+def test_arguments_are_parsed_once_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments are joined, and parsed once per call when the stream has ended; a cut stream parses nothing."""
+    parsed: list[str] = []
+
+    def parse_object(argument: str) -> Any:
+        parsed.append(argument)
+        return json.loads(argument)
+
+    monkeypatch.setattr("streamfold.text.arguments.parse_object", parse_object)
+    monkeypatch.setattr("streamfold.engine.opencall.parse_object", parse_object)
+    one = fragments('0 call_a f {"x"', "0 - - :1}")
+    decoder = StreamDecoder("chat")
+    for piece in bytewise(one + fragments("1 call_b g {}") + fin("tool_calls")):
+        decoder.feed(piece)
+    assert parsed == []
+    decoder.feed(DONE)
+    assert parsed == ['{"x":1}', "{}"]
+    fold_error(one)
+    assert parsed == ['{"x":1}', "{}"]
+
+
+def test_many_calls_keep_their_order() -> None:
+    """Calls keep the model's order, by index or by appearance, however many there are."""
+    numbers = range(24)
+    by_index = fragments(*(f"{number} call_{number} f {{}}" for number in reversed(numbers)))
+    no_index = fragments(*(f"- call_{number} f {{}}" for number in numbers))
+    for body in (by_index, no_index):
+        made = fold(body + fin("tool_calls") + DONE).tool_calls
+        assert [call.id for call in made] == [f"call_{number}" for number in numbers]
+
+
+def test_data_inside_a_json_body() -> None:
+    """A JSON body is not an event stream for having `data:` somewhere in its text; a chunk needs no id and no time."""
+    message = {"role": "assistant", "content": "first line\ndata: [DONE]\n\ndata: {}"}
+    completion = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    reply = assert_any_cut(json.dumps(completion, indent=1).encode())
+    assert (reply.text, reply.id, reply.model) == ("first line\ndata: [DONE]\n\ndata: {}", None, None)

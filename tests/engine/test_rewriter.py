@@ -11,7 +11,7 @@ import pytest
 
 import corpus
 import scale
-from folding import DONE, call, chunk, entry, event, fin, random_cut, text
+from folding import DONE, call, chunk, entry, event, fin, fragments, random_cut, text
 from habits import make
 from mirror import emitter, looks_whole, open_calls, payloads, read, written_calls
 from streamfold import IncompleteStreamError, ProtocolError, Reply, StreamDecoder, StreamError, Tool, UpstreamError
@@ -24,7 +24,7 @@ WIRES = ("chat", "responses", "anthropic")
 ALL_WIRES = (*WIRES, "gemini")
 EACH = pytest.mark.parametrize("wire", WIRES)
 
-BEGUN = call(entry(0, "a", "f", "")) + call(entry(0, arguments='{"x'))
+BEGUN = fragments("0 a f ''", '0 - - {"x')
 
 
 def rewritten(body: bytes, wire: str, pieces: list[bytes] | None = None, **options: object) -> tuple[bytes, Rewriter]:
@@ -56,7 +56,7 @@ def test_fragments_go_out_as_they_come(wire: str) -> None:
 def test_text_that_comes_after_a_call_stays_after_it(wire: str) -> None:
     """Also behind a call that can't be written before the end, and for calls whose fragments are mixed."""
     late = call(entry(0, None, "f", '{"x":')) + text("One") + call(entry(1, "b", "g", '{"y":')) + text("Two")
-    late += call(entry(1, arguments="2}")) + call(entry(0, arguments="1}")) + text("Three")
+    late += fragments("1 - - 2}", "0 - - 1}") + text("Three")
     out, made = rewritten(late + fin("tool_calls") + DONE, wire)
     reply = read(wire, out)
     assert (reply.text, [call[1:] for call in told(reply)]) == ("OneTwoThree", [("f", {"x": 1}), ("g", {"y": 2})])
@@ -71,7 +71,7 @@ def test_text_that_comes_after_a_call_stays_after_it(wire: str) -> None:
     [
         call(entry(0, None, "f", '{"x":1}')),  # no id
         call(entry(0, "a", "nobody", '{"x":1}')),  # a tool that the request does not have
-        call(entry(0, "a", "f", "{}")) + call(entry(0, arguments='{"x":1}')),  # an empty object before the real one
+        fragments("0 a f {}", '0 - - {"x":1}'),  # an empty object before the real one
         call(entry(0, "a", "f", '"{\\"x\\":1}"')),  # encoded twice
     ],
 )
@@ -153,7 +153,7 @@ def test_pieces_and_wholes_that_differ(wire: str, pieces: list[str], whole: str,
 @EACH
 def test_a_cut_at_any_byte(wire: str) -> None:
     """An answer that breaks off ends with an error, and no call in it looks whole."""
-    body = text("Hm. ") + BEGUN + call(entry(1, "b", "g", "{}")) + call(entry(0, arguments='":{"y":2}}'))
+    body = text("Hm. ") + BEGUN + fragments("1 b g {}", '0 - - ":{"y":2}}')
     body += call(entry(2, "c", "h", '{"z":"}"')) + text("Then.") + call(entry(2, arguments="}")) + fin("tool_calls")
     for end in scale.some(range(len(body) - len(fin("tool_calls"))), 120):
         out, made = rewritten(body[:end], wire)
@@ -295,9 +295,7 @@ def test_servers_with_random_habits(share: int) -> None:
 def test_calls_that_wait_for_another_keep_their_pieces_in_order(wire: str) -> None:
     """A call whose arguments come first is written last, from its beginning to its end."""
     heads = call(*(entry(number, f"id_{number}", "f") for number in range(3)))
-    third = (
-        call(entry(2, arguments='{"a": "x')) + call(entry(1, arguments='{"b": 1}')) + call(entry(2, arguments='y"}'))
-    )
+    third = fragments('2 - - {"a": "x', '1 - - {"b": 1}', '2 - - y"}')
     body = heads + third + call(entry(0, arguments='{"c": 2}')) + fin("tool_calls") + DONE
     made = Rewriter("chat", emitter(wire))
     out = made.feed(body) + made.close()
@@ -328,12 +326,11 @@ COMPLETED = block({"type": "response.completed", "response": {"id": "r", "status
 @pytest.mark.parametrize(
     ("adapter", "body"),
     [
-        ("chat", call(entry(1, "b", "g", "")) + call(entry(0, "a", "f", '{"x":')) + call(entry(1, arguments="{}"))
-         + call(entry(0, arguments="1}"))),
+        ("chat", fragments("1 b g ''", '0 a f {"x":', "1 - - {}", "0 - - 1}")),
         ("chat", call(entry(1, "b", "g", '{"x":1}')) + text("T") + call(entry(0, "a", "f", '{"x":1}'))),
-        ("chat", call(entry(0, "a", "f", '{"x":1}')) + call(entry(2, "c", "h", "{}")) + call(entry(1, "b", "g", "{}"))),
-        ("chat", call(entry(1, "b", "g", '{"x":1}')) + call(entry(0, "a", "f", "{}")) + call(entry(0, "c", "h", "{}"))),
-        ("chat", call(entry(2, "b", "g", '{"x":1}')) + call(entry(None, "a", "f", "{}"))),
+        ("chat", fragments('0 a f {"x":1}', "2 c h {}", "1 b g {}")),
+        ("chat", fragments('1 b g {"x":1}', "0 a f {}", "0 c h {}")),
+        ("chat", fragments('2 b g {"x":1}', "- a f {}")),
         ("responses", responses_call(3, '{"x"', ":1}") + responses_call(1, "{}") + COMPLETED),
         ("responses", responses_call(1, '{"x"', ":1}") + responses_call(0, "{}") + COMPLETED),
     ],
@@ -481,7 +478,7 @@ def test_a_finish_reason_that_nobody_said(wire: str, mend: bool) -> None:
 @pytest.mark.parametrize("wire", ALL_WIRES)
 def test_a_call_that_may_lack_its_arguments(wire: str) -> None:
     """No arguments are written as an empty object, which could be run: the answer ends with an error."""
-    body = call(entry(None, None, "f", None)) + call(entry(0, "b", "g", '{"x":1}')) + call(entry(3, arguments="{}"))
+    body = fragments("- - f", '0 b g {"x":1}', "3 - - {}")
     body += fin("tool_calls") + DONE
     assert [made.error for made in read("chat", body).tool_calls] == ["invalid_json", None]
     made = Rewriter("chat", emitter(wire))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import scale
-from folding import DONE, call, chunk, entry, fin, random_cut, text
+from folding import DONE, call, chunk, entry, fin, fragments, random_cut, text
 from habits import Said, make
 from mirror import emitter, openai_chat, openai_done, payloads, read
 from streamfold import Reply
@@ -164,7 +164,7 @@ def test_an_end_is_held_back_until_something_else_comes() -> None:
 
 def test_arguments_that_go_on_behind_the_next_call() -> None:
     """White space is left out; anything else ends the answer with an error, because it would be the next call's."""
-    begun = call(entry(0, "a", "f", '{"x":1}')) + call(entry(1, "b", "f", '{"y":2}'))
+    begun = fragments('0 a f {"x":1}', '1 b f {"y":2}')
     for more, fails in ((" \n", False), ("}", True)):
         made = Rewriter("chat", emitter("chat"))
         out = made.feed(begun + call(entry(0, arguments=more)) + fin("tool_calls") + DONE) + made.close()

@@ -14,7 +14,7 @@ import openai
 import pytest
 
 import scale
-from folding import DONE, call, chunk, entry, fin, text
+from folding import DONE, call, chunk, entry, fin, fragments, text
 from gateways import MESSAGES, PATHS, asking, behind, served_before
 from mirror import looks_whole, openai_chat, openai_response, payloads, read, written_calls
 from servers import END, STREAM, Connection, framed
@@ -24,9 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"
 
 EACH = pytest.mark.parametrize("wire", ["chat", "responses", "anthropic"])
 TOOL = {"name": "write", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
-HEAD = (
-    text("I write. ") + call(entry(0, "call_1", "write", "")) + call(entry(0, arguments='{"path":"a.py","content":"on'))
-)
+HEAD = text("I write. ") + fragments("0 call_1 write ''", '0 - - {"path":"a.py","content":"on')
 TAIL = call(entry(0, arguments='e\\ntwo"}')) + fin("tool_calls") + DONE
 WHOLE = '{"path":"a.py","content":"one\\ntwo"}'
 

@@ -17,7 +17,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 import streamfold.gateway
-from folding import DONE, call, entry, event, fin, text
+from folding import DONE, call, entry, event, fin, fragments, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind, client_of
 from mirror import WIRES, check_open_responses, check_response_events, comments, openai_chat, payloads, read
 from streamfold import ConfigError, NotConfiguredError, Provider, ToolCall
@@ -105,7 +105,7 @@ async def test_an_answer_that_is_not_streamed(wire: str) -> None:
 @BOTH
 async def test_calls_come_whole(wire: str) -> None:
     """Fragments of a provider that mixes them are handed on as one entry for each call, at the end."""
-    body = call(entry(0, "a", "f", "{")) + call(entry(1, "b", "g", "{")) + call(entry(0, arguments="}"))
+    body = fragments("0 a f {", "1 b g {", "0 - - }")
     body += call(entry(1, arguments="}")) + text("Wait.") + fin("tool_calls") + DONE
     async with behind(body) as client:
         answer = await ask(client, wire, stream=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from folding import DONE, call, entry, event, fin, text
+from folding import DONE, call, entry, event, fin, fragments, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind
 from mirror import WIRES, payloads, read
 
@@ -18,8 +18,7 @@ ASIDE = (
     text("Before. ")
     + call(entry(0, "a", "f", '{"x"'))
     + text("Between. ")
-    + call(entry(1, "b", "g", "{}"))
-    + call(entry(0, arguments=":1}"))
+    + fragments("1 b g {}", "0 - - :1}")
     + text("After.")
     + fin("tool_calls")
     + DONE

@@ -9,14 +9,14 @@ import anyio
 import httpx
 import pytest
 
-from folding import DONE, call, entry, fin, text
+from folding import DONE, fin, fragments, text
 from gateways import CHAT, MESSAGES, RESPONSES, asking
 from streamfold import Provider
 from streamfold.gateway import gateway
 
 READS = [
     text("Hel") + text("lo") + text("!"),
-    call(entry(0, "c1", "f", '{"a": ')) + call(entry(0, arguments="[1, ")) + call(entry(0, arguments="2]}")),
+    fragments('0 c1 f {"a": ', "0 - - [1, ", "0 - - 2]}"),
     fin("tool_calls") + DONE,
 ]
 

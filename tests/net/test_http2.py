@@ -17,12 +17,12 @@ from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset
 from h2.exceptions import H2Error
 
-from folding import DONE, call, entry, fin, text
+from folding import DONE, fin, fragments, text
 from streamfold import APIConnectionError, ConfigError, IncompleteStreamError, Provider, ServerError
 from streamfold.net import clients, retries
 from streamfold.net.clients import make_client
 
-CALL = call(entry(0, "a", "f", '{"x":')) + call(entry(0, arguments="1}"))
+CALL = fragments('0 a f {"x":', "0 - - 1}")
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pytest
 from proxies import CONFIGS, program, proxying
 
 import servers
-from folding import DONE, call, entry, event, fin, text
+from folding import DONE, call, entry, event, fin, fragments, text
 from servers import END, STREAM, Connection, answer, certificate, framed, serving
 from streamfold import (
     APIConnectionError,
@@ -34,7 +34,7 @@ if not any(map(program, CONFIGS)):
 pytestmark = [pytest.mark.transports, pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")]
 
 F = Tool("f", "", {"type": "object", "properties": {"x": {"type": "integer"}}})
-CALLS = call(entry(0, "a", "f", '{"x"')) + call(entry(1, "b", "f", '{"x":2')) + call(entry(0, arguments=":1}"))
+CALLS = fragments('0 a f {"x"', '1 b f {"x":2', "0 - - :1}")
 ITEM = {"type": "function_call", "id": "fc", "call_id": "a", "name": "f"}
 
 

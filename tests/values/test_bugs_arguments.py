@@ -10,7 +10,21 @@ from typing import Any
 
 import pytest
 
-from folding import DONE, assert_any_cut, call, calls, chunk, codes, entry, fin, fold, fold_chunks, fold_error, text
+from folding import (
+    DONE,
+    assert_any_cut,
+    call,
+    calls,
+    chunk,
+    codes,
+    entry,
+    fin,
+    fold,
+    fold_chunks,
+    fold_error,
+    fragments,
+    text,
+)
 from streamfold import IncompleteStreamError, Reply, ToolCall
 
 END = fin("tool_calls") + DONE
@@ -79,13 +93,7 @@ def test_b3_lone_empty_object(pieces: tuple[str, ...]):
 
 def test_b3_empty_object_first_without_index():
     """An empty object in a head without an index is dropped as well (unslothai/unsloth#10275)."""
-    reply = assert_any_cut(
-        call(entry(None, "call_a", "f", "{}"))
-        + call(entry(arguments='{"x":1}'))
-        + call(entry(None, "call_b", "g", "{}"))
-        + call(entry(arguments='{"y":2}'))
-        + END
-    )
+    reply = assert_any_cut(fragments("- call_a f {}", '- - - {"x":1}', "- call_b g {}", '- - - {"y":2}') + END)
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
     assert codes(reply) == ["repaired_arguments", "repaired_arguments"]
 
@@ -102,9 +110,7 @@ def test_b3_empty_object_first_without_index():
 )
 def test_b4_summary_of_the_whole_call(summary: dict[str, Any]):
     """A closing chunk that repeats the whole call adds nothing to it (BerriAI/litellm#20480)."""
-    reply = assert_any_cut(
-        call(entry(0, "call_a", "f", '{"x"')) + call(entry(0, arguments=":1}")) + call(summary) + END
-    )
+    reply = assert_any_cut(fragments('0 call_a f {"x"', "0 - - :1}") + call(summary) + END)
     assert reply.tool_calls == [ToolCall("call_a", "f", {"x": 1}, '{"x":1}')]
     assert codes(reply) == ["repaired_arguments"]
 
@@ -427,8 +433,7 @@ def test_b_arguments_of_parallel_calls_do_not_meet():
     """Every repair stays with its own call."""
     reply = assert_any_cut(
         chunk({"content": None, "tool_calls": [entry(0, "call_a", "f", "{}"), entry(1, "call_b", "g", "")]})
-        + call(entry(1, arguments='"{}"'), entry(0, arguments='{"x":1}'))
-        + call(entry(2, "call_c", "h", "{"))
+        + fragments(('1 - - "{}"', '0 - - {"x":1}'), "2 call_c h {")
         + END
     )
     assert calls(reply) == [

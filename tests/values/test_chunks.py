@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from folding import DONE, call, entry, fin, text
+from folding import DONE, fin, fragments, text
 from streamfold import StreamChunk, StreamDecoder
 
 ROUND_TRIPS: dict[str, Callable[[Any], Any]] = {
@@ -20,7 +20,7 @@ ROUND_TRIPS: dict[str, Callable[[Any], Any]] = {
     "replace": dataclasses.replace,
     **{f"pickle {protocol}": (lambda value, n=protocol: pickle.loads(pickle.dumps(value, n))) for protocol in range(6)},
 }
-HEAD = call(entry(0, "a", "f", '{"x":')) + call(entry(0, arguments="1}")) + text("after")
+HEAD = fragments('0 a f {"x":', "0 - - 1}") + text("after")
 
 
 def chunks() -> list[StreamChunk]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 import streamfold
-from folding import DONE, call, entry, fin, fold, text
+from folding import DONE, fin, fold, fragments, text
 from streamfold import (
     AllowedTools,
     Cost,
@@ -45,7 +45,7 @@ from streamfold.values import Extra, RateLimit, RateLimitWindow
 PNG = b"\x89PNG\r\n\x1a\n\xff\xfe"
 CALL = ToolCall("a", "f", {"x": [1, {"y": None}]}, '{"x": [1, {"y": null}]}', extra={"s": {"t": 1}})
 BROKEN = ToolCall("b", "f", {"_raw": '{"x', "_error": "invalid_json"}, '{"x')
-BODY = text("a") + call(entry(0, "c", "f", '{"x":')) + call(entry(0, arguments="1}")) + fin("tool_calls") + DONE
+BODY = text("a") + fragments('0 c f {"x":', "0 - - 1}") + fin("tool_calls") + DONE
 
 
 @tool(needs_approval=True)
