@@ -183,32 +183,47 @@ async def test_slots_are_shared_fairly(make: Make) -> None:
 
 
 async def test_a_budget_is_for_a_day(make: Make) -> None:
-    """What an answer costs in the mean is reserved; what does not fit any more is refused until midnight."""
+    """What answers cost at most is reserved; when the mean does not fit any more, that is refused until midnight."""
     store, clock = make()
-    ask = Ask(budget=1000)
-    grant = await store.take("a", ask)
-    await store.settle("a", Settlement(money=400 - grant.cost, cost=400, day=grant.day))
-    grant = await store.take("a", replace(ask, requests=9))
-    assert (grant.requests, grant.cost, grant.spent) == (1, 400, 800)
-    await store.settle("a", Settlement(money=100 - 400, cost=100, day=grant.day))
-    assert (await store.take("a", ask)).spent == 500 + 250
-    assert (await store.take("a", ask)).spent == 1000
+    ask = Ask(budget=1000, holder="a", lifetime=15.0)
+
+    def used(grant: Grant, cost: int) -> Settlement:
+        return Settlement(money=cost - grant.cost, held=grant.cost, cost=cost, day=grant.day, holder="a")
+
+    first = await store.take("a", ask)
+    assert (first.cost, first.spent) == (1000, 1000)  # nothing is known: one alone
+    assert (await store.take("a", replace(ask, holder="b"))).reason == "held"
+    await store.settle("a", used(first, 100))
+    two = await store.take("a", replace(ask, requests=2))
+    assert (two.requests, two.cost, two.spent) == (2, 100, 300)
+    assert (await store.take("a", replace(ask, money=800))).reason == "held"  # it might not fit; let us see
+    await store.settle("a", used(two, 400))
+    bound = await store.take("a", replace(ask, money=250))
+    assert (bound.cost, bound.mean, bound.spent) == (250, 250, 850)
+    assert (await store.take("a", ask)).reason == "held"
+    await store.settle("a", used(bound, 200))
+    await store.settle("a", used(two, 100))
+    last = await store.take("a", ask)  # alone, with less than the dearest cost
+    assert (last.cost, last.spent) == (200, 1000)
+    await store.settle("a", used(last, 190))
     refused = await store.take("a", ask)
-    assert (refused.requests, refused.reason, refused.wait) == (0, "budget", DAY / 2)
+    assert (refused.requests, refused.reason, refused.wait, refused.spent) == (0, "budget", DAY / 2, 990)
     clock.now += DAY / 2
-    assert (await store.take("a", ask)).spent == 250
-    await store.settle("a", Settlement(money=-200, day=grant.day))  # yesterday's are closed
-    assert (await store.take("a", ask)).spent == 500
+    late = await store.take("a", ask)
+    await store.settle("a", Settlement(money=-50, day=first.day))  # yesterday's are closed
+    assert (late.spent, late.cost, late.mean) == (377, 377, 198)
+    clock.now += 20  # the process was killed: what it had reserved is given back, but for the mean
+    assert (await store.take("a", replace(ask, holder="b", money=5))).spent == 198 + 5
     await store.aclose()
 
 
 async def test_a_store_that_forgot_is_told_what_was_spent(make: Make) -> None:
     """Processes remember the last figure; a store that has one of its own keeps that."""
     store, clock = make()
-    ask = Ask(budget=1000, day=int(clock.now // DAY), spent=900)
-    assert (await store.take("a", ask)).spent == 900
-    assert (await store.take("a", replace(ask, spent=950))).spent == 900
-    assert (await store.take("b", replace(ask, day=ask.day - 1))).spent == 0
+    ask = Ask(budget=1000, day=int(clock.now // DAY), spent=900, money=10)
+    assert (await store.take("a", ask)).spent == 910
+    assert (await store.take("a", replace(ask, spent=950))).spent == 920
+    assert (await store.take("b", replace(ask, day=ask.day - 1))).spent == 10
     await store.aclose()
 
 
@@ -247,6 +262,8 @@ async def test_the_script_does_what_python_does(valkey_url: str) -> None:
                         tokens=dice.choice([None, dice.randrange(900)]),
                         cost=dice.choice([None, dice.randrange(900)]),
                         money=dice.randrange(-300, 300),
+                        held=dice.choice([0, 100, 300]),
+                        requests=dice.randrange(3),
                         day=dice.choice([grant.day, int(clock.now // DAY)]),
                         slots=dice.randrange(3),
                         holder=dice.choice("ab"),
@@ -266,6 +283,7 @@ async def test_the_script_does_what_python_does(valkey_url: str) -> None:
                         lease=dice.choice([0, 0.05, 0.5]),
                         burst=dice.choice([0.05, 0.5]),
                         tokens=70.0,
+                        money=dice.choice([0, 0, 100, 900]),
                         holder=dice.choice("ab"),
                         lifetime=15.0,
                         epoch=grant.belief.epoch,
@@ -435,8 +453,12 @@ async def test_a_store_out_of_reach_locally() -> None:
     limiter = RateLimiter(
         "a", max_concurrent=4, max_cost_per_day=1, replicas=2, store="valkey://127.0.0.1:1/0", on_store_error="local"
     )
+    async with limiter.reserve(max_wait=0) as reservation:
+        with pytest.raises(LimitReachedError, match="is reserved for requests under way"):
+            await limiter.acquire(max_wait=0)  # nobody knows what an answer costs
+        reservation.settle(None, Cost(Decimal("0.1")))
     async with limiter.reserve(max_wait=0) as reservation, limiter.reserve(max_wait=0):
-        with pytest.raises(LimitReachedError):
+        with pytest.raises(LimitReachedError, match="requests at once is reached"):
             await limiter.acquire(max_wait=0)
         reservation.settle(None, Cost(Decimal("0.5")))
     with pytest.raises(BudgetExceededError):

@@ -305,17 +305,25 @@ async def test_money_is_not_overspent() -> None:
     """A job stops before its answers cost more than allowed, also with many under way."""
     server = Server()
     prices = {"input": 100_000, "output": 0}  # an answer costs 1
-    with pytest.raises(JobPausedError, match="max_cost is 20"):
-        await finished(batch(server.provider(prices=prices), rows(100), max_cost=20, concurrency=4))
-    assert 15 <= len(server.asked) <= 20 + 4  # what the first ones cost is known only when they have come
+    for concurrency, limit in ((1, 20), (4, 20), (50, 20.5)):
+        before = len(server.asked)
+        with pytest.raises(JobPausedError) as caught:
+            await finished(batch(server.provider(prices=prices), rows(100), max_cost=limit, concurrency=concurrency))
+        assert str(caught.value) == (
+            f"the job has paused: max_cost is {limit}, and 20 USD are spent; an answer costs about 1"
+        )
+        assert len(server.asked) - before == 20
 
 
 async def test_money_needs_a_price() -> None:
-    """A job whose answers have no known cost does not spend on."""
+    """Without one a job does not begin, also if only some rows ask for a model that has none."""
     server = Server()
-    with pytest.raises(JobPausedError, match="give its prices in the configuration"):
-        await finished(batch(server.provider(), rows(100), max_cost=20, concurrency=2))
-    assert len(server.asked) <= 4
+    for priced, models in ((False, [None]), (True, [None, "other"])):
+        prices = {"models": [{"pattern": "m", "prices": {"input": 1, "output": 1}}]} if priced else {}
+        given = [{"prompt": "x"} | ({"model": model} if model else {}) for model in models]
+        with pytest.raises(ConfigError, match="costs is not known; give its prices"):
+            await finished(batch(server.provider(**prices), given, max_cost=20))
+    assert not server.asked
 
 
 async def test_costs_and_tokens_are_summed_up(tmp_path: Path) -> None:

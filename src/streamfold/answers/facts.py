@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from ..config import Profile
 from ..limits import RateLimiter
 from ..requests import Request, TimeoutOptions
-from ..values import Timeouts
+from ..values import Cost, Pricing, Reply, Timeouts, Usage
 from .model import ChatModel
 
 __all__ = ["DirectModel", "EndpointFacts", "ModelFacts", "facts_of"]
@@ -47,6 +47,7 @@ class EndpointFacts:
         url: its base URL, without secrets.
         model: the model that is asked there; None if each request names one.
         problem: what its configuration lacks; None: nothing.
+        prices: returns what finds out what an answer of a model costs there, or None if nothing can.
     """
 
     name: str
@@ -54,6 +55,17 @@ class EndpointFacts:
     url: str
     model: str | None
     problem: str | None = None
+    prices: Callable[[str], Pricing | None] | None = field(default=None, repr=False, compare=False)
+
+    def cost(self, usage: Usage, model: str | None = None) -> Cost | None:
+        """Returns what so many tokens of a model cost, by default its own; None if that is not known before."""
+        pricing = self.prices(model or self.model or "") if self.prices else None
+        return pricing.cost(Reply(usage=usage)) if pricing else None
+
+    def priced(self, model: str | None = None) -> bool:
+        """Whether it is known what an answer of a model costs when it is there."""
+        pricing = self.prices(model or self.model or "") if self.prices else None
+        return pricing is not None
 
     def __str__(self) -> str:
         return f"{self.name} {self.adapter} {self.url} {self.model or ''}".strip()

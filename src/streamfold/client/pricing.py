@@ -63,6 +63,11 @@ class ProfilePricing:
         """Returns the pricing of an answer that is asked for now."""
         return cls(prices, datetime.now(UTC))
 
+    @property
+    def known(self) -> bool:
+        """Whether the configuration or the package has prices of the model, or the provider says them."""
+        return self.prices.read.reported is not None or self.cost(Reply(usage=Usage(1, 1, 2))) is not None
+
     def cost(self, reply: Reply) -> Cost | None:
         """Returns the cost of a reply, or None if it is not known."""
         if reply.usage is None:

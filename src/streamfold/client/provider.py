@@ -27,6 +27,7 @@ from .failover import Candidate, Failover
 from .fallback import candidates, hurried
 from .hooks import Hooks, read_hooks
 from .preview import Preview
+from .pricing import ModelPrices, ProfilePricing
 from .requester import Requester
 
 if TYPE_CHECKING:
@@ -197,7 +198,8 @@ class Provider(BaseChatModel):
         """Returns what stands behind the provider: its endpoint and those of its fallbacks, without secrets."""
         profile = self.profile
         problem = profile.problem()
-        own = EndpointFacts(profile.name, profile.adapter, shown_url(profile.base_url), profile.model, problem)
+        url, prices = shown_url(profile.base_url), partial(_pricing, profile)
+        own = EndpointFacts(profile.name, profile.adapter, url, profile.model, problem, prices)
         others = [facts for model in self.fallbacks if (facts := facts_of(model)) is not None]
         return ModelFacts(
             (own, *(endpoint for facts in others for endpoint in facts.endpoints)),
@@ -253,3 +255,8 @@ class Provider(BaseChatModel):
             return self._requester.answer(arguments)
         own = Candidate(self.name, hurried(partial(self._requester.answer, arguments)))
         return self._failover.answer([own, *candidates(self.fallbacks, arguments)])
+
+
+def _pricing(profile: Profile, model: str) -> ProfilePricing | None:
+    pricing = ProfilePricing.of(ModelPrices.of(profile, model))
+    return pricing if pricing.known else None

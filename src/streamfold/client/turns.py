@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..limits import LimitReachedError, RateLimiter, Reservation
-from ..values import APIConnectionError, APIError, APIStatusError, APITimeoutError, QuotaExceededError, RateLimit, Reply
+from ..values import APIError, QuotaExceededError, RateLimit, Reply, is_no_answer
 
 __all__ = ["Turn"]
 
@@ -44,7 +44,7 @@ class Turn:
         if self.refuses(error):
             retry_after, rate_limit = getattr(error, "retry_after", None), getattr(error, "rate_limit", None)
             reservation.refused(retry_after, rate_limit)
-        elif not self._answered and _is_no_answer(error):
+        elif not self._answered and is_no_answer(error):
             reservation.failed()
         await self.aclose()
 
@@ -57,10 +57,3 @@ class Turn:
         """Ends the reservation that is left. From any task, repeatedly."""
         if self._reservation is not None:
             await self._reservation.aclose()
-
-
-def _is_no_answer(error: APIError) -> bool:
-    """Whether a model can't have run. After a timeout, nobody knows."""
-    if isinstance(error, APITimeoutError):
-        return error.phase == "connect"
-    return isinstance(error, APIStatusError | APIConnectionError)

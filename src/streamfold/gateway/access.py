@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers
 
+from .clients import ANYBODY, Client
 from .failures import refused
-from .keys import ANYBODY, Client
 
 __all__ = ["Access", "is_foreign_page", "is_loopback"]
 

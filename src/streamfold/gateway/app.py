@@ -25,10 +25,11 @@ from ..turns import TurnCache, TurnStore, read_turn_cache
 from .access import Access
 from .background import Background
 from .bodies import Receive
+from .clients import Client, read_keys
 from .failures import Refused, refused
 from .handler import RequestHandler
 from .kept import KeptResponses, ResponseRetention, ResponseStore, open_responses
-from .keys import Client, KeyRateLimits, read_keys
+from .keys import KeyRateLimits
 from .metrics import Metrics
 from .models import Models
 from .sink import Send

@@ -10,7 +10,7 @@ from ..config import Config, GatewaySettings, RateLimitSettings
 from ..values import ConfigError
 from .access import is_loopback
 from .app import Gateway, gateway
-from .keys import Client, read_keys
+from .clients import Client, read_keys
 
 __all__ = ["Page", "configured_app", "settings"]
 

@@ -10,7 +10,7 @@ from ..values import APIError, BadRequestError, ConfigError, Message, TextPart, 
 from .failures import of_error
 from .models import Served
 
-__all__ = ["count_tokens", "estimated_tokens"]
+__all__ = ["count_tokens", "estimated_tokens", "text_tokens"]
 
 _SECONDS = 10.0  # that a client waits for a count; it asks often
 
@@ -51,13 +51,15 @@ def _message(message: Message) -> int:
     parts = [TextPart(content)] if isinstance(content, str) else content or ()
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     calls = [text for call in message.tool_calls for text in (call.name, call.raw_arguments)]
-    return _MESSAGE + _text("".join([*texts, *calls, message.reasoning or ""])) + _MEDIA * (len(parts) - len(texts))
+    written = text_tokens("".join([*texts, *calls, message.reasoning or ""]))
+    return _MESSAGE + written + _MEDIA * (len(parts) - len(texts))
 
 
 def _tool(tool: Tool) -> int:
     declared = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
-    return _text(json.dumps(declared, ensure_ascii=False))
+    return text_tokens(json.dumps(declared, ensure_ascii=False))
 
 
-def _text(text: str) -> int:
+def text_tokens(text: str) -> int:
+    """Returns an estimate of the tokens of a text."""
     return ceil(len(text.encode("utf-8", "replace")) / _BYTES)

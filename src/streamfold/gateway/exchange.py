@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import anyio
 
@@ -13,6 +13,7 @@ from ..config import GatewayOptions
 from ..turns import TurnCache
 from ..values import APIError, ConfigError, Delta, NotConfiguredError, Reply, StreamChunk
 from .bodies import ClientGone, Receive
+from .charging import Charge
 from .failures import Refused, of_error, refused, warning_header
 from .logs import RequestLog
 from .models import Served
@@ -22,6 +23,7 @@ from .wire import ClientRequest, Warnings, Wire
 __all__ = ["Exchange"]
 
 _PARTING = 1.0  # seconds to tell the client that the server stops
+_GRACE = 10.0  # seconds for which an answer is read on whose client has left, where it counts what it used
 
 
 @dataclass(slots=True)
@@ -31,6 +33,8 @@ class Exchange:
     Attributes:
         dropped: warnings about parts of the request that the provider can't be asked.
         memory: gives the client's earlier turns back what they have lost; None: nothing does.
+        charge: learns what the request uses. If the client leaves, its answer is then read on for some seconds, as the
+            provider says at the end what it has used. None: nobody wants to know.
     """
 
     wire: Wire
@@ -40,6 +44,9 @@ class Exchange:
     log: RequestLog
     dropped: Warnings
     memory: TurnCache | None = None
+    charge: Charge | None = None
+    _gone: bool = field(default=False, init=False)
+    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
 
     async def run(self, receive: Receive, send: Send) -> None:
         """Answers. When it returns, or is cancelled, the provider's connection is closed.
@@ -51,18 +58,17 @@ class Exchange:
         headers = {**self._headers, **self.wire.stream_headers(self.asked)}
         sink = EventSink(send, headers, self.options.keepalive, self.wire.keep_alive)
         writer = ReplyWriter(self.wire.emitter(self.asked))
-        gone = answered = False
+        answered = False
         refusal: Refused | None = None
 
-        async def watch(scope: anyio.CancelScope) -> None:
-            nonlocal gone
+        async def watch() -> None:
             while (await receive())["type"] != "http.disconnect":
                 pass
-            gone = True
-            scope.cancel()
+            self._leave()
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch, tasks.cancel_scope)
+            self._scope = tasks.cancel_scope
+            tasks.start_soon(watch)
             if self.asked.stream:
                 tasks.start_soon(sink.keep_alive)
             try:
@@ -71,18 +77,24 @@ class Exchange:
             except Refused as exc:
                 refusal = exc  # raised below: a task group would wrap it
             except ClientGone:
-                gone = True
+                self._gone = True
             except anyio.get_cancelled_exc_class():
-                if not gone:  # the server stops: what has begun must not end as if it were whole
+                if not self._gone:  # the server stops: what has begun must not end as if it were whole
                     self.log.stopped()
                     with anyio.move_on_after(_PARTING, shield=True):
                         await self._part(writer, sink, send)
                 raise
             tasks.cancel_scope.cancel()
-        if gone and not answered:  # after the answer every client leaves
+        if self._gone and not answered:  # after the answer every client leaves
             raise ClientGone
         if refusal is not None:
             raise refusal
+
+    def _leave(self) -> None:
+        """Gives the answer up, at once or soon: its client has left."""
+        if not self._gone:
+            self._gone = True
+            self._scope.deadline = anyio.current_time() + (_GRACE if self.charge else 0.0)
 
     async def _stream(self, writer: ReplyWriter, sink: EventSink) -> None:
         """Writes the answer as it arrives."""
@@ -136,19 +148,45 @@ class Exchange:
             Refused: the request does not fit the provider, or the provider can't be asked.
             APIError: the provider failed.
         """
+        charge = self.charge
         try:
             stream = self.served.stream(
                 self.asked.request, repair=self.options.repair, fragments=fragments, memory=self.memory
             )
+            if charge is not None:
+                charge.begin(stream)
             async with stream:
                 async for chunk in stream:
-                    await take(chunk, stream)
+                    if charge is not None:
+                        charge.take(chunk)
+                    if not self._gone:
+                        await self._show(take, chunk, stream)
+                if charge is not None:
+                    charge.answered(stream.reply)
+                if self._gone:
+                    raise ClientGone
                 return _with_warnings(jsonable(stream.reply), self.dropped)
-        except NotConfiguredError as error:
-            why = "the server is misconfigured for this model; see its log"
-            raise refused(500, why, x_should_retry="false") from error
+        except APIError as error:
+            if charge is not None:
+                charge.failed(error)
+            raise
         except ConfigError as error:
+            if charge is not None:
+                charge.not_sent()
+            if isinstance(error, NotConfiguredError):
+                why = "the server is misconfigured for this model; see its log"
+                raise refused(500, why, x_should_retry="false") from error
             raise refused(400, error.problem) from error
+
+    async def _show(
+        self, take: Callable[[StreamChunk, ChatStream], Awaitable[None]], chunk: StreamChunk, stream: ChatStream
+    ) -> None:
+        try:
+            await take(chunk, stream)
+        except ClientGone:
+            if self.charge is None:
+                raise
+            self._leave()
 
     async def _part(self, writer: ReplyWriter, sink: EventSink, send: Send) -> None:
         refusal = refused(503, "the server is shutting down")

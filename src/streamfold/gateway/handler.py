@@ -18,10 +18,11 @@ from ..turns import TurnCache
 from ..values import ConfigError
 from .access import Access
 from .bodies import Bodies, ClientGone, Receive
+from .clients import Client
 from .conversation import without_empty_turns
 from .exchange import Exchange
 from .failures import Refused, refused
-from .keys import Client, KeyRateLimits
+from .keys import KeyRateLimits
 from .logs import RequestLog
 from .metrics import Metrics
 from .models import Models, Served
@@ -84,9 +85,8 @@ class RequestHandler:
                     else:
                         asked, dropped = self._for_provider(wire, asked, served)
                         memory = self._memory and self._memory.of(client.id, ids=wire.returns_ids)
-                        exchange = Exchange(wire, asked, served, self.options, log, dropped, memory)
-                        async with self._rate_limits.within(client) as settle:
-                            log.observers = [*self._observers, *([settle] if settle else [])]
+                        async with self._rate_limits.within(client, served, asked.request) as charge:
+                            exchange = Exchange(wire, asked, served, self.options, log, dropped, memory, charge)
                             await exchange.run(receive, send)
 
     @asynccontextmanager

@@ -1,16 +1,13 @@
-"""The keys of clients: whose they are, which models they may ask for, and how much they may use."""
+"""How much clients may use with their keys."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from hashlib import sha256
 from math import ceil
 from typing import Any
 
-from ..config import KeyOptions, RateLimitSettings, read_settings, store_url
+from ..config import RateLimitSettings, store_url
 from ..limits import (
     BudgetExceededError,
     LimitReachedError,
@@ -20,83 +17,16 @@ from ..limits import (
     RateLimiter,
     Reservation,
 )
-from ..values import APIError, ConfigError, ErrorInfo, Reply
+from ..requests import Request
+from ..values import ConfigError, Cost, ErrorInfo
+from .charging import Charge, most_expected
+from .clients import Client
 from .failures import Refused, refused
-from .outcomes import Outcome
+from .models import Served
 
-__all__ = ["ANYBODY", "Client", "KeyRateLimits", "read_keys"]
+__all__ = ["KeyRateLimits"]
 
 _MINUTE = 60.0  # a key may use what it is allowed in a minute at once, as with providers
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """Who asks: the owner of a key.
-
-    Attributes:
-        name: of the key, as it is configured; None if it has none.
-        key: what the client sends; empty where no key is needed.
-        options: what the key may do.
-    """
-
-    name: str | None = None
-    key: bytes = field(default=b"", repr=False)
-    options: KeyOptions = field(default_factory=KeyOptions)
-
-    @property
-    def id(self) -> str:
-        """What belongs to the client is kept under this id: a hash of the key, or "" where none is needed."""
-        return sha256(self.key).hexdigest() if self.key else ""
-
-    @property
-    def may_ask_anything(self) -> bool:
-        """Whether the client may use every model that is served."""
-        return "*" in self.options.models
-
-    def may_ask(self, model: str) -> bool:
-        """Returns whether the client may use the model of this name."""
-        return any(fnmatchcase(model, pattern) for pattern in self.options.models)
-
-
-ANYBODY = Client()
-
-
-def read_keys(keys: Collection[str | Client] | Mapping[str, Any]) -> list[Client]:
-    """Returns the clients that have these keys.
-
-    Args:
-        keys: a list of keys; or by the names of the keys, each the key, or a mapping with the member `key` and those of
-            `KeyOptions`.
-
-    Raises:
-        ConfigError: a key is empty, two are the same, or something else is wrong in what was given.
-    """
-    if isinstance(keys, str):
-        raise ConfigError("keys must be a list of strings that are not empty")
-    named = keys.items() if isinstance(keys, Mapping) else [(None, key) for key in keys]
-    made = [_client(name, given) for name, given in named]
-    known: dict[bytes, str | None] = {}
-    for client in made:
-        if client.name and client.key in known:
-            raise ConfigError(f"keys: {client.name!r} and {known[client.key]!r} are the same key")
-        known[client.key] = client.name
-    return made
-
-
-def _client(name: str | None, given: Any) -> Client:
-    if isinstance(given, Client):
-        return given
-    options: dict[str, Any] = {}
-    if isinstance(given, Mapping):
-        options = dict(given)
-        given = options.pop("key", None)
-    if not isinstance(given, str) or not given.strip():
-        raise ConfigError(
-            "keys must be a list of strings that are not empty"
-            if name is None
-            else f"keys: {name!r} must be a key that is not empty, or a mapping with one as `key`"
-        )
-    return Client(name, given.strip().encode(), read_settings(KeyOptions, options))
 
 
 class KeyRateLimits:
@@ -123,23 +53,27 @@ class KeyRateLimits:
                 store = limiter.store  # one connection for all of them
 
     @asynccontextmanager
-    async def within(self, client: Client) -> AsyncIterator[Callable[[Outcome], None] | None]:
-        """Reserves one request of a client. Gives what is to observe its end; None if the key has no limits.
+    async def within(self, client: Client, served: Served, request: Request) -> AsyncIterator[Charge | None]:
+        """Reserves one request of a client. Gives what is to learn what it uses; None if the key has no limits.
 
         Raises:
-            Refused: a limit of the key is reached, or its budget is spent.
+            Refused: a limit of the key is reached, its budget is spent, or what the model costs is not known.
         """
         limiter = self._limiters.get(client.name) if client.name else None
         if limiter is None:
             yield None
             return
-        reservation = await _reserved(limiter)
+        bound: Cost | None = None
+        if limiter.limits_cost and (bound := served.cost(most_expected(request))) is None and not served.priced:
+            why = f"what the model costs is not known, and {limiter.label} has a budget: give its prices"
+            said = "the server is misconfigured for this model; see its log"
+            raise refused(500, said, x_should_retry="false") from ConfigError(why)
+        reservation = await _reserved(limiter, bound)
+        charge = Charge(reservation, request, served.cost)
         try:
-            yield lambda outcome: _settle(reservation, outcome)
-        except Refused as refusal:  # it is logged when this block has ended
-            _give_back(reservation, refusal)
-            raise
+            yield charge
         finally:
+            charge.settle()
             await reservation.aclose()
 
     async def aclose(self) -> None:
@@ -149,9 +83,9 @@ class KeyRateLimits:
                 stack.push_async_callback(limiter.aclose)
 
 
-async def _reserved(limiter: RateLimiter) -> Reservation:
+async def _reserved(limiter: RateLimiter, bound: Cost | None) -> Reservation:
     try:
-        return await limiter.acquire(max_wait=0)
+        return await limiter.acquire(max_wait=0, cost=bound.amount if bound else None)
     except LimitReachedError as error:
         info = ErrorInfo(f"{limiter.label}: {error.message}", "rate_limit_error", "rate_limit_exceeded")
         raise Refused(429, info, {"retry-after": str(ceil(error.retry_after or 1))}) from None
@@ -164,19 +98,3 @@ async def _reserved(limiter: RateLimiter) -> Reservation:
         raise refused(503, "the limits of keys can't be counted now; try again later", retry_after="1") from error
     except ConfigError as error:
         raise refused(500, f"the limits of {limiter.label} can't be counted; see the server's log") from error
-
-
-def _settle(reservation: Reservation, outcome: Outcome) -> None:
-    """Notes what an answer used. What is not known, as when its client has left, stays as it was reserved."""
-    reservation.settle(outcome.usage, outcome.cost)
-
-
-def _give_back(reservation: Reservation, refusal: Refused) -> None:
-    """Notes that there was no answer, or only a part of one."""
-    match refusal.__cause__:
-        case APIError(partial=Reply() as partial):
-            reservation.settle(partial.usage, partial.cost)
-        case APIError():
-            reservation.failed()
-        case _:
-            reservation.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -16,9 +16,9 @@ from ..client import Hooks, Provider, read_hooks
 from ..config import GatewayOptions, read_config
 from ..requests import Request, TimeoutOptions
 from ..turns import RememberedAnswer, TurnCache
-from ..values import ConfigError, nearest
+from ..values import ConfigError, Cost, Usage, nearest
+from .clients import ANYBODY, Client
 from .failures import refused
-from .keys import ANYBODY, Client
 
 __all__ = ["Models", "Served"]
 
@@ -37,6 +37,23 @@ class Served:
 
     model: ChatModel
     other: str | None = None
+
+    @property
+    def priced(self) -> bool:
+        """Whether it can be known what answers cost, of all endpoints that may answer."""
+        endpoints = _endpoints(self.model)
+        return not endpoints or all(endpoint.priced(model) for endpoint, model in self._asked(endpoints))
+
+    def cost(self, usage: Usage) -> Cost | None:
+        """Returns what so many tokens cost at the dearest endpoint that may answer; None if that is not known."""
+        asked = self._asked(_endpoints(self.model))
+        found = [cost for endpoint, model in asked if (cost := endpoint.cost(usage, model)) is not None]
+        return max(found, key=lambda cost: cost.amount, default=None)
+
+    def _asked(self, endpoints: tuple[EndpointFacts, ...]) -> Iterator[tuple[EndpointFacts, str | None]]:
+        """Yields the endpoints with the models that they are asked for; None: their own."""
+        for at, endpoint in enumerate(endpoints):
+            yield endpoint, None if at else self.other
 
     @property
     def adapters(self) -> set[str]:

@@ -104,6 +104,8 @@ class Asking:
                     reservation.failed()
                     raise
                 except StreamfoldError as error:
+                    if (partial := getattr(error, "partial", None)) is not None:
+                        reservation.settle(partial.usage, partial.cost, partial=True)
                     if tries >= self._settings.tries or not (isinstance(error, APIError) and error.retryable):
                         seconds = anyio.current_time() - began
                         return Answer(row.id, row.number, None, error_members(error), tries, seconds)

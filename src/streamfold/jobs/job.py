@@ -65,7 +65,7 @@ class BatchJob:
                 "run_tools": str(self._settings.run_tools).lower(),
                 "via": self._asker.via,
             }
-            await anyio.to_thread.run_sync(self._work.begin, identity)
+            await anyio.to_thread.run_sync(self._work.begin, identity, self._priced)
             self._tasks = anyio.create_task_group()
             await self._tasks.__aenter__()
         except BaseException:
@@ -158,6 +158,13 @@ class BatchJob:
                 tasks.cancel_scope.cancel()
                 self._over = True
                 self._work.notice()
+
+    def _priced(self, model: str | None) -> bool:
+        """Returns whether it is known what a model costs, as far as the model that is asked says."""
+        facts = facts_of(self._model)
+        given = model or self._settings.options.get("model")
+        endpoints = facts.endpoints if facts else ()
+        return all(endpoint.priced(None if at else given) for at, endpoint in enumerate(endpoints))
 
     def _clean_up(self) -> None:
         if self._folder is not None:

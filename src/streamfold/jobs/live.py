@@ -35,7 +35,6 @@ class LiveAsker:
 
     def __init__(self, settings: JobSettings, pace: Pace) -> None:
         self._asking = Asking(settings, pace)
-        self._running = 0
         self._answered = False
         self._denials = 0
         self._denied: deque[tuple[int, Row, PermissionDeniedError]] = (
@@ -65,7 +64,6 @@ class LiveAsker:
         for number, raw in todo:
             if work.stopped:
                 return
-            self._running += 1
             try:
                 if (row := await work.row(number, raw)) is not None:
                     await self._row(work, row)
@@ -74,8 +72,6 @@ class LiveAsker:
             except Exception as error:  # of the caller's check or tools: what was asked is not lost
                 place = work.rows.place(number)
                 work.stop(f"the job has stopped at {place}: {type(error).__name__}: {error}", error)
-            finally:
-                self._running -= 1
 
     async def _row(self, work: Work, row: Row) -> None:
         if work.states[row.number] == SENT and work.settings.in_flight == "error":
@@ -87,7 +83,7 @@ class LiveAsker:
 
         async def sending(row: Row) -> bool:
             nonlocal earlier
-            if work.stopped or work.too_expensive(self._running):
+            if not await work.paid(row.number):
                 return False
             await work.sent(row)
             earlier = self._denials
@@ -102,7 +98,10 @@ class LiveAsker:
             if len(self._denied) > work.settings.concurrency:
                 self._pause(work)
             return
-        if answer is not None:
+        if answer is None:
+            work.money.not_asked(row.number)
+            work.notice()
+        else:
             work.end(answer)
             if answer.error is None:
                 self._answered = True

@@ -189,6 +189,16 @@ class Rows:
             raise ConfigError(f"{self._path or 'the rows'}: no row has one of: {', '.join(_CONVERSATION)}")
         return count
 
+    def models(self) -> set[str | None]:
+        """Returns the models that rows name for themselves; None stands for rows that name none."""
+        found: set[str | None] = set()
+        for value in filter(None, map(_value_or_none, self)):
+            body, options = value.get("body"), value.get("options")
+            places = [part for part in (value, body, options) if isinstance(part, Mapping)]
+            named = [name for part in places if isinstance(name := part.get("model"), str) and name]
+            found.add(named[0] if named else None)
+        return found
+
     def _refuse_repeated(self, hashes: set[int]) -> None:
         """Raises ConfigError for the first name that two rows have, of those with these hashes."""
         places: dict[str, int] = {}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..limits import check_number
 from ..values import ConfigError, Reply, Tool
 
 __all__ = ["JobSettings"]
@@ -27,6 +28,7 @@ class JobSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_number("max_cost", self.max_cost)
         first, count = self.shard
         if self.concurrency < 1 or self.tries < 1:
             raise ConfigError("concurrency and tries must be at least 1")

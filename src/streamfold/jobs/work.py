@@ -6,8 +6,7 @@ the rows that have no answer from `Work`, marks them as sent before they are, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from decimal import Decimal
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import anyio
@@ -16,6 +15,7 @@ from ..values import ConfigError, Cost, Reply
 from .answers import Answer, JobSummary, checked_answer, error_members
 from .errors import JobPausedError
 from .ledger import Ledger
+from .money import Money
 from .rows import Row, Rows
 from .settings import JobSettings
 from .tables import DONE, ERROR, SENT
@@ -45,6 +45,7 @@ class Work:
 
     Attributes:
         summary: what the job has done so far.
+        money: what may be spent.
         states: one byte for each row: 0, `SENT`, `DONE` or `ERROR`. A row has ended when its answer is on disk.
         stopped: why nothing more is asked, once that is so.
         doing: what is going on, if there is more to say than the summary does.
@@ -56,18 +57,27 @@ class Work:
         self.settings = settings
         self.name = name
         self.summary = JobSummary()
+        self.money = Money(settings.max_cost, self.summary)
         self.states = bytearray()
         self.stopped: JobPausedError | None = None
         self.doing = ""
         self.stopping = anyio.Event()
         self._changed = anyio.Event()
 
-    def begin(self, identity: Mapping[str, str]) -> None:
+    def begin(self, identity: Mapping[str, str], priced: Callable[[str | None], bool]) -> None:
         """Checks the rows unless they were checked before, and counts what earlier runs have done.
 
+        Args:
+            priced: returns whether it is known what a model costs; None: the model that is asked by default.
+
         Raises:
-            ConfigError: the rows are wrong, or the ledger is that of another job.
+            ConfigError: the rows are wrong, or the ledger is that of another job, or money is limited and it is not
+                known what a model costs.
         """
+        if self.settings.max_cost is not None:
+            for model in self.rows.models() or {None}:
+                if not priced(model):
+                    raise ConfigError(f"max_cost: {unpriced(model or self.name)}")
         first, step = self.settings.shard
         rows = {"rows": self.rows.digest(), "shard": f"{first}/{step}"}
         before = self.ledger.settings()
@@ -79,6 +89,7 @@ class Work:
         if self.settings.retry_errors:
             self.states = self.states.replace(bytes([ERROR]), bytes([0]))
             self.summary.recorded, self.summary.errors = self.summary.done, 0
+        self.money = Money(self.settings.max_cost, self.summary)
 
     def todo(self) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
         """Yields the numbers of the rows that have no answer, and the rows as they came."""
@@ -108,6 +119,8 @@ class Work:
         for row in rows:
             self.ledger.not_sent(row.number)
             self.states[row.number] = 0
+        self.money.not_asked(*(row.number for row in rows))
+        self.notice()
         await self.ledger.written()
 
     def answer(self, row: Row, reply: Reply, cost: Cost | None, tries: int, seconds: float) -> Answer:
@@ -121,20 +134,25 @@ class Work:
     def _ended(self, answer: Answer) -> None:
         self.states[answer.number] = ERROR if answer.error else DONE
         self.summary.add(answer)
-        if answer.cost is None and self.settings.max_cost is not None and not answer.error:
-            self.stop(f"max_cost: what {self.name} costs is not known; give its prices in the configuration")
+        self.money.ended(answer)
+        if self.settings.max_cost is not None:
+            if answer.cost is None and not answer.error:
+                self.stop(f"max_cost: {unpriced(self.name)}")
+            elif len(self.summary.costs) > 1:
+                self.stop(f"max_cost: costs are in {' and in '.join(self.summary.costs)}, which can't be added")
         self.notice()
 
-    def too_expensive(self, more: int) -> bool:
-        """Whether the answers to so many rows more may cost more than there is to spend. If so, the work is stopped."""
-        limit, known = self.settings.max_cost, sum((cost.amount for cost in self.summary.costs.values()), Decimal(0))
-        if limit is None:
-            return False
-        mean = known / max(self.summary.done - self.summary.unpriced, 1)
-        if float(known + mean * more) < limit:
-            return False
-        self.stop(f"the job has paused: max_cost is {limit:g}, and {known:f} are spent")
-        return True
+    async def paid(self, number: int) -> bool:
+        """Waits until a row can be paid, and returns whether it is to be asked. If it can't be, the work is stopped."""
+        while not self.stopped:
+            match self.money.ask(number):
+                case "yes":
+                    return True
+                case "later":
+                    await self.change()
+                case "never":
+                    self.stop(f"the job has paused: {self.money}")
+        return False
 
     def stop(self, text: str, cause: BaseException | None = None) -> None:
         """Stops asking. The first reason is the one that is reported."""
@@ -157,3 +175,8 @@ class Work:
         """Wakes whoever waits for a change."""
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
+
+
+def unpriced(model: str) -> str:
+    """Returns what is said of a model without prices."""
+    return f"what {model} costs is not known; give its prices in the configuration"

@@ -79,9 +79,12 @@ class Ask:
         tokens: of one request, as long as no mean is known.
         slots: requests at once; 0: no limit.
         budget: money for a day; 0: no limit.
+        money: what one request may cost at most; 0: not known, so that what answers have cost is reserved, or all that
+            is left as long as nothing has.
         day, spent: what the caller knows to have been spent on a day, in case that the store has lost it.
-        holder: who holds the slots.
-        lifetime: seconds after which the slots of a holder that shows no sign of life are free again.
+        holder: who holds the slots, and the money of requests under way.
+        lifetime: seconds after which the slots of a holder that shows no sign of life are free again. Of the money that
+            it had reserved, what its requests cost in the mean stays spent.
         epoch, clean: clean answers that came at a rate, which had this epoch.
     """
 
@@ -95,6 +98,7 @@ class Ask:
     tokens: float = 0.0
     slots: int = 0
     budget: int = 0
+    money: int = 0
     day: int = 0
     spent: int = 0
     holder: str = ""
@@ -103,7 +107,7 @@ class Ask:
     clean: int = 0
 
 
-Reason: TypeAlias = Literal["", "rate", "rest", "slots", "budget"]
+Reason: TypeAlias = Literal["", "rate", "rest", "slots", "held", "budget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +120,10 @@ class Grant:
         step: seconds from one to the next.
         rate, token_rate: requests and tokens per second at which they were reserved; 0: any.
         tokens, cost: what was reserved for each.
-        day, spent: what has been spent today.
-        holder: who holds a slot for each; empty if slots are not limited.
+        mean: what an answer has cost in the mean.
+        day, spent: what has been spent today, with what is reserved.
+        slots: whether each holds a slot.
+        holder: who holds slots and money.
         local: whether it is of this process alone, because the store could not be used.
     """
 
@@ -128,10 +134,12 @@ class Grant:
     token_rate: float = 0.0
     tokens: float = 0.0
     cost: int = 0
+    mean: int = 0
     day: int = 0
     spent: int = 0
     reason: Reason = ""
     belief: Belief = Belief()
+    slots: bool = False
     holder: str = ""
     local: bool = False
 
@@ -141,8 +149,10 @@ class Grant:
             request_seconds=-requests / self.rate if self.rate else 0.0,
             token_seconds=-requests * self.tokens / self.token_rate if self.token_rate else 0.0,
             money=-requests * self.cost,
+            held=requests * self.cost,
             day=self.day,
-            slots=requests if self.holder else 0,
+            slots=requests if self.slots else 0,
+            requests=requests,
             holder=self.holder,
             local=self.local,
         )
@@ -156,8 +166,10 @@ class Settlement:
         request_seconds, token_seconds: by how much the lines move: back if less was used than was reserved.
         tokens, cost: what was used, to learn from; None if that is not known.
         money: what is spent beyond what was reserved.
+        held: what was reserved, and is so no longer.
         day: the day of the reservation.
         slots: how many are free again.
+        requests: how many it is for.
         local: as in the grant.
     """
 
@@ -166,8 +178,10 @@ class Settlement:
     tokens: float | None = None
     cost: int | None = None
     money: int = 0
+    held: int = 0
     day: int = 0
     slots: int = 0
+    requests: int = 1
     holder: str = ""
     local: bool = False
 
@@ -180,7 +194,9 @@ class Settlement:
             tokens=self.tokens if other.tokens is None else other.tokens,
             cost=self.cost if other.cost is None else other.cost,
             money=self.money + other.money,
+            held=self.held + other.held,
             slots=self.slots + other.slots,
+            requests=self.requests + other.requests,
         )
 
 
@@ -194,7 +210,9 @@ def read(stored: object, now: float) -> State:
         and abs(value) <= _LARGEST  # also false for NaN
         and not ((name in _MOMENTS or name[:2] in ("x:", "w:")) and value > now + _FARTHEST)
     }
-    return {name: value for name, value in state.items() if name[:2] != "h:" or f"x:{name[2:]}" in state}
+    return {
+        name: value for name, value in state.items() if name[:2] not in ("h:", "m:", "n:") or f"x:{name[2:]}" in state
+    }
 
 
 def take(state: State, now: float, ask: Ask) -> Grant:
@@ -205,18 +223,23 @@ def take(state: State, now: float, ask: Ask) -> Grant:
     if not get("rate") and ask.start:
         _change(state, Belief(rate=ask.start, need=5))
     day = _begin_day(state, now, ask)
-    spent, cost, number = int(state["spent"]), floor(get("cost", 0) + 0.5), ask.requests
+    if ask.slots or ask.budget:
+        _forget_dead(state, now)
+    spent, mean, cost, number = int(state["spent"]), floor(get("cost", 0) + 0.5), 0, ask.requests
 
     def refused(reason: Reason, wait: float) -> Grant:
-        return Grant(0, wait, cost=cost, day=day, spent=spent, reason=reason, belief=_belief(state))
+        return Grant(0, wait, mean=mean, day=day, spent=spent, reason=reason, belief=_belief(state))
 
     if ask.budget:
         left = ask.budget - spent
-        if left <= 0 or cost > left:
-            return refused("budget", (day + 1) * DAY - now)
+        held = sum(money for field, money in state.items() if field.startswith("m:"))
+        wanted = ask.money or (floor(get("most", 0) + 0.5) if "cost" in state else left)
+        if left <= 0 or mean > left or (held and wanted > left):
+            return refused("held", POLL) if held else refused("budget", (day + 1) * DAY - now)
+        cost = min(wanted, left)  # one alone may begin with less than it wants
         number = min(number, left // cost) if cost else number
     if ask.slots:
-        number = min(number, _free(state, now, ask))
+        number = min(number, _free(state, ask))
         if number <= 0:
             state[f"w:{ask.holder}"] = now + 3 * POLL
             return refused("slots", POLL)
@@ -238,10 +261,12 @@ def take(state: State, now: float, ask: Ask) -> Grant:
         state["tokens_from"] = tokens_from + number * tokens / ask.token_rate
     if ask.budget:
         state["spent"] = spent = spent + number * cost
+        _hold(state, ask.holder, number, number * cost)
     if ask.slots:
         state[f"h:{ask.holder}"] = get(f"h:{ask.holder}", 0) + number
-        state[f"x:{ask.holder}"] = now + min(ask.lifetime, _FARTHEST)
         state.pop(f"w:{ask.holder}", None)
+    if ask.slots or ask.budget:
+        state[f"x:{ask.holder}"] = now + min(ask.lifetime, _FARTHEST)
     _count(state, number, max(moment, now), step)
     return Grant(
         requests=number,
@@ -250,11 +275,13 @@ def take(state: State, now: float, ask: Ask) -> Grant:
         rate=rate,
         token_rate=ask.token_rate,
         tokens=tokens,
-        cost=cost if ask.budget else 0,
+        cost=cost,
+        mean=mean,
         day=day,
         spent=spent,
         belief=_belief(state),
-        holder=ask.holder if ask.slots else "",
+        slots=ask.slots > 0,
+        holder=ask.holder if ask.slots or ask.budget else "",
     )
 
 
@@ -264,6 +291,8 @@ def _begin_day(state: State, now: float, ask: Ask) -> int:
     if state.get("day") != day:
         known = ask.spent if "day" not in state and ask.day == day else 0
         state["day"], state["spent"] = day, known
+        for field in [field for field in state if field[:2] in ("m:", "n:")]:
+            del state[field]
     return day
 
 
@@ -279,6 +308,10 @@ def settle(state: State, now: float, settlement: Settlement) -> None:
         _learn(state, "tokens", settlement.tokens)
     if settlement.cost is not None:
         _learn(state, "cost", settlement.cost)
+        most = state.get("most", 0)
+        state["most"] = max(settlement.cost, most - (most - settlement.cost) / _MEAN_OF)
+    if settlement.held and settlement.day == state.get("day"):
+        _hold(state, settlement.holder, -settlement.requests, -settlement.held)
     if settlement.money and "day" in state and settlement.day >= state["day"]:  # yesterday's budget is closed
         before = state["spent"] if settlement.day == state["day"] else 0
         state["day"], state["spent"] = settlement.day, max(0, before + settlement.money)
@@ -334,12 +367,25 @@ def _count(state: State, number: int, moment: float, step: float) -> None:
         state["filled"] = max(moment + (number - 1) * step - state["since"], 1e-6)
 
 
-def _free(state: State, now: float, ask: Ask) -> int:
-    """How many slots are free for a holder: not more than its share while others wait, too."""
+def _forget_dead(state: State, now: float) -> None:
+    """Forgets what those hold that have shown no sign of life for long, and who has not asked again."""
     for field in [field for field, until in state.items() if field[:2] in ("x:", "w:") and until < now]:
         del state[field]
         if field[0] == "x":
             state.pop(f"h:{field[2:]}", None)
+            money, number = state.pop(f"m:{field[2:]}", 0), state.pop(f"n:{field[2:]}", 0)
+            used = min(money, number * floor(state.get("cost", 0) + 0.5))
+            state["spent"] = max(0, state.get("spent", 0) - money + used)
+
+
+def _hold(state: State, holder: str, requests: int, money: int) -> None:
+    """Adds to the money that the requests of a holder have reserved."""
+    for field, more in ((f"n:{holder}", requests), (f"m:{holder}", money)):
+        state[field] = max(0, state.get(field, 0) + more)
+
+
+def _free(state: State, ask: Ask) -> int:
+    """How many slots are free for a holder: not more than its share while others wait, too."""
     held = {field[2:]: int(number) for field, number in state.items() if field.startswith("h:")}
     waiting = {field[2:] for field in state if field.startswith("w:")} - {ask.holder}
     free = ask.slots - sum(held.values())

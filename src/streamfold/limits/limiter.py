@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from math import ceil
 from typing import Literal
 from uuid import uuid4
 
@@ -55,8 +56,9 @@ class RateLimiter:
         tpm: tokens per minute, of input and output together. A request reserves the mean of the answers so far; what it
             really used is settled at its end.
         max_concurrent: requests at once. Those of a process that was killed count for some seconds more.
-        max_cost_per_day: money per day (UTC), in the currency of the costs. A request reserves the mean of the costs so
-            far; when that is no longer left, nothing is sent.
+        max_cost_per_day: money per day (UTC), in the currency of the costs. A request reserves what answers have cost
+            at most, or all that is left as long as nothing is known; so the first one is asked alone, and so is the
+            last. When less is left than an answer costs in the mean, nothing is sent.
         store: where it is counted: "memory", "sqlite:///PATH", "valkey://HOST:PORT", or the `store` of another limiter.
         adapt: search for the rate if `rpm` is not given, beginning slowly.
         burst: seconds of unused allowance that may be caught up with.
@@ -103,7 +105,7 @@ class RateLimiter:
         self._adapt = adapt
         self._burst = burst
         self._slots = max_concurrent or 0
-        self._budget = round(Decimal(str(max_cost_per_day or 0)) * BILLION)
+        self._budget = ceil(Decimal(str(max_cost_per_day or 0)) * BILLION)
         self._spent = (0, 0)  # the day, and what is known to have been spent on it
         self._unusable = ""  # why costs can't be counted
         self._currency: str | None = None
@@ -115,7 +117,7 @@ class RateLimiter:
         self._freed = anyio.Event()
         self._refusals, self._pause_ends = 0, 0.0  # one after the other
         self._holder = uuid4().hex[:12]
-        self._heartbeat = Heartbeat(lambda held: self.store.alive(name, self._holder, held), self.store.lifetime / 3)
+        self._heartbeat = Heartbeat(self._beat, self.store.lifetime / 3)
 
     @asynccontextmanager
     async def reserve(self, *, max_wait: float | None = None) -> AsyncIterator[Reservation]:
@@ -126,11 +128,12 @@ class RateLimiter:
         async with await self.acquire(max_wait=max_wait) as reservation:
             yield reservation
 
-    async def acquire(self, *, max_wait: float | None = None) -> Reservation:
+    async def acquire(self, *, max_wait: float | None = None, cost: Decimal | None = None) -> Reservation:
         """Waits until a request may be sent. The reservation must be closed; `async with` does.
 
         Args:
             max_wait: seconds that it may take. Default: as long as it takes.
+            cost: what the request may cost at most, to reserve that; only with `max_wait`.
 
         Raises:
             LimitReachedError: it would take longer than `max_wait`.
@@ -141,7 +144,7 @@ class RateLimiter:
         if self._unusable and self._budget:
             raise ConfigError(f"{self.label}: max_cost_per_day: {self._unusable}")
         if max_wait is not None:
-            return self._reservation(await self._within(max_wait))
+            return self._reservation(await self._within(max_wait, cost or Decimal(0)))
         self._waiting += 1
         try:
             async with self._gate:  # one waits, the others behind it: a new rate counts for them
@@ -178,11 +181,11 @@ class RateLimiter:
             await anyio.sleep(seconds)
         return self._leases.popleft().grant
 
-    async def _within(self, max_wait: float) -> Grant:
+    async def _within(self, max_wait: float, cost: Decimal) -> Grant:
         ends = anyio.current_time() + max_wait
         while True:
             left = ends - anyio.current_time()
-            grant = await self._take(1, max(0.0, min(_HORIZON, left)))
+            grant = await self._take(1, max(0.0, min(_HORIZON, left)), ceil(cost * BILLION))
             if grant.requests:
                 self._leases.append(_Lease(0.0, grant))
                 try:
@@ -202,9 +205,9 @@ class RateLimiter:
             raise self._reached(grant)
         freed = self._freed
         with anyio.move_on_after(seconds):
-            await (freed.wait() if grant.reason == "slots" else anyio.sleep(seconds))
+            await (freed.wait() if grant.reason in ("slots", "held") else anyio.sleep(seconds))
 
-    async def _take(self, requests: int, horizon: float) -> Grant:
+    async def _take(self, requests: int, horizon: float, money: int = 0) -> Grant:
         rate, token_rate = self._rate or self._told, self._token_rate or self._told_tokens
         clean, self._clean = self._clean, 0
         ask = Ask(
@@ -218,6 +221,7 @@ class RateLimiter:
             tokens=_FIRST_TOKENS if token_rate else 0.0,
             slots=self._slots,
             budget=self._budget,
+            money=money,
             day=self._spent[0],
             spent=self._spent[1],
             holder=self._holder,
@@ -227,7 +231,7 @@ class RateLimiter:
         )
         grant = await self.store.take(self.name, ask)
         self._epoch, self._spent = grant.belief.epoch, (grant.day, grant.spent)
-        if self._slots:
+        if grant.holder:
             self._heartbeat.hold(grant.requests)
         better = after_clean(grant.belief, rate)
         if self._sample is not None and grant.reason != "rest":
@@ -281,13 +285,16 @@ class RateLimiter:
         """Hands the settlement of a reservation to the store."""
         if settlement.money and settlement.day == self._spent[0]:
             self._spent = (settlement.day, max(0, self._spent[1] + settlement.money))
-        if settlement.slots:
-            self._heartbeat.release(settlement.slots)
+        if settlement.holder:
+            self._heartbeat.release(settlement.requests)
         try:
             await self.store.settle(self.name, settlement)
         finally:
             self._freed.set()
             self._freed = anyio.Event()
+
+    def _beat(self, held: int) -> None:
+        self.store.alive(self.name, self._holder, held if self._slots else 0)
 
     def counts(self, currency: str | None) -> None:
         """Notes the currency of a cost, or that it is not known what an answer cost."""
@@ -309,6 +316,8 @@ class RateLimiter:
     def _what(self, grant: Grant) -> str:
         if grant.reason == "slots":
             return f"the limit of {self._slots} requests at once is reached"
+        if grant.reason == "held":
+            return "what is left of the budget of today is reserved for requests under way"
         if grant.reason == "rest":
             return f"the server has asked for a pause, of which {grant.wait:.0f} s are left"
         rates = {"requests": self._rate or grant.belief.rate, "tokens": self._token_rate or self._told_tokens}
@@ -317,7 +326,7 @@ class RateLimiter:
 
     def _spent_error(self, grant: Grant) -> BudgetExceededError:
         day = datetime.fromtimestamp((grant.day + 1) * DAY, UTC)
-        spent, budget, cost = (Decimal(number) / BILLION for number in (grant.spent, self._budget, grant.cost))
+        spent, budget, cost = (Decimal(number) / BILLION for number in (grant.spent, self._budget, grant.mean))
         about = f", and an answer costs about {cost.normalize():f}" if grant.spent < self._budget else ""
         unit = f" {self._currency}" if self._currency else ""
         return BudgetExceededError(

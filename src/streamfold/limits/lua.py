@@ -20,7 +20,7 @@ for i = 1, #stored, 2 do
 end
 for i = 1, #stored, 2 do
     local kind, holder = stored[i]:sub(1, 2), stored[i]:sub(3)
-    if kind == 'h:' and not state['x:' .. holder] then state[stored[i]] = nil end
+    if (kind == 'h:' or kind == 'm:' or kind == 'n:') and not state['x:' .. holder] then state[stored[i]] = nil end
 end
 
 local function get(name) return state[name] or 0 end
@@ -48,16 +48,30 @@ local function learn(name, value)
     set(name, get(name) + (value - get(name)) / count)
 end
 
-local function free_slots(ask)
-    local held, total, parties, others, names = {}, 0, {[ask.holder] = true}, false, {}
+local function forget_dead()
+    local names = {}
     for name in pairs(state) do names[#names + 1] = name end
     for _, name in ipairs(names) do
         local kind, holder = name:sub(1, 2), name:sub(3)
         if (kind == 'x:' or kind == 'w:') and state[name] < now then
             drop(name)
-            if kind == 'x:' then drop('h:' .. holder) end
+            if kind == 'x:' then
+                local money, number = get('m:' .. holder), get('n:' .. holder)
+                local used = math.min(money, number * math.floor(get('cost') + 0.5))
+                if money > 0 then set('spent', math.max(0, get('spent') - money + used)) end
+                drop('h:' .. holder); drop('m:' .. holder); drop('n:' .. holder)
+            end
         end
     end
+end
+
+local function hold(holder, requests, money)
+    set('n:' .. holder, math.max(0, get('n:' .. holder) + requests))
+    set('m:' .. holder, math.max(0, get('m:' .. holder) + money))
+end
+
+local function free_slots(ask)
+    local held, total, parties, others = {}, 0, {[ask.holder] = true}, false
     for name, value in pairs(state) do
         local kind, holder = name:sub(1, 2), name:sub(3)
         if kind == 'h:' then
@@ -83,18 +97,31 @@ local function take(ask)
         local known = 0
         if state.day == nil and ask.day == day then known = ask.spent end
         set('day', day); set('spent', known)
+        local names = {}
+        for name in pairs(state) do
+            local kind = name:sub(1, 2)
+            if kind == 'm:' or kind == 'n:' then names[#names + 1] = name end
+        end
+        for _, name in ipairs(names) do drop(name) end
     end
-    local cost, number = math.floor(get('cost') + 0.5), ask.requests
+    local mean, cost, number = math.floor(get('cost') + 0.5), 0, ask.requests
+    if ask.slots > 0 or ask.budget > 0 then forget_dead() end
     local function answer(reason, granted, wait, step, rate, tokens)
-        local members = {granted, wait, step, rate, tokens, cost, day, get('spent'), get('epoch'), get('rate'),
+        local members = {granted, wait, step, rate, tokens, cost, mean, day, get('spent'), get('epoch'), get('rate'),
             get('low'), get('high'), get('need'), get('refusals'), get('steady'), get('clean'), get('filled')}
         for i, value in ipairs(members) do members[i] = string.format('%.17g', value) end
         members[#members + 1] = reason
         return members
     end
     if ask.budget > 0 then
-        local left = ask.budget - get('spent')
-        if left <= 0 or cost > left then return answer('budget', 0, (day + 1) * 86400 - now, 0, 0, 0) end
+        local left, held, wanted = ask.budget - get('spent'), 0, ask.money
+        for name, value in pairs(state) do if name:sub(1, 2) == 'm:' then held = held + value end end
+        if wanted == 0 then wanted = state.cost and math.floor(get('most') + 0.5) or left end
+        if left <= 0 or mean > left or (held > 0 and wanted > left) then
+            if held > 0 then return answer('held', 0, ask.poll, 0, 0, 0) end
+            return answer('budget', 0, (day + 1) * 86400 - now, 0, 0, 0)
+        end
+        cost = math.min(wanted, left)
         if cost > 0 then number = math.min(number, math.floor(left / cost)) end
     end
     if ask.slots > 0 then
@@ -123,10 +150,13 @@ local function take(ask)
     if step > 0 then number = math.min(number, math.max(1, math.floor(ask.lease / step))) end
     if rate > 0 then set('requests', requests_from + number / rate) end
     if ask.token_rate > 0 then set('tokens_from', tokens_from + number * tokens / ask.token_rate) end
-    if ask.budget > 0 then set('spent', get('spent') + number * cost) end
+    if ask.budget > 0 then
+        set('spent', get('spent') + number * cost)
+        hold(ask.holder, number, number * cost)
+    end
+    if ask.slots > 0 or ask.budget > 0 then set('x:' .. ask.holder, now + math.min(ask.lifetime, 172800)) end
     if ask.slots > 0 then
         set('h:' .. ask.holder, get('h:' .. ask.holder) + number)
-        set('x:' .. ask.holder, now + math.min(ask.lifetime, 172800))
         if state['w:' .. ask.holder] then drop('w:' .. ask.holder) end
     end
     if get('rate') > 0 and get('filled') == 0 then
@@ -145,7 +175,13 @@ local function settle(ask)
         if seconds ~= 0 and state[line] then set(line, state[line] + seconds) end
     end
     if ask.tokens then learn('tokens', ask.tokens) end
-    if ask.cost then learn('cost', ask.cost) end
+    if ask.cost then
+        learn('cost', ask.cost)
+        set('most', math.max(ask.cost, get('most') - (get('most') - ask.cost) / 30))
+    end
+    if ask.held > 0 and ask.day == state.day then
+        hold(ask.holder, -ask.requests, -ask.held)
+    end
     if ask.money ~= 0 and state.day and ask.day >= state.day then
         local before = ask.day == state.day and get('spent') or 0
         set('day', ask.day); set('spent', math.max(0, before + ask.money))

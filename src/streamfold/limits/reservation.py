@@ -16,7 +16,7 @@ __all__ = ["BILLION", "Reservation", "Settled", "current_reservation"]
 
 BILLION = 1_000_000_000
 _SENDING = 3.0  # seconds that settling may take
-_NOTHING = Settlement()
+_NOTHING = Settlement()  # of a request that reserved nothing which has to be settled
 
 _current: ContextVar[Reservation | None] = ContextVar("streamfold_reservation", default=None)
 
@@ -44,7 +44,7 @@ class Settled(Protocol):
 
 
 class Reservation:
-    """The right to send one request. What was reserved for it stays reserved unless one of the methods says otherwise.
+    """The right to send one request. Unless a method says otherwise, it has used what answers use in the mean.
 
     Make one with `RateLimiter.reserve`.
     """
@@ -55,15 +55,19 @@ class Reservation:
         self._number = number
         self._tokens: float | None = None
         self._cost: int | None = None
-        self._unused = self._answered = self._refused = self._closed = self._claimed = False
+        self._unused = self._nothing = self._answered = self._refused = self._closed = self._claimed = False
         self._retry_after: float | None = None
 
-    def settle(self, usage: Usage | None = None, cost: Cost | None = None) -> None:
-        """Notes what the answer used and cost. What is None stays as it was reserved."""
+    def settle(self, usage: Usage | None = None, cost: Cost | None = None, *, partial: bool = False) -> None:
+        """Notes what the answer used and cost. What is None is taken for the mean of other answers.
+
+        Args:
+            partial: the answer was cut, so that its cost may not be known though the costs of others are.
+        """
         self._tokens = _total(usage)
         if cost is not None:
             self._cost = round(cost.amount * BILLION)
-        if usage is not None or cost is not None:
+        if cost is not None or (usage is not None and not partial):
             self._limiter.counts(cost.currency if cost is not None else None)
 
     def cancel(self) -> None:
@@ -72,7 +76,7 @@ class Reservation:
 
     def failed(self) -> None:
         """Notes that the server has answered nothing: tokens and money are given back."""
-        self._tokens, self._cost = 0.0, 0
+        self._tokens, self._cost, self._nothing = 0.0, 0, True
 
     def answered(self, rate_limit: RateLimit | None = None) -> None:
         """Notes that the server has accepted the request, and what it says of its limits."""
@@ -125,14 +129,15 @@ class Reservation:
         grant, used, cost = self._grant, self._tokens, self._cost
         if self._unused:
             return grant.given_back()
-        money = cost if self._limiter.limits_cost else None
+        money = grant.mean if cost is None else cost
         return Settlement(
             token_seconds=(used - grant.tokens) / grant.token_rate if grant.token_rate and used is not None else 0.0,
             tokens=used if used and grant.token_rate else None,
-            cost=money or None,
-            money=0 if money is None else money - grant.cost,
-            day=0 if money is None else grant.day,
-            slots=1 if grant.holder else 0,
+            cost=cost if self._limiter.limits_cost and not self._nothing else None,
+            money=money - grant.cost if self._limiter.limits_cost else 0,
+            held=grant.cost,
+            day=grant.day if self._limiter.limits_cost else 0,
+            slots=1 if grant.slots else 0,
             holder=grant.holder,
             local=grant.local,
         )

@@ -37,11 +37,11 @@ class ValkeyLimitStore(ThreadedStore):
         """Reserves moments for requests."""
         found = self._run(name, "take", {**asdict(ask), "poll": POLL})
         numbers, reason = [float(number) for number in found[:-1]], found[-1].decode()
-        requests, wait, step, rate, tokens, cost, day, spent = numbers[:8]
-        epoch, believed, low, high, need, refusals, steady, clean, filled = numbers[8:]
+        requests, wait, step, rate, tokens, cost, mean, day, spent = numbers[:9]
+        epoch, believed, low, high, need, refusals, steady, clean, filled = numbers[9:]
         grant = Grant(
             wait=wait,
-            cost=int(cost),
+            mean=int(mean),
             day=int(day),
             spent=int(spent),
             reason=reason,
@@ -56,8 +56,9 @@ class ValkeyLimitStore(ThreadedStore):
             rate=rate,
             token_rate=ask.token_rate,
             tokens=tokens,
-            cost=grant.cost if ask.budget else 0,
-            holder=ask.holder if ask.slots else "",
+            cost=int(cost),
+            slots=ask.slots > 0,
+            holder=ask.holder if ask.slots or ask.budget else "",
         )
 
     def settle_now(self, name: str, settlement: Settlement) -> None:

@@ -55,6 +55,7 @@ from .errors import (
     TurnLimitError,
     UnsupportedOptionError,
     UpstreamError,
+    is_no_answer,
 )
 from .folder import catalogue_folder
 from .functions import as_tool, as_tools, tool
@@ -90,7 +91,7 @@ from .portable import PortableError
 from .ratelimit import RateLimit, RateLimitResource, RateLimitWindow
 from .reasons import FinishReason
 from .refusederrors import status_error, upstream_error
-from .replies import Attempt, InvalidReplyError, ProtocolWarning, Reply, Timing, WarningCode, total_cost
+from .replies import Attempt, InvalidReplyError, Pricing, ProtocolWarning, Reply, Timing, WarningCode, total_cost
 from .suggestions import nearest
 from .toolcalls import CallKind, InvalidToolArgumentsError, ToolCall
 from .tools import (

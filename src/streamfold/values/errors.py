@@ -61,6 +61,7 @@ __all__ = [
     "TurnLimitError",
     "UnsupportedOptionError",
     "UpstreamError",
+    "is_no_answer",
 ]
 
 TimeoutPhase = Literal["connect", "first_event", "read", "stall", "total"]
@@ -302,3 +303,10 @@ class ModelNotFoundError(APIError):
 
 class TurnLimitError(StreamfoldError):
     """The model still asked for tools in the last turn of `run_tools`. The run has the conversation so far."""
+
+
+def is_no_answer(error: APIError) -> bool:
+    """Returns whether a model can't have run: nothing is billed. After a timeout, nobody knows."""
+    if isinstance(error, APITimeoutError):
+        return error.phase == "connect"
+    return isinstance(error, APIStatusError | APIConnectionError)

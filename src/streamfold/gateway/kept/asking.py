@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from ...text import parse_object
 from ..bodies import ClientGone, Receive
-from ..keys import Client
+from ..clients import Client
 from ..logs import RequestLog
 from ..sink import Send
 
