@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -99,6 +100,60 @@ def wheel(session: nox.Session) -> None:
         shutil.copytree(source, away / name) if source.is_dir() else shutil.copy(source, away / name)
     session.chdir(away)
     session.run("pytest", *ALL, *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def lowest(session: nox.Session) -> None:
+    """The tests with the lowest version of every direct dependency that pyproject.toml allows."""
+    session.install("uv")
+    pins = str(Path(session.create_tmp()) / "lowest.txt")
+    words = ["--resolution", "lowest-direct", "--extra", "dev", "--no-header", "--quiet", "--output-file", pins]
+    session.run("uv", "pip", "compile", "pyproject.toml", *words)
+    session.install("-r", pins)
+    session.install("--no-deps", "-e", ".")
+    session.run("pytest", *ALL, *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def reproducible(session: nox.Session) -> None:
+    """Builds the distributions twice, into dist/, from two copies of what is committed: the files must be the same."""
+    session.install("build", "hatchling")
+    shutil.rmtree("dist", ignore_errors=True)
+    hashes = []
+    for number in (1, 2):
+        copy, built = Path(session.create_tmp()) / f"copy{number}", Path(session.create_tmp()) / f"dist{number}"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.rmtree(built, ignore_errors=True)
+        session.run("git", "clone", "--quiet", ".", str(copy), external=True)
+        session.run("python", "-m", "build", "--no-isolation", "--outdir", str(built), str(copy), silent=True)
+        hashes.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(built.iterdir())})
+    if hashes[0] != hashes[1]:
+        session.error(f"two builds differ: {hashes}")
+    shutil.copytree(built, "dist")
+    for name, digest in hashes[0].items():
+        session.log(f"{digest}  dist/{name}")
+
+
+@nox.session(python=VERSIONS[0])
+def sbom(session: nox.Session) -> None:
+    """Writes build/sbom.json: what an installation has in it, as CycloneDX."""
+    session.install(".")
+    Path("build").mkdir(exist_ok=True)
+    with_tool = Path(session.create_tmp()) / "tool"
+    session.run("python", "-m", "venv", str(with_tool))
+    tool = with_tool / ("Scripts" if os.name == "nt" else "bin")
+    session.run(str(tool / "python"), "-m", "pip", "install", "--quiet", "cyclonedx-bom>=7", external=True)
+    python = str(Path(session.bin) / "python")
+    words = ["environment", "--pyproject", "pyproject.toml", "--output-reproducible", "-o", "build/sbom.json", python]
+    session.run(str(tool / "cyclonedx-py"), *words, external=True)
+
+
+@nox.session(python=VERSIONS[0])
+def audit(session: nox.Session) -> None:
+    """Looks for known vulnerabilities in what an installation has in it; it asks a public database."""
+    session.install(".[cli,fast,gateway]")
+    session.install("pip-audit")
+    session.run("pip-audit", "--skip-editable", "--progress-spinner", "off")
 
 
 @nox.session(python=VERSIONS[0])
