@@ -139,7 +139,6 @@ def test_images_of_results_move() -> None:
     messages = (RICH.messages[2], tool_result(CALLS[0], ["A plot:", image(PNG)]), tool_result(CALLS[1], "x"))
     outcome = check_swap(profile("vllm"), Conversation(messages))
     assert states(outcome) == {
-        "messages[0].reasoning": "lost",
         "messages[1].content[0]": "changed: in a longer text: ... (an image: see the next user message)",
         "messages[1].content[1]": "changed: in a message of the role 'user'",
     }

@@ -190,6 +190,8 @@ def pairs(calls: list[tuple[int, str]], results: list[tuple[int, str]]) -> list[
 
 def _leaves_of(value: Any, key: str, beside: Mapping[str, Any], role: str, turn: int) -> Iterator[Leaf]:
     match value:
+        case {"type": "thinking", "thinking": [{"text": text}]}:  # Mistral's part of a content
+            yield Leaf("text", text, role, turn, value, "reasoning")
         case Mapping():
             for name, member in value.items():
                 yield from _leaves_of(member, str(name), value, role, turn)

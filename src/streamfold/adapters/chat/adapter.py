@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from ...requests import HistoryRules, Request, Rules, schema_passes
 from ...values import APIError, BadRequestError, ProtocolWarning
@@ -22,6 +22,7 @@ from .dropped import dropped_by_chat
 from .encode import RequestWriter
 from .history import ids_changed, with_short_ids
 from .quirks import ChatQuirks
+from .reasoning import goes_back, with_reasoning_to_send
 from .signatures import sign_open_calls
 from .thinking import grade_dropped, only_allowed_tools, possible_choice, thinks
 
@@ -34,6 +35,7 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
     name = "chat"
     path = "/chat/completions"
     Quirks = ChatQuirks
+    keeps_reasoning: ClassVar[bool] = False  # of finished turns too, whatever is known of the model
 
     def __init__(self, quirks: ChatQuirks | None = None) -> None:
         self.quirks = quirks or ChatQuirks()
@@ -66,7 +68,9 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
 
     def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
-        dropped = dropped_by_chat(request, self.quirks).warnings()
+        back = goes_back(request, self.quirks, finished=self.keeps_reasoning)
+        dropped = dropped_by_chat(request, self.quirks, back).warnings()
+        request = with_reasoning_to_send(request, back)
         moved: list[ProtocolWarning] = []
         if not self.quirks.result_images:
             messages, moved = results_without_media(request.messages)

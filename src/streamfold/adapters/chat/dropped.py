@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...requests import ITEM_EXTRAS, is_custom
@@ -30,8 +30,12 @@ def sent_extras(message: Message) -> dict[str, Any]:
     return extras
 
 
-def dropped_by_chat(request: Request, quirks: ChatQuirks) -> DroppedParts:
-    """Returns the parts of a conversation that are not sent."""
+def dropped_by_chat(request: Request, quirks: ChatQuirks, back: Sequence[bool]) -> DroppedParts:
+    """Returns the parts of a conversation that are not sent.
+
+    Args:
+        back: for each message, whether its reasoning goes back as a text.
+    """
     dropped = DroppedParts()
     for at, message in enumerate(request.messages):
         where = f"messages[{at}]"
@@ -39,7 +43,7 @@ def dropped_by_chat(request: Request, quirks: ChatQuirks) -> DroppedParts:
             dropped.members.append(f"{where}.name")
         details = message.extras.get("reasoning_details") if quirks.reasoning_details else None
         sent = details if request.came_from_here(message) else None  # instead of the reasoning's text
-        if not _is_sent(message.reasoning, sent, takes_text=quirks.reasoning_field is not None):
+        if not _is_sent(message.reasoning, sent, takes_text=back[at]):
             dropped.reasoning.append(where)
         as_they_are = {*sent_extras(message), *(("reasoning_details",) if sent else ())}
         lost = (name for name in message.extras if name not in as_they_are and _says_more(name, message))

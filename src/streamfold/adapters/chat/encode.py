@@ -21,6 +21,7 @@ from .content import chat_part, only_users_hold_media
 from .dropped import sent_extras
 from .history import joined_details, with_short_ids
 from .quirks import ChatQuirks
+from .reasoning import kept_members, reasoning_members
 from .thinking import effort_members
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class RequestWriter:
         body.update({name: value for name, value in said.items() if value is not None})
         if self.quirks.continues == "continue_final_message" and request.messages[-1].partial:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
+        body.update(kept_members(request, body))
         body.update(options.extra_body)
         return body
 
@@ -80,7 +82,7 @@ class RequestWriter:
         if message.partial and self.quirks.continues == "prefix":
             out["prefix"] = True
         if message.role == "assistant":
-            out.update(self._sent_reasoning(message, request))
+            out.update(self._sent_reasoning(message, request, out["content"]))
         if message.name and (name := self._sent_name(message.role, message.name, where)):
             out["name"] = name
         if message.tool_call_id is not None:
@@ -93,15 +95,15 @@ class RequestWriter:
             out["tool_calls"] = [_call(call, call.extra if came_from_here else None) for call in message.tool_calls]
         return out
 
-    def _sent_reasoning(self, message: Message, request: Request) -> dict[str, Any]:
+    def _sent_reasoning(self, message: Message, request: Request, content: Any) -> dict[str, Any]:
         """Returns the members for an assistant's reasoning: its details where they came from, else its text."""
         details = message.extras.get("reasoning_details")
         if self.quirks.reasoning_details and details and request.came_from_here(message):
             return {"reasoning_details": joined_details(details)}
-        field, reasoning = self.quirks.reasoning_field, message.reasoning
+        reasoning = message.reasoning
         if reasoning is None and message.tool_calls and self.quirks.reasoning_required:
             reasoning = ""
-        return {field: reasoning} if field and reasoning is not None else {}
+        return {} if reasoning is None else reasoning_members(message, reasoning, content, self.quirks)
 
     def _sent_name(self, role: Any, name: Any, where: str) -> Any:
         """Returns the name to send, or None. A tool result's name may be left out, because its id identifies it."""

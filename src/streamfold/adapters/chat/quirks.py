@@ -6,9 +6,11 @@ The defaults suit a server of which nothing is known: what most of them take, an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
-__all__ = ["ChatQuirks"]
+__all__ = ["ChatQuirks", "ReasoningField"]
+
+ReasoningField: TypeAlias = Literal["reasoning_content", "reasoning", "think_tag", "thinking_part"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,10 @@ class ChatQuirks:
             guarantees a fitting answer. Not all servers have it: Groq answers a 400 for models without that mode.
         inline_refs: the server accepts no `$ref` in a schema.
         unsupported_keywords: schema keywords that the server refuses.
-        reasoning_field: the name of reasoning in the history that is sent back. None: it is not sent, because many
-            servers refuse members that they do not know.
+        reasoning_field: where the reasoning of an earlier turn is sent back: a member of the message; "think_tag": in
+            <think> before its text; "thinking_part": a part of its content (Mistral). None: it is not sent, because
+            many servers refuse members that they do not know.
+        reasoning_of_thinkers: only models that are known to think accept it. Groq's other models answer a 400.
         reasoning_required: a turn with calls is refused without its reasoning, so that at least an empty text is sent:
             DeepSeek, while it thinks (https://api-docs.deepseek.com/guides/thinking_mode).
         reasoning_details: the `reasoning_details` of an answer are sent back to the endpoint that they came from,
@@ -66,7 +70,8 @@ class ChatQuirks:
     strict_output: bool = False
     inline_refs: bool = False
     unsupported_keywords: tuple[str, ...] = ()
-    reasoning_field: Literal["reasoning_content", "reasoning"] | None = None
+    reasoning_field: ReasoningField | None = None
+    reasoning_of_thinkers: bool = False
     reasoning_required: bool = False
     reasoning_details: bool = False
     reasoning_split: bool = False

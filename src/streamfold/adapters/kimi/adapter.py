@@ -17,6 +17,7 @@ from ...requests.schema import moonshot, moonshot_problems
 from ...values import AudioPart, ConfigError, FilePart, Message, NamedTool, ProtocolWarning, Tool
 from ..chat import ChatAdapter, ChatQuirks
 from ..chat.history import ids_changed
+from ..chat.quirks import ReasoningField
 from ..chat.thinking import only_these, without_thinking
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class KimiQuirks(ChatQuirks):
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
-    reasoning_field: Literal["reasoning_content", "reasoning"] | None = "reasoning_content"
+    reasoning_field: ReasoningField | None = "reasoning_content"
     result_images: bool = True
     hosted: bool = True
     thinking: Literal["never", "switch", "always"] = "switch"
@@ -64,6 +65,7 @@ class KimiAdapter(ChatAdapter):
         return True
 
     quirks: KimiQuirks
+    keeps_reasoning = True  # the hosted API refuses calls of any turn without it, while it thinks
 
     def __init__(self, quirks: KimiQuirks | None = None) -> None:
         super().__init__(quirks or KimiQuirks())

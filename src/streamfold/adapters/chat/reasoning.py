@@ -1,0 +1,88 @@
+"""Which reasoning of earlier turns goes back, and how it is written.
+
+It goes to the endpoint that it came from while a tool loop is open, for the calls of a loop are one train of thought.
+That of finished turns is sent where the model's family says so: others leave it out themselves, and it costs tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from .quirks import ChatQuirks
+from .thinking import thinks
+
+if TYPE_CHECKING:
+    from ...requests import Request
+    from ...values import Message
+
+__all__ = ["goes_back", "kept_members", "reasoning_members", "with_reasoning_to_send"]
+
+
+def goes_back(request: Request, quirks: ChatQuirks, *, finished: bool = False) -> list[bool]:
+    """Returns for each message whether its reasoning is sent as a text, if it has any.
+
+    Args:
+        finished: that of finished turns is sent for every model.
+    """
+    family = request.family
+    thinking = family.thinking not in (None, "never") or (family.thinking is None and not quirks.reasoning_of_thinkers)
+    if quirks.reasoning_field is None or not thinking:
+        return [False] * len(request.messages)
+    start = 0 if finished or family.reasoning_back in ("all", "required") else _open_turn(request.messages)
+    textual = quirks.reasoning_field == "thinking_part"  # and a text that is to be continued stays one
+    return [
+        at >= start and request.came_from_here(message) and not (message.partial and textual)
+        for at, message in enumerate(request.messages)
+    ]
+
+
+def _open_turn(messages: tuple[Message, ...]) -> int:
+    """Returns where the turn begins that the model is in. A user's message behind results does not end it."""
+    for at in range(len(messages) - 1, -1, -1):
+        if messages[at].role == "user" and (at == 0 or messages[at - 1].role != "tool"):
+            return at
+    return 0
+
+
+def with_reasoning_to_send(request: Request, sent: list[bool]) -> Request:
+    """Returns the request without the reasoning that does not go back."""
+    pairs = zip(request.messages, sent, strict=True)
+    bare = [replace(each, reasoning=None) if each.reasoning is not None and not back else each for each, back in pairs]
+    return replace(request, messages=tuple(bare))
+
+
+def reasoning_members(message: Message, reasoning: str, content: Any, quirks: ChatQuirks) -> dict[str, Any]:
+    """Returns the members of a turn that hold its reasoning, in the place where the endpoint wants it."""
+    match quirks.reasoning_field:
+        case None:
+            return {}
+        case "think_tag":
+            text = content if isinstance(content, str) else ""
+            return {"content": f"<think>{reasoning}</think>{text}"} if reasoning else {}
+        case "thinking_part":
+            if not reasoning or message.partial:
+                return {}
+            said = [{"type": "text", "text": content}] if isinstance(content, str) and content else content or []
+            return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}, *said]}
+        case field:
+            return {field: reasoning}
+
+
+def kept_members(request: Request, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the members that ask the server to keep the reasoning of finished turns, where some is sent."""
+    keep = request.family.keep
+    start = _open_turn(request.messages)
+    if not keep or request.family.reasoning_back != "all" or not thinks(request):
+        return {}
+    if not any(message.reasoning for message in request.messages[:start]):
+        return {}
+    out: dict[str, Any] = {}
+    for path, value in keep.items():
+        name, _, inner = path.partition(".")
+        known = body.get(name)
+        switched = {"type": "enabled"} if name == "thinking" else {}
+        base = known if isinstance(known, Mapping) else switched
+        out[name] = {**base, inner: value} if inner else value
+    return out
