@@ -18,8 +18,6 @@ from anyio.abc import Process
 from gateways import RESPONSES
 from servers import STREAM, Connection, framed, serving
 from streamfold.adapters.chat import ChatEmitter
-from streamfold.gateway.kept import InMemoryResponses, KeptResponse, ResponseRetention, ResponseStore, SQLiteResponses
-from streamfold.gateway.kept.events import KeptEvent
 from streamfold.values import Text
 
 pytestmark = pytest.mark.one_loop  # The gateway is a process of its own: one event loop for its client is enough
@@ -85,57 +83,3 @@ async def test_kill_9_in_mid_answer(tmp_path: Path) -> None:
     assert (now["status"], now["error"]["code"]) == ("failed", "server_error")
     assert now["output"][0]["content"][0]["text"] == "word 0 word 1 word 2 word 3 word 4 "
     assert now["output"][0]["status"] == "incomplete"
-
-
-# --- the stores by themselves -----------------------------------------------------------------------------------------
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_limits(kind: str, tmp_path: Path) -> None:
-    """By number, bytes and age; what was used last stays, and what is under way too."""
-    clock = Clock()
-
-    def made(**limits: Any) -> ResponseStore:
-        given = ResponseRetention(**limits)
-        if kind == "memory":
-            return InMemoryResponses(given, clock=clock)
-        (tmp_path / "r.db").unlink(missing_ok=True)
-        return SQLiteResponses(tmp_path / "r.db", given, clock=clock)
-
-    async def there(store: ResponseStore, names: str) -> str:
-        return "".join([name for name in names if await store.get(name, "me") is not None])
-
-    store = made(responses=3)
-    for name in "abcd":
-        await store.put(response(name, "in_progress" if name == "a" else "completed"))
-        clock.now += 1
-    assert await there(store, "abcd") == "acd"
-    await store.aclose()
-
-    store = made(age=60)
-    await store.put(response("a"))
-    clock.now += 50
-    await store.put(response("b"))
-    clock.now += 50
-    assert await there(store, "ab") == "b"
-    await store.aclose()
-
-    store = made(size=2000)
-    for name in "ab":
-        await store.put(response(name))
-        await store.append(name, [KeptEvent(0, b"x" * 1500, last=True)], None)
-        clock.now += 1
-    await store.put(response("c"))
-    assert await there(store, "abc") == "bc"
-    await store.aclose()
-
-
-def response(name: str, status: str = "completed") -> KeptResponse:
-    return KeptResponse(name, "me", [], None, {"id": name, "status": status, "output": []})

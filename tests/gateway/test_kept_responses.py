@@ -20,9 +20,11 @@ from servers import END, STREAM, Connection, framed, serving
 from streamfold import StreamDecoder
 from streamfold.adapters.chat import ChatEmitter
 from streamfold.gateway import gateway
-from streamfold.gateway.kept.running import Running
-from streamfold.gateway.kept.store import InMemoryResponses, KeptResponse
-from streamfold.values import Call, Finish, Reasoning, Text, Usage
+from streamfold.gateway.kept import Responses
+from streamfold.gateway.kept.making import Memory, Running
+from streamfold.gateway.kept.responses import KeptResponse
+from streamfold.stores import MemoryStore
+from streamfold.values import Call, ErrorInfo, Finish, Reasoning, Text, Usage
 
 pytestmark = pytest.mark.one_loop  # uvicorn's
 
@@ -415,20 +417,20 @@ async def test_openai_python() -> None:
 async def test_an_answer_has_one_end() -> None:
     """Where it breaks off while it is being cancelled, the first of both ends it, and the other changes nothing."""
 
-    class Slow(InMemoryResponses):
-        async def append(self, *args: Any) -> None:
+    class Slow(MemoryStore):
+        async def put(self, *args: Any, **how: Any) -> bool:
             await anyio.sleep(0.01)
-            await super().append(*args)
+            return await super().put(*args, **how)
 
-    store = Slow()
+    responses = Responses(Slow(), 10_000)
     begun = KeptResponse("resp_1", "me", [], None, {"id": "resp_1", "status": "in_progress", "output": []})
-    await store.put(begun)
-    running = Running(store, begun, {"background": True})
+    running = Running(responses, Memory(10_000), begun, {"background": True})
+    await running.begin()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(running.cancel)
-        tasks.start_soon(running.finish)
-    kept = await store.get("resp_1", "me")
+        tasks.start_soon(running.fail, ErrorInfo("the answer broke off"))
+    kept = await responses.get("resp_1", "me")
     assert kept is not None
-    assert running.kept.response == kept.response
-    assert [event.last for event in running.events] == [True]
+    assert running.response == kept.response
+    assert (running.done, [event.number for event in running.events]) == (True, [0])
     assert kept.response["status"] in running.events[0].data.decode()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -14,18 +13,30 @@ import pytest
 
 from folding import DONE, fin, text
 from gateways import RESPONSES, asking, client_of
+from processes import free_port
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.gateway import gateway
-from streamfold.gateway.kept import KeptResponse, SQLiteResponses
-from streamfold.gateway.kept.events import KeptEvent
+from streamfold.gateway.kept import Responses
+from streamfold.gateway.kept.responses import KeptResponse
 from streamfold.stores import SQLiteStore
+from valkeys import valkey_server
 
 BACKGROUND = asking(RESPONSES, background=True, store=True, stream=False)
 
 
+@pytest.fixture(params=["sqlite", "valkey"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Where both gateways keep responses."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/kept.db"
+        return
+    with valkey_server(tmp_path, "--port", str(port := free_port())):
+        yield f"valkey://127.0.0.1:{port}"
+
+
 @asynccontextmanager
-async def two(folder: Path, go_on: anyio.Event) -> AsyncIterator[tuple[httpx.AsyncClient, httpx.AsyncClient]]:
-    """Clients of two gateways with one file, and a provider that says "Hel", and "lo" when it may."""
+async def two(kept: str, go_on: anyio.Event) -> AsyncIterator[tuple[httpx.AsyncClient, httpx.AsyncClient]]:
+    """Clients of two gateways with one store, and a provider that says "Hel", and "lo" when it may."""
 
     async def script(connection: Connection) -> None:
         await connection.request()
@@ -42,7 +53,6 @@ async def two(folder: Path, go_on: anyio.Event) -> AsyncIterator[tuple[httpx.Asy
             tasks.cancel_scope.cancel()
         await connection.send(framed(text("lo"), fin("stop"), DONE), END)
 
-    kept = f"sqlite:///{folder}/kept.db"
     async with (
         serving(script) as upstream,
         upstream.provider() as main,
@@ -63,10 +73,10 @@ async def begun(client: httpx.AsyncClient) -> str:
     return path
 
 
-async def test_an_answer_that_another_process_makes(tmp_path: Path) -> None:
+async def test_an_answer_that_another_process_makes(place: str) -> None:
     """It can be fetched and followed anywhere while it is made, and continued when it is there."""
     go_on = anyio.Event()
-    async with two(tmp_path, go_on) as (first, second):
+    async with two(place, go_on) as (first, second):
         path = await begun(first)
         assert (await second.get(path)).json()["status"] == "in_progress"
         followed: list[str] = []
@@ -87,9 +97,9 @@ async def test_an_answer_that_another_process_makes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_an_answer_is_cancelled_by_another_process(tmp_path: Path) -> None:
+async def test_an_answer_is_cancelled_by_another_process(place: str) -> None:
     """Whoever makes it gives it up, and the client gets what had come of it."""
-    async with two(tmp_path, anyio.Event()) as (first, second):
+    async with two(place, anyio.Event()) as (first, second):
         path = await begun(first)
         response = (await second.post(f"{path}/cancel")).json()
         assert response["status"] == "cancelled"
@@ -97,9 +107,9 @@ async def test_an_answer_is_cancelled_by_another_process(tmp_path: Path) -> None
         assert (await first.get(path)).json() == response
 
 
-async def test_an_answer_is_deleted_by_another_process(tmp_path: Path) -> None:
+async def test_an_answer_is_deleted_by_another_process(place: str) -> None:
     """It is gone for everybody, and nobody goes on to make it."""
-    async with two(tmp_path, anyio.Event()) as (first, second):
+    async with two(place, anyio.Event()) as (first, second):
         path = await begun(first)
         assert (await second.delete(path)).json()["deleted"]
         assert (await first.get(path)).status_code == 404
@@ -107,62 +117,25 @@ async def test_an_answer_is_deleted_by_another_process(tmp_path: Path) -> None:
 
 async def test_a_process_that_is_gone(tmp_path: Path) -> None:
     """Only its answers are ended by the others, and those of one that runs are not."""
-    path = tmp_path / "kept.db"
-    one, other = SQLiteResponses(path), SQLiteResponses(path)
-    for store, name in ((one, "a"), (other, "b")):
-        await store.put(KeptResponse(name, "me", [], None, {"id": name, "status": "in_progress", "output": []}))
-    assert await one.wanted("a")
+    stores = [SQLiteStore(tmp_path / "kept.db", present=True) for _ in range(2)]
+    one, other = (Responses(store, 1000) for store in stores)
+    for responses, name in ((one, "a"), (other, "b")):
+        response = {"id": name, "status": "in_progress", "output": []}
+        kept = KeptResponse(name, "me", [], None, response)
+        await responses.put(kept, json.dumps(response).encode(), ended=False)
     assert [getattr(await other.get(name, "me"), "ended", None) for name in "ab"] == [False, False]
     await one.aclose()
     found = await other.get("a", "me")
     assert found is not None
-    assert found.response["status"] == "failed"
-    assert not await other.wanted("a")
-    assert await other.wanted("b")
-    await other.cancel("b")
-    assert not await other.wanted("b")
+    assert (found.response["status"], [event.number for event in await other.events(found)]) == ("failed", [0])
+    running = await other.get("b", "me")
+    assert running is not None
+    assert await other.wanted(running) is None
+    await other.cancel(running)
+    assert await other.wanted(running) == "cancelled"
+    await other.delete("b", "me")
+    await other.cancel(running)
+    assert await other.wanted(running) == "deleted"
+    assert await other.get("b", "me") is None
     await other.aclose()
     assert [found.name for found in tmp_path.iterdir() if found.suffix == ".lock"] == []
-
-
-HAMMER = """
-import sys, anyio
-from streamfold.stores import SQLiteStore
-from streamfold.gateway.kept import KeptResponse, SQLiteResponses
-from streamfold.gateway.kept.events import KeptEvent
-
-async def main(folder, name):
-    turns, responses = SQLiteStore(folder + "/turns.db"), SQLiteResponses(folder + "/kept.db")
-    for at in range(30):
-        await turns.put("", {f"{name}-{at}": b"x"})
-        kept = KeptResponse(f"{name}-{at}", "me", [], None, {"id": "a", "status": "in_progress", "output": []})
-        await responses.put(kept)
-        await responses.append(kept.id, [KeptEvent(0, b"x", True)], {**kept.response, "status": "completed"})
-    await turns.aclose()
-    await responses.aclose()
-
-anyio.run(main, *sys.argv[1:])
-"""
-
-
-@pytest.mark.slow
-def test_many_processes_open_a_file_at_once(tmp_path: Path) -> None:
-    """None of them finds it locked, and what they write is all there."""
-    names = "abc"
-    processes = [subprocess.Popen([sys.executable, "-c", HAMMER, str(tmp_path), name]) for name in names]
-    assert [process.wait(60) for process in processes] == [0] * len(names)
-    anyio.run(check_all, tmp_path, names)
-
-
-async def check_all(folder: Path, names: str) -> None:
-    """Checks that everything is there that the processes of these names wrote."""
-    turns, responses = SQLiteStore(folder / "turns.db"), SQLiteResponses(folder / "kept.db")
-    written = [f"{name}-{at}" for name in names for at in range(30)]
-    assert set(await turns.get("", written)) == set(written)
-    for name in written:
-        found = await responses.get(name, "me")
-        assert found is not None
-        assert found.ended
-        assert await responses.events(name, -1) == [KeptEvent(0, b"x", True)]
-    await turns.aclose()
-    await responses.aclose()

@@ -12,7 +12,6 @@ import anyio
 import pytest
 
 from streamfold import ConfigError
-from streamfold.gateway.kept import SQLiteResponses
 from streamfold.jobs import Ledger, batch
 from streamfold.limits.algorithm import Ask
 from streamfold.limits.sqlite import SQLiteLimitStore
@@ -23,13 +22,11 @@ from streamfold.testing import ScriptedProvider
 async def used(store: Any) -> None:
     if isinstance(store, SQLiteStore):
         assert await store.get("", ["a"]) == {}
-    elif isinstance(store, SQLiteLimitStore):
-        assert (await store.take("a", Ask(rate=10.0))).requests == 1
     else:
-        assert await store.get("a", "me") is None
+        assert (await store.take("a", Ask(rate=10.0))).requests == 1
 
 
-@pytest.mark.parametrize("kind", [SQLiteStore, SQLiteLimitStore, SQLiteResponses])
+@pytest.mark.parametrize("kind", [SQLiteStore, SQLiteLimitStore])
 async def test_a_task_that_was_cancelled_closes_its_databases(kind: Any, tmp_path: Path) -> None:
     """A program that is interrupted leaves no file open."""
     store = kind(tmp_path / "a.db")
@@ -40,7 +37,7 @@ async def test_a_task_that_was_cancelled_closes_its_databases(kind: Any, tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db"]  # SQLite removes what it needs while open
 
 
-@pytest.mark.parametrize("kind", [SQLiteStore, SQLiteLimitStore, SQLiteResponses])
+@pytest.mark.parametrize("kind", [SQLiteStore, SQLiteLimitStore])
 async def test_a_database_that_could_not_be_opened_is_tried_again(
     kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

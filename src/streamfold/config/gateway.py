@@ -82,8 +82,8 @@ class GatewayOptions(Table):
         memory_bytes: size of all turns together.
         memory_age: seconds for which a turn is kept since it was last used.
         responses: where responses of the Responses API are kept, to be continued, fetched, resumed and cancelled: as
-            for `memory`, which is the default (where that is a Valkey server: in this process); `false`: nowhere.
-        responses_number: how many responses are kept.
+            for `memory`, which is the default; `false`: nowhere.
+        responses_number: how many responses are kept. When there is no room, the client who keeps most gives up first.
         responses_bytes: size of all responses together.
         responses_age: seconds for which a response is kept since it was last used.
         metrics: serve `/metrics` in Prometheus' text format (extra `metrics`). It needs a client's key, where there are

@@ -20,7 +20,7 @@ from ..answers import ChatModel
 from ..client import Hooks
 from ..config import GatewayOptions, RateLimitSettings, read_settings, store_url
 from ..limits import LimitStore
-from ..stores import Retention
+from ..stores import Retention, WaitingStore, lasting_store
 from ..turns import TurnCache, TurnStore, read_turn_cache
 from .access import Access
 from .background import Background
@@ -28,7 +28,7 @@ from .bodies import Receive
 from .clients import Client, read_keys
 from .failures import Refused, refused
 from .handler import RequestHandler
-from .kept import KeptResponses, ResponseRetention, ResponseStore, open_responses
+from .kept import KeptResponses, Responses
 from .keys import KeyRateLimits
 from .metrics import Metrics
 from .models import Models
@@ -85,10 +85,7 @@ def gateway(
     read = read_settings(GatewayOptions, {**options, **named})
     sizes = Retention(2 * read.memory_turns, read.memory_bytes, read.memory_age)
     kept = read_turn_cache((store_url(memory) if isinstance(memory, str) else memory), sizes)
-    responses = open_responses(
-        read.memory if read.responses is None else read.responses,
-        ResponseRetention(read.responses_number, read.responses_bytes, read.responses_age),
-    )
+    responses = _responses(read)
     models, clients = Models(providers, read, config, hooks), read_keys(keys)
     for client in clients:
         models.check_key(client)
@@ -108,7 +105,7 @@ class Gateway:
         access: Access,
         options: GatewayOptions,
         memory: TurnCache | None = None,
-        responses: ResponseStore | None = None,
+        responses: Responses | None = None,
         rate_limits: KeyRateLimits | None = None,
     ) -> None:
         self.models = models
@@ -160,6 +157,9 @@ class Gateway:
     async def __aenter__(self) -> Self:
         self.draining = False
         await self._background.__aenter__()
+        for store in (self._memory and self._memory.store, self._responses and self._responses.store):
+            if isinstance(store, WaitingStore):
+                self._background.start(store.keep_trying)
         return self
 
     async def __aexit__(
@@ -205,6 +205,16 @@ class Gateway:
         name = request.path_params["name"]
         self.models.find(name, client)
         return JSONResponse(_wire_of(request).model_entry(name, self._began))
+
+
+def _responses(options: GatewayOptions) -> Responses | None:
+    """Returns where responses are kept; None if nowhere."""
+    where = options.memory if options.responses is None else options.responses
+    if where is False:
+        return None
+    retention = Retention(options.responses_number, options.responses_bytes, options.responses_age)
+    place = "memory" if where is True else store_url(where, "responses")
+    return Responses(lasting_store(place, retention, table="responses", present=True), options.responses_bytes)
 
 
 class _Endpoint:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -38,6 +38,11 @@ class Background:
         if tasks is not None:
             tasks.cancel_scope.cancel()
             await tasks.__aexit__(None, None, None)  # with the error of the block it would raise a group of it
+
+    def start(self, task: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Starts a task that goes on until the place is left, if somebody has entered it."""
+        if self._tasks is not None:
+            self._tasks.start_soon(task)
 
     @asynccontextmanager
     async def tasks(self) -> AsyncIterator[TaskGroup]:

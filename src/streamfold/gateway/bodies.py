@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from ..config import GatewayOptions
 from .failures import refused
 
-__all__ = ["Bodies", "ClientGone", "Receive"]
+__all__ = ["Bodies", "ClientGone", "HeldBody", "Receive"]
 
 Receive = Callable[[], Awaitable[Any]]
 
@@ -31,9 +31,9 @@ class Bodies:
         self._held = 0
 
     @contextmanager
-    def held(self) -> Iterator[_Body]:
+    def held(self) -> Iterator[HeldBody]:
         """Gives a body to read. Its bytes count as held until the block is left."""
-        body = _Body(self)
+        body = HeldBody(self)
         try:
             yield body
         finally:
@@ -43,11 +43,15 @@ class Bodies:
         """Counts bytes as held. Raises Refused if they are too many together."""
         if self._held + size > self._options.max_total_body_bytes:
             raise refused(503, "too many large requests at once; try again later", "overloaded", retry_after="1")
+        self.add(size)
+
+    def add(self, size: int) -> None:
+        """Counts bytes as held that have been counted before."""
         self._held += size
 
 
-class _Body:
-    """One body.
+class HeldBody:
+    """One body, and what it refers to.
 
     Attributes:
         size: the bytes of it that are held.
@@ -76,15 +80,19 @@ class _Body:
                 if message["type"] == "http.disconnect":
                     raise ClientGone
                 piece = message.get("body", b"")
-                self._check(self.size + len(piece))
-                self._bodies.take(len(piece))
-                self.size += len(piece)
+                self.grow(len(piece))
                 pieces.append(piece)
                 clock.deadline += len(piece) / _SLOWEST
                 if not message.get("more_body"):
                     return b"".join(pieces)
         raise refused(408, f"the request body did not arrive within {seconds:g} seconds", "request_timeout")
 
-    def _check(self, size: int) -> None:
+    def grow(self, size: int, what: str = "the request body") -> None:
+        """Counts further bytes. Raises Refused if they are too many, for one request or for all together."""
+        self._check(self.size + size, what)
+        self._bodies.take(size)
+        self.size += size
+
+    def _check(self, size: int, what: str = "the request body") -> None:
         if size > self._options.max_body_bytes:
-            raise refused(413, f"the request body is larger than the allowed {self._options.max_body_bytes} bytes")
+            raise refused(413, f"{what} is larger than the allowed {self._options.max_body_bytes} bytes")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
-from ..adapters.emitting import Order, ReplyWriter, jsonable
+from ..adapters.emitting import Order, ReplyWriter, comment, jsonable
 from ..answers import ChatStream
 from ..config import GatewayOptions
 from ..turns import TurnCache
@@ -17,7 +17,7 @@ from .charging import Charge
 from .failures import Refused, of_error, refused, warning_header
 from .logs import RequestLog
 from .models import Served
-from .sink import EventSink, Send, send_json
+from .sink import EventSink, Send, Sink, send_json
 from .wire import ClientRequest, Warnings, Wire
 
 __all__ = ["Exchange"]
@@ -48,15 +48,18 @@ class Exchange:
     _gone: bool = field(default=False, init=False)
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
 
-    async def run(self, receive: Receive, send: Send) -> None:
+    async def run(self, receive: Receive, send: Send, sink: Sink | None = None) -> None:
         """Answers. When it returns, or is cancelled, the provider's connection is closed.
+
+        Args:
+            sink: where the events go; None: to the client.
 
         Raises:
             Refused: there is no answer, and nothing has been sent.
             ClientGone: the client left before the end.
         """
         headers = {**self._headers, **self.wire.stream_headers(self.asked)}
-        sink = EventSink(send, headers, self.options.keepalive, self.wire.keep_alive)
+        sink = sink or EventSink(send, headers, self.options.keepalive, self.wire.keep_alive)
         writer = ReplyWriter(self.wire.emitter(self.asked))
         answered = False
         refusal: Refused | None = None
@@ -96,7 +99,7 @@ class Exchange:
             self._gone = True
             self._scope.deadline = anyio.current_time() + (_GRACE if self.charge else 0.0)
 
-    async def _stream(self, writer: ReplyWriter, sink: EventSink) -> None:
+    async def _stream(self, writer: ReplyWriter, sink: Sink) -> None:
         """Writes the answer as it arrives."""
 
         waiting: list[bytes] = []
@@ -110,7 +113,7 @@ class Exchange:
 
         try:
             reply = await self._read(write, fragments=self.wire.fragments)
-            await sink.write(writer.finish(reply), last=True)
+            await self._end(sink, writer.finish(reply))
             self.log.completed(reply)
         except ClientGone:
             raise
@@ -121,7 +124,13 @@ class Exchange:
                 raise refusal from refusal.__cause__
             self.log.failed(refusal)
             partial = error.partial if isinstance(error, APIError) else None
-            await sink.write(b"".join([*waiting, writer.fail(self.wire.info(refusal), partial)]), last=True)
+            await self._end(sink, b"".join([*waiting, writer.fail(self.wire.info(refusal), partial)]))
+
+    async def _end(self, sink: Sink, events: bytes) -> None:
+        """Writes the last events, when the answer is kept: its client may refer to it from then on."""
+        if self.asked.keeper is not None and (note := await self.asked.keeper.save()):
+            events = comment(f"streamfold warning {note}") + events
+        await sink.write(events, last=True)
 
     async def _whole(self, send: Send) -> None:
         """Sends the answer when all of it is there."""
@@ -136,7 +145,8 @@ class Exchange:
         except Exception as error:
             refusal = _refusal(error)
             raise refusal from refusal.__cause__
-        await send_json(send, 200, body, {**self._headers, **warning_header(reply.warnings)})
+        note = await self.asked.keeper.save() if self.asked.keeper is not None else ""
+        await send_json(send, 200, body, {**self._headers, **warning_header(reply.warnings, note)})
         self.log.completed(reply)
 
     async def _read(
@@ -188,10 +198,10 @@ class Exchange:
                 raise
             self._leave()
 
-    async def _part(self, writer: ReplyWriter, sink: EventSink, send: Send) -> None:
+    async def _part(self, writer: ReplyWriter, sink: Sink, send: Send) -> None:
         refusal = refused(503, "the server is shutting down")
         if sink.started:
-            await sink.write(writer.fail(self.wire.info(refusal)), last=True)
+            await self._end(sink, writer.fail(self.wire.info(refusal)))
         else:
             await send_json(send, *self.wire.error(refusal, self.asked.id), self._headers)
 

@@ -66,7 +66,7 @@ def of_error(error: APIError) -> Refused:
     return Refused(status, info if info.status is None else replace(info, status=status), headers)
 
 
-def warning_header(warnings: Iterable[ProtocolWarning]) -> dict[str, str]:
+def warning_header(warnings: Iterable[ProtocolWarning], *others: str) -> dict[str, str]:
     """Returns the header that lists the warnings of an answer; no header if there are none."""
-    text = "; ".join(f"{warning.code}: {warning.detail}" for warning in warnings)
+    text = "; ".join([*(f"{warning.code}: {warning.detail}" for warning in warnings), *filter(None, others)])
     return {"x-streamfold-warnings": text[:LONGEST_HEADER]} if text else {}

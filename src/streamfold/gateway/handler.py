@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from time import time
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 from uuid import uuid4
 
 import anyio.to_thread
@@ -17,7 +18,7 @@ from ..text import parse_object
 from ..turns import TurnCache
 from ..values import ConfigError
 from .access import Access
-from .bodies import Bodies, ClientGone, Receive
+from .bodies import Bodies, ClientGone, HeldBody, Receive
 from .clients import Client
 from .conversation import without_empty_turns
 from .exchange import Exchange
@@ -27,12 +28,50 @@ from .logs import RequestLog
 from .metrics import Metrics
 from .models import Models, Served
 from .outcomes import write_json
-from .sink import Send, guarded, send_json
-from .wire import ClientRequest, Warnings, Wire
+from .sink import Send, Sink, guarded, send_json
+from .wire import ClientRequest, Keeper, Wire
 
-__all__ = ["RequestHandler"]
+__all__ = ["Body", "Handler", "Incoming", "RequestHandler"]
+
+T = TypeVar("T")
 
 _LARGE = 2**18  # bytes of a body above which it is parsed beside the event loop
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A request, and the client that it comes from."""
+
+    wire: Wire
+    scope: Any
+    receive: Receive
+    send: Send
+    client: Client
+    log: RequestLog
+
+
+Handler: TypeAlias = Callable[[Incoming], Awaitable[None]]
+
+
+class Body:
+    """The body of a request, parsed.
+
+    Attributes:
+        value: what the JSON says.
+    """
+
+    def __init__(self, value: Any, held: HeldBody) -> None:
+        self.value = value
+        self._held = held
+
+    @property
+    def size(self) -> int:
+        """Its bytes, and those of what it refers to."""
+        return self._held.size
+
+    def grow(self, size: int) -> None:
+        """Counts what is to be written into it. Raises Refused if that is too much."""
+        self._held.grow(size, "the request, with what it refers to,")
 
 
 class RequestHandler:
@@ -61,36 +100,71 @@ class RequestHandler:
         self._metrics = metrics
         self._observers = [*([metrics.observe] if metrics else []), *([write_json] if options.json_log else [])]
 
-    async def answer(
-        self, wire: Wire, scope: Any, receive: Receive, send: Send, *, answer_id: str | None = None
-    ) -> None:
-        """Answers one request of a client: with the provider's answer, or with an error in the wire's form.
+    async def answer(self, wire: Wire, scope: Any, receive: Receive, send: Send) -> None:
+        """Answers one request of a client: with the provider's answer, or with an error in the wire's form."""
 
-        Args:
-            answer_id: the id of the answer; None: a new one.
-        """
-        log = self.log(wire, answer_id)
-        async with self.refusing(wire, send, log) as send:
+        async def handle(incoming: Incoming) -> None:
+            async with self.body(incoming) as body:
+                await self.reply(incoming, body)
+
+        await self.handle(handle, wire, scope, receive, send)
+
+    async def handle(self, handle: Handler, wire: Wire, scope: Any, receive: Receive, send: Send) -> None:
+        """Does with a request what `handle` does, if its client may use the server. What that refuses is the answer."""
+        log = RequestLog(wire.id_prefix + uuid4().hex, wire.adapter, self._observers)
+        async with self._refusing(wire, send, log) as send:
             client = self.access.check(scope)
             log.key = client.name
-            self._check_room()
-            with self.bodies.held() as held:
-                body = await held.read(Headers(scope=scope), receive)
-                with self._counted():
-                    asked, served = await self._parsed(wire, body, scope, log, client)
-                    del body
-                    if (answer := await wire.at_once(asked, served)) is not None:
-                        await send_json(send, 200, answer.body, {**wire.headers(log.id), **answer.headers})
-                        log.answered(answer.note)
-                    else:
-                        asked, dropped = self._for_provider(wire, asked, served)
-                        memory = self._memory and self._memory.of(client.id, ids=wire.returns_ids)
-                        async with self._rate_limits.within(client, served, asked.request) as charge:
-                            exchange = Exchange(wire, asked, served, self.options, log, dropped, memory, charge)
-                            await exchange.run(receive, send)
+            await handle(Incoming(wire, scope, receive, send, client, log))
 
     @asynccontextmanager
-    async def refusing(self, wire: Wire, send: Send, log: RequestLog) -> AsyncIterator[Send]:
+    async def body(self, incoming: Incoming) -> AsyncIterator[Body]:
+        """Reads and parses the body of a request, which counts as running in the block."""
+        self._check_room()
+        with self.bodies.held() as held:
+            raw = await held.read(Headers(scope=incoming.scope), incoming.receive)
+            self._check_room()  # one whose body is still on its way takes nobody's place
+            with self._counted():
+                value = await _beside(len(raw), partial(_parsed, raw))
+                del raw
+                yield Body(value, held)
+
+    @contextmanager
+    def place(self, size: int) -> Iterator[None]:
+        """Counts an answer that goes on without its client: it takes the place of its request, and of its body."""
+        with self.bodies.held() as held, self._counted():
+            held.size = size
+            self.bodies.add(size)
+            yield
+
+    async def reply(self, incoming: Incoming, body: Body) -> None:
+        """Answers a request whose body has been read."""
+        asked, served = await self._read(incoming, body)
+        if (answer := await incoming.wire.at_once(asked, served)) is not None:
+            headers = {**incoming.wire.headers(incoming.log.id), **answer.headers}
+            await send_json(incoming.send, 200, answer.body, headers)
+            incoming.log.answered(answer.note)
+            return
+        await self.run(self._exchange(incoming, asked, served), incoming.client, incoming.receive, incoming.send)
+
+    async def exchange(self, incoming: Incoming, body: Body, keeper: Keeper | None = None) -> Exchange:
+        """Returns the answer to a request that a model will give. Raises Refused where that can't be.
+
+        Args:
+            keeper: keeps the answer.
+        """
+        asked, served = await self._read(incoming, body)
+        return self._exchange(incoming, replace(asked, keeper=keeper), served)
+
+    async def run(
+        self, exchange: Exchange, client: Client, receive: Receive, send: Send, sink: Sink | None = None
+    ) -> None:
+        """Has an answer made, within the limits of the client's key. Raises Refused, ClientGone; see `Exchange.run`."""
+        async with self._rate_limits.within(client, exchange.served, exchange.asked.request) as exchange.charge:
+            await exchange.run(receive, send, sink)
+
+    @asynccontextmanager
+    async def _refusing(self, wire: Wire, send: Send, log: RequestLog) -> AsyncIterator[Send]:
         """Gives a `send` that raises ClientGone when the client has left. A refusal in the block is sent with it."""
         send = guarded(send, self.options.send_timeout)
         try:
@@ -102,30 +176,12 @@ class RequestHandler:
         except ClientGone:
             log.disconnected()
 
-    def log(self, wire: Wire, answer_id: str | None = None) -> RequestLog:
-        """Returns the log of a request."""
-        return RequestLog(answer_id or wire.id_prefix + uuid4().hex, wire.adapter, self._observers)
+    async def _read(self, incoming: Incoming, body: Body) -> tuple[ClientRequest, Served]:
+        return await _beside(body.size, partial(self._parse, incoming, body.value))
 
-    def check(self, wire: Wire, body: bytes, scope: Any, log: RequestLog, client: Client) -> None:
-        """Raises Refused for a request that can't be answered, whatever its provider says."""
-        self._for_provider(wire, *self._parse(wire, body, scope, log, client))
-
-    async def _parsed(
-        self, wire: Wire, body: bytes, scope: Any, log: RequestLog, client: Client
-    ) -> tuple[ClientRequest, Served]:
-        """Parses a body. A large one is parsed in a thread, so that other clients do not wait for it."""
-        if len(body) > _LARGE:
-            return await anyio.to_thread.run_sync(self._parse, wire, body, scope, log, client)
-        return self._parse(wire, body, scope, log, client)
-
-    def _parse(
-        self, wire: Wire, body: bytes, scope: Any, log: RequestLog, client: Client
-    ) -> tuple[ClientRequest, Served]:
+    def _parse(self, incoming: Incoming, value: Any) -> tuple[ClientRequest, Served]:
+        wire, scope, log, client = incoming.wire, incoming.scope, incoming.log, incoming.client
         headers, params = Headers(scope=scope), {**QueryParams(scope["query_string"]), **scope["path_params"]}
-        try:
-            value = parse_object(body.decode("utf-8-sig"))
-        except ValueError as error:
-            raise refused(400, f"the request body is not JSON: {error}") from None
         if isinstance(value, Mapping):
             if isinstance(model := wire.model(value, params), str):
                 log.model = model
@@ -139,13 +195,16 @@ class RequestHandler:
             raise refused(400, error.problem) from error
         return asked, named or self._models.find(asked.model, client)
 
-    def _for_provider(self, wire: Wire, asked: ClientRequest, served: Served) -> tuple[ClientRequest, Warnings]:
+    def _exchange(self, incoming: Incoming, asked: ClientRequest, served: Served) -> Exchange:
+        wire = incoming.wire
         try:
             asked, dropped = wire.for_provider(wire.without_client_ids(asked), served.adapters)
         except ConfigError as error:
             raise refused(400, error.problem) from error
         messages, empty = without_empty_turns(asked.request.messages)
-        return replace(asked, request=replace(asked.request, messages=messages)), [*dropped, *empty]
+        asked = replace(asked, request=replace(asked.request, messages=messages))
+        memory = self._memory and self._memory.of(incoming.client.id, ids=wire.returns_ids)
+        return Exchange(wire, asked, served, self.options, incoming.log, [*dropped, *empty], memory)
 
     def _check_size(self, wire: Wire, body: Mapping[str, Any], model: Any) -> None:
         options, size = self.options, wire.size(body)
@@ -165,8 +224,7 @@ class RequestHandler:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Counts a request as running. Only now: one whose body is still on its way takes nobody's place."""
-        self._check_room()
+        """Counts a request as running."""
         self._count(1)
         try:
             yield
@@ -177,3 +235,15 @@ class RequestHandler:
         self.running += more
         if self._metrics is not None:
             self._metrics.running(self.running)
+
+
+async def _beside(size: int, work: Callable[[], T]) -> T:
+    """Does something with a body; with a large one in a thread, so that other clients do not wait for it."""
+    return await anyio.to_thread.run_sync(work) if size > _LARGE else work()
+
+
+def _parsed(raw: bytes) -> Any:
+    try:
+        return parse_object(raw.decode("utf-8-sig"))
+    except ValueError as error:
+        raise refused(400, f"the request body is not JSON: {error}") from None

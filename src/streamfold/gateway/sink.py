@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
 from ..adapters.emitting import json_text
 from .bodies import ClientGone
 
-__all__ = ["EventSink", "Send", "guarded", "send_json"]
+__all__ = ["EventSink", "Send", "Sink", "guarded", "send_json"]
 
 Send = Callable[[Any], Awaitable[None]]
 
@@ -42,6 +42,29 @@ async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, st
     head = {"content-type": "application/json", "content-length": str(len(data)), "cache-control": "no-store"}
     await send({"type": "http.response.start", "status": status, "headers": _encoded({**head, **headers})})
     await send({"type": "http.response.body", "body": data, "more_body": False})
+
+
+class Sink(Protocol):
+    """Where the events of an answer go.
+
+    Attributes:
+        ended: whether nothing more can be written.
+    """
+
+    ended: bool
+
+    @property
+    def started(self) -> bool:
+        """Whether something has been written, so that the request can't be refused any more."""
+        ...
+
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        """Sends events."""
+        ...
+
+    async def keep_alive(self) -> None:
+        """Says now and then that the answer is still being made."""
+        ...
 
 
 class EventSink:

@@ -5,23 +5,44 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 from ..adapters import wants_stream
 from ..adapters.emitting import Emitter, error_body
+from ..adapters.responses import ResponsesEmitter, WrittenEvent
 from ..config import GatewayOptions
 from ..requests import Request
 from ..values import Delta, ErrorInfo, ProtocolWarning, Reply, Tool
 from .failures import Refused
 from .models import Served
 
-__all__ = ["AtOnce", "ClientRequest", "Size", "Warnings", "Wire", "functions_of", "listed", "not_sent"]
+__all__ = ["AtOnce", "ClientRequest", "Keeper", "Size", "Warnings", "Wire", "functions_of", "listed", "not_sent"]
 
 Warnings: TypeAlias = list[ProtocolWarning]
 
 # Values of members of tools that ask for nothing: to be called by the model alone is to be called directly.
 _ASK_NOTHING: tuple[Any, ...] = (None, [], {}, False, ["direct"])
 _GRANTED = ("eager_input_streaming",)  # arguments are always sent as they come
+
+
+class Keeper(Protocol):
+    """Keeps an answer of the Responses API while it is written.
+
+    Attributes:
+        about: members of the response that say how it is kept.
+        emitter: what writes it, from its beginning on.
+    """
+
+    about: Mapping[str, Any]
+    emitter: ResponsesEmitter | None
+
+    def note(self, event: WrittenEvent) -> None:
+        """Takes an event that has been written."""
+        ...
+
+    async def save(self) -> str:
+        """Keeps what was written. Returns what the client is to be told of that."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +57,7 @@ class ClientRequest:
         created: when the request came, in seconds since 1970.
         headers: the headers of the request, with names in lower case.
         params: the parameters in its path and its query.
+        keeper: keeps the answer; None: nobody does.
     """
 
     body: Mapping[str, Any]
@@ -45,6 +67,7 @@ class ClientRequest:
     created: int
     headers: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
+    keeper: Keeper | None = None
 
     @property
     def model(self) -> str:

@@ -122,7 +122,8 @@ class ResponsesWire(Wire):
         return parse_responses(body)
 
     def emitter(self, asked: ClientRequest) -> ResponsesEmitter:
-        return ResponsesEmitter(
+        keeper = asked.keeper
+        emitter = ResponsesEmitter(
             id=asked.id,
             model=asked.model,
             created=asked.created,
@@ -130,7 +131,12 @@ class ResponsesWire(Wire):
             mend_finish=True,
             request=asked.body,
             tools=asked.tools if isinstance(asked, ResponsesRequest) else None,
+            about=keeper.about if keeper else None,
+            listener=keeper.note if keeper else None,
         )
+        if keeper is not None:
+            keeper.emitter = emitter
+        return emitter
 
     def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
         emitter = self.emitter(asked)
@@ -146,7 +152,10 @@ class ResponsesWire(Wire):
             extra = asked.request.options.extra_body  # of the first reading: without what identifies the client
             read = parse_for_functions(asked.body)
             rest = {name: value for name, value in extra.items() if name in read.request.options.extra_body}
-            members = {name: getattr(asked, name) for name in ("body", "stream", "id", "created", "headers", "params")}
+            members = {
+                name: getattr(asked, name)
+                for name in ("body", "stream", "id", "created", "headers", "params", "keeper")
+            }
             made = ResponsesRequest(request=read.request, tools=read.tools, **members)
             asked = made.with_extra_body(rest)
             warnings += read.warnings

@@ -4,16 +4,16 @@ store      the interface, and how much is kept
 memory     in this process; `sqlite` in a file, `valkey` on a server (`blocking`: both are asked in threads, for a time)
 waiting    what a store could not take waits until it is back
 opening    a store by its name
-databases  an SQLite file, a locked file and a server, for whoever keeps something else there
+presence   which processes run
 """
 
-from .databases import PrivateDatabase, close_in_thread, locked_file, shown_server, valkey_client
+from .blocking import close_in_thread
 from .memory import MemoryStore
 from .opening import lasting_store, open_store
-from .presence import Presence
-from .sqlite import SQLiteStore
+from .presence import locked_file
+from .sqlite import PrivateDatabase, SQLiteStore
 from .store import Retention, Store, StoreError
-from .valkey import ValkeyStore
+from .valkey import ValkeyStore, shown_server, valkey_client
 from .waiting import WaitingStore
 
 __all__ = [

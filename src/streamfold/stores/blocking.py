@@ -14,10 +14,9 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
-from .databases import close_in_thread
 from .store import Retention, StoreError
 
-__all__ = ["PATIENCE", "BlockingStore"]
+__all__ = ["PATIENCE", "BlockingStore", "close_in_thread"]
 
 T = TypeVar("T")
 
@@ -179,3 +178,9 @@ class BlockingStore(ABC):
         if self not in limiters:
             limiters[self] = anyio.CapacityLimiter(self.threads)
         return limiters[self]
+
+
+async def close_in_thread(close: Callable[[], None]) -> None:
+    """Closes something that may block, also when the task has been cancelled."""
+    with anyio.CancelScope(shield=True):
+        await anyio.to_thread.run_sync(close)

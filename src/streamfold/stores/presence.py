@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
-from .databases import locked_file
+__all__ = ["Presence", "locked_file"]
 
-__all__ = ["Presence"]
+
+def locked_file(path: Path, mode: str) -> IO[bytes]:
+    """Opens a file and locks it until it is closed, also by the end of the process.
+
+    Raises:
+        BlockingIOError: another process holds it.
+        OSError: it can't be opened.
+    """
+    file: IO[bytes] = path.open(mode)
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise BlockingIOError(f"{path} is held by another process") from error
+    return file
 
 
 class Presence:

@@ -1,25 +1,31 @@
-"""Values in an SQLite file: they are there again when the process is started again, and other processes share them."""
+"""Values in an SQLite file: they are there again when the process is started again, and other processes share them.
+
+SQLite files of others are opened here too.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from time import time
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from random import random
+from threading import RLock
+from time import monotonic, sleep, time
 from typing import TYPE_CHECKING
 
 from ..values import ConfigError
 from .blocking import BlockingStore
-from .databases import PrivateDatabase
 from .presence import Presence
 from .store import Retention, by_record, split_key
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["SQLiteStore"]
+__all__ = ["PrivateDatabase", "SQLiteStore", "private_database"]
 
-_PATIENCE = 1.0  # seconds to wait for another process
+_PATIENCE = 10  # seconds to wait for another process
+_SHORTLY = 1.0  # the same, where an answer waits
 # NAME_total and NAME_owners are kept by triggers, so that nothing is counted twice, whoever is killed when.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS {name}_records (
@@ -57,6 +63,97 @@ _TIED = 50  # owners with equally much, among which the oldest record is looked 
 _TOUCHED = 0.05  # a use is written down when this part of the age has passed since the last one
 
 
+class PrivateDatabase:
+    """An SQLite file that only this user may read, for several threads and processes. It is opened when it is needed.
+
+    Args:
+        path: the file.
+        schema: the statements that make its tables, where they are not there yet.
+        patience: seconds to wait for another process, or for another thread of this one.
+
+    Raises:
+        ConfigError: there is no folder for the file.
+
+    Attributes:
+        lock: held by the thread that uses the file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], schema: str, *, patience: float = _PATIENCE) -> None:
+        self.path = Path(path).expanduser()
+        if not self.path.parent.is_dir():
+            raise ConfigError(f"there is no folder {str(self.path.parent)!r} for the database {self.path.name!r}")
+        self._schema = schema
+        self._patience = patience
+        self.lock = RLock()
+        self._open: sqlite3.Connection | None = None
+
+    @contextmanager
+    def transaction(self, *, reads: bool = False) -> Iterator[sqlite3.Connection]:
+        """Begins a transaction, and commits it, or takes it back if the block raises.
+
+        Args:
+            reads: the block only reads: then it does not wait for who writes.
+
+        Raises:
+            ConfigError: the file can't be opened, or is not a database.
+            sqlite3.Error: it can't be used now.
+        """
+        with self.lock:
+            database = self._open = self._open or private_database(self.path, self._schema, self._patience)
+            database.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
+            try:
+                yield database
+                database.execute("COMMIT")
+            except BaseException:
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Closes the file. It is opened again when it is needed again."""
+        with self.lock:
+            if self._open is not None:
+                self._open.close()
+                self._open = None
+
+
+def private_database(path: str | os.PathLike[str], schema: str = "", patience: float = _PATIENCE) -> sqlite3.Connection:
+    """Opens an SQLite file that only this user may read, for use by several threads, one at a time.
+
+    Raises:
+        ConfigError: it can't be opened, or is not a database.
+    """
+    import sqlite3  # most programs need none
+
+    with ExitStack() as stack:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            database = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+            stack.callback(database.close)
+            _write_ahead(database, patience)
+            database.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing, a power cut the last moment
+        except (OSError, sqlite3.Error) as exc:
+            raise ConfigError(f"the database {str(path)!r} can't be used: {exc}") from exc
+        database.executescript(schema)
+        stack.pop_all()  # from here on it is the caller's to close
+    return database
+
+
+def _write_ahead(database: sqlite3.Connection, patience: float) -> None:
+    """Switches the journal. Of processes that do so at once with a new file, SQLite refuses some without any wait."""
+    import sqlite3
+
+    given_up = monotonic() + patience
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > given_up:
+                raise
+        sleep(random() * 0.02)  # noqa: S311 - not all at once again
+
+
 class SQLiteStore(BlockingStore):
     """Keeps values in an SQLite file. The file is opened when it is first needed.
 
@@ -81,7 +178,7 @@ class SQLiteStore(BlockingStore):
         present: bool = False,
     ) -> None:
         super().__init__(retention, clock)
-        self._database = PrivateDatabase(path, _SCHEMA.format(name=table), patience=_PATIENCE)
+        self._database = PrivateDatabase(path, _SCHEMA.format(name=table), patience=_SHORTLY)
         self._table = table
         self._present = present
         self._presence: Presence | None = None  # while it is open
@@ -177,7 +274,9 @@ class SQLiteStore(BlockingStore):
         late = [name for name, at in used.items() if at < now - seldom]
         if late:
             written = f"UPDATE {self._table}_records SET used = ? WHERE owner = ? AND key = ? AND used < ?"  # noqa: S608
-            with self._open() as database:
+            import sqlite3
+
+            with suppress(sqlite3.OperationalError), self._open() as database:  # the values are there all the same
                 database.executemany(written, [(now, owner, name, now) for name in late])
 
     def _add(self, database: sqlite3.Connection, owner: str, name: str, parts: dict[str, bytes], used: float) -> None:

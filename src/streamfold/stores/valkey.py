@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
+from ..values import ConfigError
 from .blocking import BlockingStore
-from .databases import shown_server, valkey_client
 from .store import Retention, split_key
 
-__all__ = ["ValkeyStore"]
+if TYPE_CHECKING:
+    import valkey
 
+__all__ = ["ValkeyStore", "shown_server", "valkey_client"]
+
+_UNVERIFIED = ("ssl_cert_reqs", "ssl_check_hostname")
 _TIMEOUT = 1.0  # seconds for a connection or an answer
 
 # The names of all keys have a common tag, so that they are on one node of a cluster and a script may use them together.
@@ -198,3 +204,45 @@ class ValkeyStore(BlockingStore):
 
     def _arguments(self, owner: str, *more: Any) -> list[Any]:
         return [*self._common, sha256(owner.encode("utf-8", "surrogatepass")).hexdigest()[:32], *more]
+
+
+def valkey_client(url: str, what: str, *, timeout: float) -> valkey.Valkey:
+    """Returns the client of a server. It connects when it is first used, and once more if a connection has broken.
+
+    Args:
+        url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.
+        what: what is kept there, for errors.
+        timeout: seconds for a connection or an answer.
+
+    Raises:
+        ConfigError: the extra is missing, or the URL can't be used.
+    """
+    try:
+        import valkey
+        from valkey.backoff import NoBackoff
+        from valkey.retry import Retry
+    except ImportError as exc:
+        raise ConfigError(f"{what} in Valkey needs its extra: pip install 'streamfold[valkey]'") from exc
+    secure: dict[str, Any] = {"ssl_check_hostname": True} if urlsplit(url).scheme in ("valkeys", "rediss") else {}
+    if any(name in parse_qs(urlsplit(url).query) for name in _UNVERIFIED):
+        raise ConfigError(f"the URL of {what} can't have {' or '.join(_UNVERIFIED)}: certificates are verified")
+    try:
+        client: valkey.Valkey = valkey.Valkey.from_url(
+            url,
+            socket_timeout=timeout,
+            socket_connect_timeout=timeout,
+            retry=Retry(NoBackoff(), 1),  # a connection from before the server was started again is broken
+            retry_on_error=[valkey.ConnectionError],
+            **secure,
+        )
+    except ValueError:
+        raise ConfigError(f"the URL of {what} in Valkey must be valkey://HOST:PORT or valkeys://HOST:PORT") from None
+    return client
+
+
+def shown_server(url: str) -> str:
+    """Returns the address in a URL, without the password."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
+    return "valkey://"

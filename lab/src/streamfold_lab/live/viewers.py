@@ -38,7 +38,7 @@ class Viewers:
             if not sum(compare_digest(given, key) for key in self._keys):  # all are compared, whichever fits
                 raise HTTPException(401, "this page needs its key", {"www-authenticate": 'Basic realm="streamfold"'})
         else:
-            client, host = scope.get("client"), urlsplit(f"//{headers.get('host', '')}").hostname or ""
+            client, host = scope.get("client"), _host(headers.get("host", ""))
             direct = not any(name in headers for name in _PROXIES)
             if not (client and _is_loopback(str(client[0])) and _is_loopback(host) and direct):
                 raise HTTPException(
@@ -65,6 +65,13 @@ def _key(header: str) -> bytes:
         return base64.b64decode(value, validate=True).partition(b":")[2]
     except ValueError:
         return b""
+
+
+def _host(header: str) -> str:
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:  # an address with one bracket
+        return ""
 
 
 def _is_loopback(host: str) -> bool:

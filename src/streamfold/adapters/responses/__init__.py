@@ -7,3 +7,4 @@ from .functions import only_functions
 from .overlay import ResponsesOverlay
 from .parse import FunctionRequest, parse_for_functions, parse_request
 from .skeleton import response_skeleton
+from .written_events import WrittenEvent

@@ -17,6 +17,7 @@ from ..emitting.emitter import DONE, Emitter, WrittenCall, event
 from .client_tools import ClientTools, is_run_by_client
 from .skeleton import response_skeleton
 from .written_calls import CallItem, call_item
+from .written_events import EventListener, written_event
 from .written_parts import REFUSAL, SUMMARY, TEXT, PartKind, flat_annotation, response_error, written_usage
 
 __all__ = ["ResponsesEmitter"]
@@ -49,6 +50,8 @@ class ResponsesEmitter(Emitter):
     Args:
         request: the body that asked, of which the response repeats the options.
         tools: the client's tools, by the names of the functions that stand for them.
+        about: members of the response that the body does not say.
+        listener: is told of each event that is written, for whoever keeps them.
         others: see `Emitter`.
 
     Attributes:
@@ -59,10 +62,17 @@ class ResponsesEmitter(Emitter):
     keeps_order = True
 
     def __init__(
-        self, *, request: Mapping[str, Any] | None = None, tools: ClientTools | None = None, **others: Any
+        self,
+        *,
+        request: Mapping[str, Any] | None = None,
+        tools: ClientTools | None = None,
+        about: Mapping[str, Any] | None = None,
+        listener: EventListener | None = None,
+        **others: Any,
     ) -> None:
         super().__init__(**others)
-        self.response = response_skeleton(request or {})
+        self.response = {**response_skeleton(request or {}), **(about or {})}
+        self._listener = listener
         self._sequence = 0
         self._output: list[dict[str, Any]] = []
         self._current: _OpenItem | None = None
@@ -314,7 +324,18 @@ class ResponsesEmitter(Emitter):
             self._fill()
             self._out.append(DONE)
 
+    def cancel(self) -> bytes:
+        """Returns the events that end the answer as it is, because nobody wants the rest; nothing after its end."""
+        if self.ended:
+            return b""
+        self.ended = True
+        self._break_off("cancelled")
+        return self._written()
+
     def _fail(self, failure: Failure) -> None:
+        self._break_off("failed", error=response_error(failure.info))
+
+    def _break_off(self, status: str, **members: Any) -> None:
         self._failed = True
         self._write_blank()
         self._close_all("incomplete")
@@ -323,7 +344,7 @@ class ResponsesEmitter(Emitter):
         self._write_blank()
         self._close_current("incomplete")
         self._write_warnings()
-        self._last("failed", error=response_error(failure.info))
+        self._last(status, **members)
 
     def _close_all(self, status: str) -> None:
         """Closes everything that is open, in the order of the output."""
@@ -347,6 +368,8 @@ class ResponsesEmitter(Emitter):
         if not self._begun:
             self._open()
         self._out.append(event({"type": kind, "sequence_number": self._sequence, **members}, kind))
+        if self._listener is not None:
+            self._listener(written_event(self._sequence, kind, self._out, has_response="response" in members))
         self._sequence += 1
 
     def _add(self, item: dict[str, Any]) -> int:

@@ -1,15 +1,15 @@
 """Responses that the gateway keeps: they can be continued, fetched, resumed and cancelled, whatever the provider.
 
-An ASGI app in front of the Responses API of the gateway, which knows nothing of it:
+It stands before the gateway's answers on the Responses API, and listens to the emitter that writes them:
 
     endpoints    the paths, and who may do what
     conversation what a request refers to is written into its input
-    running      an answer that is under way: it goes on without its client
+    making       an answer that is kept while it is made, with its client or without
     events       the events of an answer, and what an answer that broke off has come to
-    store        where responses are kept: in memory, or in an SQLite file (`sqlite`)
+    responses    how responses are kept in a store (`streamfold.stores`)
 """
 
 from .endpoints import KeptResponses
-from .opening import open_responses
-from .sqlite import SQLiteResponses
-from .store import InMemoryResponses, KeptResponse, ResponseRetention, ResponseStore
+from .responses import Responses
+
+__all__ = ["KeptResponses", "Responses"]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import anyio
+
+from ...adapters.emitting import json_text
 from ..failures import Refused, refused
-from .store import KeptResponse, ResponseStore
+from .responses import KeptResponse, Responses
 
 __all__ = ["Conversation", "input_items", "listed_item", "not_found"]
 
 _LONGEST = 1000  # responses of one conversation
-_ITEM_ID = re.compile(r"[a-z]+_(.+)_\d+")  # of an item that an emitter has named after its response
+_PATIENCE = 10.0  # seconds to read what a request refers to
+_ITEM_ID = re.compile(r"[a-z]+_([A-Za-z0-9]+)_[0-9]+")  # of an item that an emitter has named after its response
 
 
 def not_found(response_id: str) -> Refused:
@@ -41,47 +46,76 @@ class Conversation:
 
     Args:
         owner: the client.
+        count: is told how many bytes a reference stands for before it is written out, and may refuse them.
     """
 
-    def __init__(self, store: ResponseStore, owner: str) -> None:
-        self._store = store
+    def __init__(self, responses: Responses, owner: str, count: Callable[[int], None] = lambda _: None) -> None:
+        self._responses = responses
         self._owner = owner
+        self._count = count
 
     async def before(self, response_id: str) -> list[Any]:
         """Returns the items of a response and of all that it continues: inputs and outputs, the first ones first.
 
         Raises:
-            Refused: one of them is not kept here, or is still under way.
+            Refused: one of them is not kept here, or is still under way; or they are too many together.
         """
-        turns: list[KeptResponse] = []
+        turns: list[list[Any]] = []
         wanted: str | None = response_id
-        while wanted is not None:
-            kept = await self._store.get(wanted, self._owner)
-            if kept is None or len(turns) == _LONGEST:
-                raise refused(
-                    400,
-                    f"previous_response_id: there is no response {wanted[:200]!r} here: it has expired, was never kept,"
-                    " or belongs to somebody else; send the whole conversation as input",
-                    "previous_response_not_found",
-                )
-            if not kept.ended:
-                raise refused(400, f"previous_response_id: the response {wanted!r} is still under way")
-            turns.append(kept)
-            wanted = kept.previous
-        return [item for kept in reversed(turns) for item in (*kept.items, *_answered(kept))]
+        with _within_reason():
+            while wanted is not None:
+                kept = await self._responses.get(wanted, self._owner)
+                if kept is None or len(turns) == _LONGEST:
+                    raise refused(
+                        400,
+                        f"previous_response_id: there is no response {wanted[:200]!r} here: it has expired, was never"
+                        " kept, or belongs to somebody else; send the whole conversation as input",
+                        "previous_response_not_found",
+                    )
+                if not kept.ended:
+                    raise refused(400, f"previous_response_id: the response {wanted!r} is still under way")
+                turns.append([*kept.items, *_answered(kept)])
+                self._count(_size(turns[-1]))
+                wanted = kept.previous
+        return [item for turn in reversed(turns) for item in turn]
 
     async def resolved(self, items: list[Any]) -> list[Any]:
-        """Returns items with those in the place of references that are kept here. Other references stay."""
-        return [await self._item(item) for item in items]
+        """Returns items with those in the place of references that are kept here. Other references stay.
 
-    async def _item(self, item: Any) -> Any:
-        if not isinstance(item, Mapping) or item.get("type") != "item_reference":
-            return item
-        item_id = item.get("id")
-        made = _ITEM_ID.fullmatch(item_id) if isinstance(item_id, str) else None
-        kept = await self._store.get(f"resp_{made[1]}", self._owner) if made else None
-        output = kept.response["output"] if kept else []
-        return next((found for found in output if found.get("id") == item_id), item)
+        Raises:
+            Refused: they are too many together.
+        """
+        outputs: dict[str, dict[str, Any]] = {}  # by response and item: each is read and measured once
+        sizes: dict[str, int] = {}
+        made = list(items)
+        with _within_reason():
+            for at, item in enumerate(items):
+                item_id = item.get("id") if isinstance(item, Mapping) and item.get("type") == "item_reference" else None
+                named = _ITEM_ID.fullmatch(item_id) if isinstance(item_id, str) else None
+                if named is None or item_id is None:
+                    continue
+                if named[1] not in outputs:
+                    kept = await self._responses.get(f"resp_{named[1]}", self._owner)
+                    outputs[named[1]] = {found.get("id"): found for found in kept.response["output"]} if kept else {}
+                if (found := outputs[named[1]].get(item_id)) is not None:
+                    sizes[item_id] = sizes.get(item_id) or _size(found)
+                    self._count(sizes[item_id])
+                    made[at] = found
+        return made
+
+
+@contextmanager
+def _within_reason() -> Iterator[None]:
+    """Refuses what takes too long to read."""
+    try:
+        with anyio.fail_after(_PATIENCE):
+            yield
+    except TimeoutError:
+        raise refused(503, "what the request refers to can't be read now; try again later", retry_after="1") from None
+
+
+def _size(value: Any) -> int:
+    return len(json_text(value))
 
 
 def _answered(kept: KeptResponse) -> list[Any]:

@@ -1,41 +1,47 @@
-"""The paths of kept responses, as an ASGI app in front of the gateway's own endpoint for the Responses API.
+"""The paths of kept responses: https://platform.openai.com/docs/api-reference/responses.
 
-https://platform.openai.com/docs/api-reference/responses is the API. A request is changed as little as possible and then
-answered by the gateway as any other: what it refers to is written into its input, and what says how it is to be kept is
-taken out.
+A request is changed as little as possible and then answered as any other: what it refers to is written into its input,
+and what says how it is to be kept is taken out. Its body is parsed once, and each event of its answer written once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import re
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
 import anyio
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import QueryParams
 from starlette.routing import Route
 
-from ...adapters.emitting import json_text
 from ...adapters.responses import response_skeleton
-from ...values import index
+from ...stores import StoreError
+from ...values import ErrorInfo, index
 from ..background import Background
-from ..bodies import Receive
-from ..failures import LONGEST_HEADER, refused
-from ..handler import RequestHandler
+from ..bodies import ClientGone, Receive
+from ..clients import Client
+from ..exchange import Exchange
+from ..failures import LONGEST_HEADER, Refused, refused
+from ..handler import Body, Handler, Incoming, RequestHandler
 from ..sink import EventSink, Send, send_json
 from ..wire import Wire
-from .asking import Handler, Request, parsed, relay, replayed, while_there
 from .conversation import Conversation, input_items, listed_item, not_found
-from .running import Attached, Running
-from .store import KeptResponse, ResponseStore
+from .making import Attached, Memory, Running
+from .responses import KeptResponse, Responses
 
 __all__ = ["KeptResponses"]
 
 _POLL = 0.25  # seconds between two looks at an answer that another process makes
 _WATCH = 1.0  # seconds between two looks whether another process has given an answer up
 _PATIENCE = 20  # looks at an answer that another process was asked to give up
+_LOST = 120  # looks in vain at a store that fails, while a client reads along
 _PAGE = 20  # items, unless the client says otherwise
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _OURS = ("previous_response_id", "background")  # members that say how a response is kept
+
+_logger = logging.getLogger("streamfold.gateway")
 
 
 class KeptResponses:
@@ -45,11 +51,12 @@ class KeptResponses:
     when its client has left; any other is given up, as everywhere.
     """
 
-    def __init__(self, handler: RequestHandler, background: Background, wire: Wire, store: ResponseStore) -> None:
+    def __init__(self, handler: RequestHandler, background: Background, wire: Wire, responses: Responses) -> None:
         self._handler = handler
         self._background = background
         self._wire = wire
-        self._store = store
+        self._responses = responses
+        self._memory = Memory(responses.size)
         self._running: dict[str, Running] = {}
 
     def routes(self) -> list[Route]:
@@ -65,145 +72,189 @@ class KeptResponses:
 
     async def answer(self, handle: Handler, scope: Any, receive: Receive, send: Send) -> None:
         """Answers one request, with an error in the API's form if need be."""
-        log = self._handler.log(self._wire)
-        async with self._handler.refusing(self._wire, send, log) as guarded:
-            await handle(Request(scope, receive, guarded, self._handler.access.check(scope), log))
+
+        async def guarded(incoming: Incoming) -> None:
+            try:
+                await handle(incoming)
+            except StoreError as error:
+                message = "kept responses can't be read or written now; try again later"
+                raise refused(503, message, retry_after="1") from error
+
+        await self._handler.handle(guarded, self._wire, scope, receive, send)
 
     # --- new responses ------------------------------------------------------------------------------------------------
 
-    async def _create(self, asked: Request) -> None:
-        with self._handler.bodies.held() as held:
-            raw = await held.read(Headers(scope=asked.scope), asked.receive)
-        body = await parsed(raw)
-        if body is None or (body.get("store") is False and not any(body.get(name) for name in _OURS)):
-            await self._pass_on(asked, raw, asked.send)
-            return
-        if body.get("background") and body.get("store") is False:
-            raise refused(400, "background needs store: true: nobody waits for the answer, so it has to be kept")
-        sent, items = await self._expanded(body, asked.caller)
-        if body.get("store") is False:
-            await self._pass_on(asked, json_text(sent).encode(), asked.send)
-            return
-        previous = body.get("previous_response_id")
-        about = {"store": True, "background": bool(body.get("background")), "previous_response_id": previous}
-        kept = KeptResponse(asked.log.id, asked.caller, items, previous, {})
-        if body.get("store") or body.get("background"):
-            await self._detached(asked, sent, kept, about)
-        else:
-            attached = Attached(asked.send, self._store, kept, about)
-            await self._pass_on(asked, json_text(sent).encode(), attached.send)
+    async def _create(self, incoming: Incoming) -> None:
+        async with self._handler.body(incoming) as body:
+            made = await self._begun(incoming, body)
+        if made is not None:
+            await self._detached(incoming, *made, body.size)
 
-    async def _expanded(self, body: Mapping[str, Any], caller: str) -> tuple[dict[str, Any], list[Any]]:
-        """Returns the body that the gateway is to answer, and the request's own items."""
-        conversation = Conversation(self._store, caller)
-        sent = {name: value for name, value in body.items() if name not in (*_OURS, "store")}
-        items = await conversation.resolved(input_items(body.get("input")))
-        previous = body.get("previous_response_id")
+    async def _begun(self, incoming: Incoming, body: Body) -> tuple[Exchange, Running] | None:
+        """Answers a request; or returns an answer that is to be made without its client."""
+        asked = body.value
+        if not isinstance(asked, dict) or (asked.get("store") is False and not any(asked.get(name) for name in _OURS)):
+            await self._handler.reply(incoming, body)
+            return None
+        stored, background = asked.get("store"), bool(asked.get("background"))
+        if background and stored is False:
+            raise refused(400, "background needs store: true: nobody waits for the answer, so it has to be kept")
+        items = await self._expand(body, asked, incoming.client.id)
+        if stored is False:
+            await self._handler.reply(incoming, body)
+            return None
+        previous = asked.get("previous_response_id")
+        about = {"store": True, "background": background, "previous_response_id": previous}
+        streams = bool(asked.get("stream"))
+        kept = KeptResponse(
+            incoming.log.id, incoming.client.id, items, previous, {}, streams or bool(stored or background)
+        )
+        if stored or background:
+            return await self._running_for(incoming, body, kept, about)
+        making = Attached(self._responses, self._memory, kept, about)
+        try:
+            exchange = await self._handler.exchange(incoming, body, making)
+            await self._handler.run(exchange, incoming.client, incoming.receive, incoming.send)
+        finally:
+            making.close()
+        return None
+
+    async def _running_for(
+        self, incoming: Incoming, body: Body, kept: KeptResponse, about: Mapping[str, Any]
+    ) -> tuple[Exchange, Running]:
+        """Returns an answer that is to be made without its client. Mistakes of its request are raised at once."""
+        exchange = await self._handler.exchange(incoming, body)
+        asked = exchange.asked
+        head = {"id": kept.id, "created_at": asked.created, "model": asked.model, "status": "queued"}
+        kept = replace(kept, response={**response_skeleton(asked.body), **head, **about})
+        running = Running(self._responses, self._memory, kept, about)
+        return replace(exchange, asked=replace(asked, keeper=running, stream=True), log=replace(incoming.log)), running
+
+    async def _expand(self, body: Body, asked: Mapping[str, Any], caller: str) -> list[Any]:
+        """Writes what a request refers to into its body. Returns the request's own items."""
+        conversation = Conversation(self._responses, caller, body.grow)
+        sent = {name: value for name, value in asked.items() if name not in (*_OURS, "store")}
+        items = await conversation.resolved(input_items(asked.get("input")))
+        previous = asked.get("previous_response_id")
         if previous is not None and not isinstance(previous, str):
             raise refused(400, "previous_response_id must be a string")
         if previous:
             sent["input"] = [*await conversation.before(previous), *items]
-        elif isinstance(body.get("input"), list):
+        elif isinstance(asked.get("input"), list):
             sent["input"] = items
-        return {**sent, "store": False}, items
+        body.value = {**sent, "store": False}
+        return items
 
-    async def _pass_on(self, asked: Request, body: bytes, send: Send) -> None:
-        await self._handler.answer(self._wire, asked.scope, replayed(body, asked.receive), send, answer_id=asked.log.id)
-
-    async def _detached(
-        self, asked: Request, sent: dict[str, Any], kept: KeptResponse, about: Mapping[str, Any]
-    ) -> None:
+    async def _detached(self, incoming: Incoming, exchange: Exchange, running: Running, size: int) -> None:
         """Has the answer made by a task of its own, and reads along for as long as the client is there."""
-        body = json_text({**sent, "stream": True}).encode()
-        self._handler.check(self._wire, body, asked.scope, asked.log, asked.client)  # its mistakes are not for later
-        head = {"id": kept.id, "created_at": asked.created, "model": sent["model"], "status": "queued"}
-        kept = replace(kept, response={**response_skeleton(sent), **head, **about})
-        running = self._running[kept.id] = Running(self._store, kept, about)
-        await self._store.put(kept)
+        if not await running.begin() and running.about["background"]:
+            running.close()
+            raise refused(413, "background: the request is too large to be kept")
+        self._running[running.kept.id] = running
         async with self._background.tasks() as tasks:
-            tasks.start_soon(self._make, running, asked.scope, body)
-            if sent.get("stream"):
-                await self._follow(asked, kept.id, -1)
-            elif about["background"]:
-                await send_json(asked.send, 200, kept.response, self._wire.headers(kept.id))
+            tasks.start_soon(self._make, running, exchange, incoming.client, size)
+            if exchange.asked.body.get("stream"):
+                await self._follow(incoming, running.kept.id, -1)
+            elif running.about["background"]:
+                await send_json(incoming.send, 200, running.kept.response, self._wire.headers(running.kept.id))
             else:
-                await while_there(asked.receive, self._wait(running, asked))
+                await while_there(incoming.receive, self._wait(running, incoming))
 
-    async def _make(self, running: Running, scope: Any, body: bytes) -> None:
-        response_id = running.kept.id
+    async def _make(self, running: Running, exchange: Exchange, client: Client, size: int) -> None:
         try:
-            receive = replayed(body, running.receive)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._watch, running)
-                await self._handler.answer(self._wire, scope, receive, running.send, answer_id=response_id)
-                tasks.cancel_scope.cancel()
+            with self._handler.place(size):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(running.keep_saving)
+                    tasks.start_soon(self._watch, running)
+                    await self._run(running, exchange, client)
+                    tasks.cancel_scope.cancel()
         except Exception:  # it is the task of nobody: its failure must not end the answers of others
-            running.log_failure()
+            _logger.exception("%s: failed: unexpected error", running.kept.id)
         finally:
             with anyio.CancelScope(shield=True):
-                await running.finish()
-                del self._running[response_id]
+                await running.fail(ErrorInfo("the answer broke off", code="server_error"))
+            running.close()
+            del self._running[running.kept.id]
+
+    async def _run(self, running: Running, exchange: Exchange, client: Client) -> None:
+        try:
+            await self._handler.run(exchange, client, running.receive, _nobody, running)
+        except Refused as refusal:
+            exchange.log.failed(refusal)
+            await running.refuse(refusal)
+        except ClientGone:
+            exchange.log.disconnected()
 
     async def _watch(self, running: Running) -> None:
-        """Gives an answer up when another process was asked to."""
-        wanted = True
-        while wanted:
+        """Gives the answer up if another process asks for it."""
+        wanted = None
+        while wanted is None:
             await anyio.sleep(_WATCH)
-            wanted = await self._store.wanted(running.kept.id)
-        await running.cancel()
+            wanted = await self._responses.wanted(running.kept)
+        await (running.cancel() if wanted == "cancelled" else running.forget())
 
-    async def _wait(self, running: Running, asked: Request) -> None:
-        while not running.ended:
-            await running.next_change(running.events[-1].number if running.events else -1)
-        response, headers = running.kept.response, self._wire.headers(asked.log.id)
+    async def _wait(self, running: Running, incoming: Incoming) -> None:
+        await running.until_done()
         if running.refused is not None:
-            await relay(asked.send, running.refused)
-        elif response["status"] == "failed":
+            await self._refuse(incoming, running.refused)
+            return
+        response, headers = running.response, self._wire.headers(running.kept.id)
+        if response["status"] == "failed":
             status = index(response["error"].get("status")) or 502
-            await send_json(asked.send, status, {"error": response["error"]}, headers)
-        else:
-            warnings = "; ".join(said.removeprefix("streamfold warning ") for said in running.events[-1].comments)
-            headers |= {"x-streamfold-warnings": warnings[:LONGEST_HEADER]} if warnings else {}
-            await send_json(asked.send, 200, response, headers)
+            await send_json(incoming.send, status, {"error": response["error"]}, headers)
+            return
+        warnings = "; ".join(running.warnings)
+        headers |= {"x-streamfold-warnings": warnings[:LONGEST_HEADER]} if warnings else {}
+        await send_json(incoming.send, 200, response, headers)
 
     # --- responses that are kept --------------------------------------------------------------------------------------
 
-    async def _get(self, asked: Request) -> None:
-        kept, query = await self._kept(asked), QueryParams(asked.scope["query_string"])
+    async def _get(self, incoming: Incoming) -> None:
+        kept, query = await self._kept(incoming), QueryParams(incoming.scope["query_string"])
         if query.get("stream") not in ("true", "1"):
-            await send_json(asked.send, 200, kept.response, self._wire.headers(asked.log.id))
+            await send_json(incoming.send, 200, kept.response, self._wire.headers(incoming.log.id))
             return
         if not kept.resumable:
-            raise refused(400, "stream: this response was not streamed, so that there are no events of it")
+            raise refused(400, "stream: the events of this response were not kept: it was not streamed, or is too long")
         after = query.get("starting_after", "-1")
-        if not after.removeprefix("-").isdecimal():
+        if not _NUMBER.fullmatch(after):
             raise refused(400, f"starting_after must be a whole number, not {after[:100]!r}")
-        await self._follow(asked, kept.id, int(after))
+        await self._follow(incoming, kept.id, int(after))
 
-    async def _delete(self, asked: Request) -> None:
-        kept = await self._kept(asked)
+    async def _delete(self, incoming: Incoming) -> None:
+        kept = await self._kept(incoming)
         if (running := self._running.get(kept.id)) is not None:
-            await running.cancel()
-        await self._store.delete(kept.id, asked.caller)
+            await running.forget()
+        elif not kept.ended and not (await self._cancelled(incoming, kept)).ended:
+            await self._responses.delete(kept.id, kept.owner)
+            await self._responses.cancel(kept)  # who makes it is late, and is to keep nothing more of it
+        else:
+            await self._responses.delete(kept.id, kept.owner)
         body = {"id": kept.id, "object": "response", "deleted": True}
-        await send_json(asked.send, 200, body, self._wire.headers(asked.log.id))
+        await send_json(incoming.send, 200, body, self._wire.headers(incoming.log.id))
 
-    async def _cancel(self, asked: Request) -> None:
-        kept = await self._kept(asked)
+    async def _cancel(self, incoming: Incoming) -> None:
+        kept = await self._kept(incoming)
         if (running := self._running.get(kept.id)) is not None:
             await running.cancel()
-            kept = running.kept
-        elif not kept.ended:  # another process makes it
-            await self._store.cancel(kept.id)
-            for _ in range(_PATIENCE):
-                await anyio.sleep(_POLL)
-                if (kept := await self._kept(asked)).ended:
-                    break
-        await send_json(asked.send, 200, kept.response, self._wire.headers(asked.log.id))
+            kept = running.as_kept()
+        elif not kept.ended:
+            kept = await self._cancelled(incoming, kept)
+        await send_json(incoming.send, 200, kept.response, self._wire.headers(incoming.log.id))
 
-    async def _input_items(self, asked: Request) -> None:
-        kept, query = await self._kept(asked), QueryParams(asked.scope["query_string"])
-        before = await Conversation(self._store, asked.caller).before(kept.previous) if kept.previous else []
+    async def _cancelled(self, incoming: Incoming, kept: KeptResponse) -> KeptResponse:
+        """Asks the process that makes a response to give it up, and waits for it a while."""
+        await self._responses.cancel(kept)
+        for _ in range(_PATIENCE):
+            await anyio.sleep(_POLL)
+            if (kept := await self._kept(incoming)).ended:
+                break
+        return kept
+
+    async def _input_items(self, incoming: Incoming) -> None:
+        kept, query = await self._kept(incoming), QueryParams(incoming.scope["query_string"])
+        conversation = Conversation(self._responses, incoming.client.id)
+        before = await conversation.before(kept.previous) if kept.previous else []
         items = [listed_item(item, f"item_{kept.id}_{at}") for at, item in enumerate([*before, *kept.items])]
         if query.get("order", "desc") == "desc":
             items.reverse()
@@ -213,46 +264,66 @@ class KeptResponses:
         page = items[start : start + limit]
         ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {"first_id": None, "last_id": None}
         body = {"object": "list", "data": page, **ends, "has_more": start + limit < len(items)}
-        await send_json(asked.send, 200, body, self._wire.headers(asked.log.id))
+        await send_json(incoming.send, 200, body, self._wire.headers(incoming.log.id))
 
-    async def _kept(self, asked: Request) -> KeptResponse:
-        response_id = asked.scope["path_params"]["response_id"]
-        kept = await self._store.get(response_id, asked.caller)
+    async def _kept(self, incoming: Incoming) -> KeptResponse:
+        response_id = incoming.scope["path_params"]["response_id"]
+        running = self._running.get(response_id)
+        if running is not None and running.kept.owner == incoming.client.id:
+            return running.as_kept()
+        kept = await self._responses.get(response_id, incoming.client.id)
         if kept is None:
             raise not_found(response_id)
         return kept
 
-    async def _follow(self, asked: Request, response_id: str, after: int) -> None:
+    async def _follow(self, incoming: Incoming, response_id: str, after: int) -> None:
         """Writes the events of a response to a client, those that are there and those that come."""
         headers = self._wire.headers(response_id)
-        sink = EventSink(asked.send, headers, self._handler.options.keepalive, self._wire.keep_alive)
+        sink = EventSink(incoming.send, headers, self._handler.options.keepalive, self._wire.keep_alive)
+        running = self._running.get(response_id)
+        reads = self._read(sink, incoming, response_id, after)
+        if running is not None:
+            reads.close()
+            reads = self._read_along(running, sink, incoming, after)
+        await while_there(incoming.receive, reads, sink.keep_alive)
 
-        async def write() -> None:
-            at = after
-            while not sink.ended:
-                running = self._running.get(response_id)
-                if running is not None:
-                    await running.next_change(at)
-                    if running.refused is not None:
-                        await relay(asked.send, running.refused)
-                        return
-                    ended, events = running.ended, [kept for kept in running.events if kept.number > at]
-                else:
-                    kept = await self._store.get(response_id, asked.caller)  # first: it may end in between
-                    ended = kept is None or kept.ended
-                    events = await self._store.events(response_id, at)
-                if events:
-                    at = events[-1].number
-                    await sink.write(b"".join(kept.data for kept in events), last=events[-1].last)
-                elif ended:
-                    await sink.write(b"", last=True)
-                elif running is None:
+    async def _read_along(self, running: Running, sink: EventSink, incoming: Incoming, after: int) -> None:
+        """Reads the events of an answer that this process makes."""
+        with running.followed(after) as follower:
+            while events := await running.next_events(follower):
+                data = b"".join([event.data for event in events])
+                await sink.write(running.parting + data, last=running.done_by(events[-1]))
+                running.got(follower, events)
+        if running.refused is not None:
+            await self._refuse(incoming, running.refused)
+        else:
+            await sink.write(b"", last=True)
+
+    async def _read(self, sink: EventSink, incoming: Incoming, response_id: str, after: int) -> None:
+        """Reads the events of an answer that is kept, or that another process makes."""
+        at, looks = after, 0
+        while not sink.ended:
+            try:
+                kept = await self._responses.get(response_id, incoming.client.id)  # first: it may end in between
+                events = await self._responses.events(kept, at) if kept is not None else []
+            except StoreError:
+                if not sink.started:
+                    raise
+                kept, events, looks = None, [], looks + 1
+                if looks < _LOST:  # it may be back soon, and this is no answer that has ended
                     await anyio.sleep(_POLL)
+                    continue
+            if events:
+                at = events[-1].number
+                await sink.write(b"".join([event.data for event in events]))
+            if kept is None or kept.ended:
+                await sink.write(b"", last=True)
+            elif not events:
+                await anyio.sleep(_POLL)
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(sink.keep_alive)
-            await while_there(asked.receive, write())
-            tasks.cancel_scope.cancel()
+    async def _refuse(self, incoming: Incoming, refusal: Refused) -> None:
+        status, body = self._wire.error(refusal, incoming.log.id)
+        await send_json(incoming.send, status, body, {**self._wire.headers(incoming.log.id), **refusal.headers})
 
 
 class _Endpoint:
@@ -264,3 +335,38 @@ class _Endpoint:
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         await self._responses.answer(self._handle, scope, receive, send)
+
+
+async def _nobody(message: Any) -> None:
+    """Stands for a client that does not wait."""
+
+
+async def while_there(
+    receive: Receive, work: Coroutine[Any, Any, None], *beside: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    """Does something for as long as the client is there. Raises ClientGone if it leaves before the end.
+
+    Args:
+        beside: what is to run meanwhile.
+    """
+    done, failure = False, None
+
+    async def watch(scope: anyio.CancelScope) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch, tasks.cancel_scope)
+        for each in beside:
+            tasks.start_soon(each)
+        try:
+            await work
+            done = True
+        except Exception as error:  # raised below: a task group would wrap it
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    if not done:
+        raise ClientGone

@@ -1,4 +1,4 @@
-"""The events of a kept answer: as they are written to clients, and what they say when the answer has no end."""
+"""The events of a kept answer: as they were written to clients, and what they say when the answer has no end."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...adapters.emitting import event
-from ...engine import SSEDecoder
-from ...values import Limits
 
-__all__ = ["FINAL", "EventReader", "KeptEvent", "broken_off"]
+__all__ = ["FINAL", "KeptEvent", "broken_off", "cut_events"]
 
 FINAL = ("completed", "incomplete", "failed", "cancelled")
-_TURNS = ("created", "queued", "in_progress", *FINAL)
 # The pieces of an item: where in the item they go, and the members of the event that say so.
 _PIECES = {
     "response.output_text.delta": ("content", "content_index", "text"),
@@ -39,53 +36,29 @@ class KeptEvent:
     Attributes:
         number: its `sequence_number`.
         data: as it is written to clients, with the comments before it.
-        last: whether the answer ends with it.
     """
 
     number: int
     data: bytes
-    last: bool = False
-
-    @property
-    def comments(self) -> list[str]:
-        """The comments before the event: the warnings, at the end of an answer."""
-        blocks = self.data.split(b"\n\n")
-        return [block[2:].decode() for block in blocks if block.startswith(b": ")]
 
     @property
     def payload(self) -> dict[str, Any]:
         """The JSON of the event."""
-        decoder = SSEDecoder(Limits())
-        read: dict[str, Any] = json.loads(next(iter(decoder.feed(self.data))).data)
+        read: dict[str, Any] = json.loads(self.data[self.data.rindex(b"\ndata: ") + 7 :])
         return read
 
 
-class EventReader:
-    """Cuts what the gateway's emitter writes into its events. Most of them are not parsed, only counted.
-
-    Args:
-        about: members that the response gets, because the emitter does not know that it is kept.
-    """
-
-    def __init__(self, about: Mapping[str, Any]) -> None:
-        self._about = about
-        self._number = 0
-
-    def feed(self, data: bytes) -> Iterator[tuple[KeptEvent, dict[str, Any] | None]]:
-        """Yields the events in whole events, each with the state of the response if it tells one."""
-        comments = b""
-        for block in data.split(b"\n\n"):
-            if not block.startswith(b"event: "):
-                comments += block + b"\n\n" if block and b"keepalive" not in block else b""
-                continue
-            turn = block[7 : block.index(b"\n")].decode().removeprefix("response.")
-            response: dict[str, Any] | None = None
-            if turn in _TURNS:
-                payload = KeptEvent(0, block + b"\n\n").payload
-                payload["response"] = response = {**payload["response"], **self._about}
-                block = event(payload, payload["type"]).removesuffix(b"\n\n")
-            yield KeptEvent(self._number, comments + block + b"\n\n", turn in FINAL), response
-            comments, self._number = b"", self._number + 1
+def cut_events(data: bytes, last: int) -> Iterator[KeptEvent]:
+    """Yields the events in consecutive events of which the last one has that number."""
+    found, comments = list[bytes](), b""
+    for block in data.split(b"\n\n"):
+        if block.startswith(b"event: "):
+            found.append(comments + block + b"\n\n")
+            comments = b""
+        elif block:
+            comments += block + b"\n\n"
+    for at, block in enumerate(found):
+        yield KeptEvent(last - len(found) + 1 + at, block)
 
 
 def broken_off(
@@ -99,13 +72,13 @@ def broken_off(
         members: what else there is to say of the end.
     """
     known = list(events)
-    ended = {**response, "status": status, "output": output_so_far(known), **members}
+    ended = {**response, "status": status, "output": _output_so_far(known), **members}
     number = known[-1].number + 1 if known else 0
     kind = f"response.{status}"
-    return ended, KeptEvent(number, event({"type": kind, "sequence_number": number, "response": ended}, kind), True)
+    return ended, KeptEvent(number, event({"type": kind, "sequence_number": number, "response": ended}, kind))
 
 
-def output_so_far(events: Iterable[KeptEvent]) -> list[dict[str, Any]]:
+def _output_so_far(events: Iterable[KeptEvent]) -> list[dict[str, Any]]:
     """Returns the items that have begun, with what has come of them."""
     items: dict[int, dict[str, Any]] = {}
     done: set[int] = set()

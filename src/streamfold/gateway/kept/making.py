@@ -1,0 +1,376 @@
+"""An answer that is kept while it is made. It listens to the emitter, which writes each event once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import anyio
+
+from ...adapters.emitting import comment
+from ...adapters.responses import ResponsesEmitter, WrittenEvent
+from ...stores import StoreError
+from ...values import ErrorInfo, Failure
+from ..failures import Refused
+from .events import KeptEvent, broken_off
+from .responses import KeptResponse, Responses
+
+__all__ = ["Attached", "Follower", "Making", "Memory", "Running"]
+
+_BACKLOG = 2**20  # bytes that may wait for clients that read slowly, of an answer whose events are not kept
+_TOO_LONG = "response_not_kept: it is too long for the store, so that nothing can refer to it"
+_NO_EVENTS = "response_not_resumable: it is too long to keep its events"
+
+
+class Memory:
+    """How many bytes of events all answers under way may hold together: the largest ones give theirs up first.
+
+    Args:
+        size: the bound.
+
+    Attributes:
+        held: how many they hold.
+        making: the answers.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self.held = 0
+        self.making: set[Making] = set()
+
+    def count(self, more: int) -> None:
+        """Counts bytes, and makes room as far as nobody waits for events."""
+        self.held += more
+        if more > 0 and self.held > self._size:
+            for each in sorted(self.making, key=lambda making: making.held, reverse=True):
+                each.forget_events()
+                if self.held <= self._size:
+                    return
+
+
+class Making:
+    """An answer that is being made and kept.
+
+    Args:
+        kept: the response before it has begun.
+        about: members of the response that say how it is kept.
+
+    Attributes:
+        emitter: writes the answer; None before it has begun.
+        events: those that are held.
+        held: how many bytes they are.
+        resumable: whether they are kept.
+        state: the JSON of the response as it is so far.
+        over: whether the event that ends it has been written.
+    """
+
+    def __init__(self, responses: Responses, memory: Memory, kept: KeptResponse, about: Mapping[str, Any]) -> None:
+        self.about = about
+        self.kept = kept
+        self.emitter: ResponsesEmitter | None = None
+        self.events: list[KeptEvent] = []
+        self.held = 0
+        self.resumable = kept.resumable
+        self.state = b""
+        self.over = False
+        self._responses = responses
+        self._memory = memory
+        memory.making.add(self)
+
+    def note(self, event: WrittenEvent) -> None:
+        """Takes an event that has been written."""
+        if self.over:
+            return
+        if event.state:
+            self.state, self.over = event.state, event.last
+        if self._holds:
+            self.events.append(KeptEvent(event.number, event.data))
+            self._count(len(event.data))
+        if self.resumable and self.held > self._responses.most:
+            self.forget_events()
+
+    def close(self) -> None:
+        """Counts it no more."""
+        self._memory.making.discard(self)
+        self._count(-self.held)
+
+    def forget_events(self) -> None:
+        """Keeps the response alone from now on."""
+        self.resumable = False
+        self._release()
+
+    @property
+    def _holds(self) -> bool:
+        return self.resumable
+
+    def _count(self, more: int) -> None:
+        self.held += more
+        self._memory.count(more)
+
+    def _release(self) -> None:
+        self.events = []
+        self._count(-self.held)
+
+    async def _put(self, state: bytes, events: list[KeptEvent], **how: Any) -> bool:
+        kept = replace(self.kept, resumable=self.resumable)
+        return await self._responses.put(kept, state, events if self.resumable else (), **how)
+
+
+class Attached(Making):
+    """An answer that is kept when it is whole, and given up with its client."""
+
+    async def save(self) -> str:
+        """Keeps the response. Returns what its client is to be told of that; "" if all of it is kept."""
+        streamed = self.kept.resumable
+        try:
+            for _ in range(2):
+                if len(self.state) <= self._responses.most and await self._put(self.state, self.events, ended=True):
+                    return _NO_EVENTS if streamed and not self.resumable else ""
+                self.forget_events()
+        except StoreError as error:
+            return f"response_not_kept: {error.message}"
+        return _TOO_LONG
+
+
+class Follower:
+    """Who reads along.
+
+    Attributes:
+        at: the number of the last event that it has got.
+    """
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+
+class Running(Making):
+    """An answer that goes on without its client: whoever wants to may read along, or end it.
+
+    An event is told when it is kept. The store does not hold up the provider: while it takes some, others gather. It
+    stands where the client would: `receive`, and the attributes and methods of a sink.
+
+    Attributes:
+        refused: why there is no answer; None too where nobody waits for it.
+        done: whether nothing more will come.
+        warnings: those of the answer, at its end.
+        parting: what else its reader is to be told at its end.
+    """
+
+    def __init__(self, responses: Responses, memory: Memory, kept: KeptResponse, about: Mapping[str, Any]) -> None:
+        super().__init__(responses, memory, kept, about)
+        self._followers: set[Follower] = set()
+        self._told = -1
+        self._last = -1  # the number of the last event
+        self._gone = anyio.Event()
+        self._news = anyio.Event()
+        self._changed = anyio.Event()
+        self._saving = anyio.Lock()
+        self._saved = b""  # the state that is kept
+        self._forgotten = self._unkept = False
+        self.ended = False
+        self.warnings: list[str] = []
+        self.parting = b""
+        self.refused: Refused | None = None
+        self.done = False
+
+    async def begin(self) -> bool:
+        """Keeps the response before its answer has begun. Returns whether it is kept."""
+        self._unkept = not await self._put(self.state_of(self.kept.response), [], ended=False)
+        return not self._unkept
+
+    @staticmethod
+    def state_of(response: Mapping[str, Any]) -> bytes:
+        """Returns the JSON of a response."""
+        return json.dumps(response).encode()
+
+    # --- for who makes it ---------------------------------------------------------------------------------------------
+
+    def note(self, event: WrittenEvent) -> None:
+        """Takes an event that has been written."""
+        if self.over:
+            return
+        self._last = event.number
+        if event.last:
+            comments = [block[2:].decode() for block in event.data.split(b"\n\n") if block.startswith(b": ")]
+            self.warnings = [text.removeprefix("streamfold warning ") for text in comments]
+        super().note(event)
+        self._news.set()
+
+    @property
+    def _holds(self) -> bool:
+        return True
+
+    def _release(self) -> None:
+        """Forgets the events that nobody waits for."""
+        low = min([self._told, *(follower.at for follower in self._followers)])
+        left = self._behind(low)
+        freed, self.events = self.events[: len(self.events) - len(left)], left
+        self._count(-sum(len(event.data) for event in freed))
+
+    def _behind(self, number: int) -> list[KeptEvent]:
+        """Returns the events with a higher number."""
+        return self.events[max(0, number + 1 - self.events[0].number) :] if self.events else []
+
+    async def receive(self) -> Any:
+        """Waits until the answer is to be given up, and says that the client is gone."""
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a response to go on with."""
+        return bool(self.state)
+
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        """Takes note that events have been written; `note` has them."""
+        while not self.resumable and self.held > _BACKLOG and not self.done:
+            await self._changed.wait()
+
+    async def keep_alive(self) -> None:
+        """Does nothing: there is no connection."""
+
+    async def keep_saving(self) -> None:
+        """Keeps and tells events as they come, until it is cancelled."""
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            await self.save()
+
+    # --- its end ------------------------------------------------------------------------------------------------------
+
+    async def refuse(self, refusal: Refused) -> None:
+        """Ends it before it has begun."""
+        if self.about["background"]:
+            info = refusal.info
+            await self.fail(ErrorInfo(info.message, code=info.code or info.type or "server_error"))
+            return
+        self._forgotten = True
+        await self._delete()  # first: whoever is told may ask for it
+        self.refused = refusal
+        self._tell()
+
+    async def fail(self, info: ErrorInfo) -> None:
+        """Ends it as it is, if it has no end yet."""
+        if self.emitter is not None:
+            self.emitter.feed(Failure(info))
+        elif self.refused is None:
+            self._end_unbegun("failed", error={"code": info.code, "message": info.message})
+        await self.save()
+
+    async def cancel(self) -> None:
+        """Gives the answer up, with what had come of it, and closes the provider's connection."""
+        if self.emitter is not None:
+            self.emitter.cancel()
+        elif self.refused is None:
+            self._end_unbegun("cancelled")
+        self._gone.set()
+        await self.save()
+
+    async def forget(self) -> None:
+        """Gives the answer up, and keeps nothing of it."""
+        self._forgotten = True
+        await self.cancel()
+
+    def _end_unbegun(self, status: str, **members: Any) -> None:
+        response, last = broken_off(self.kept.response, [], status, **members)
+        self.note(WrittenEvent(last.number, last.data, self.state_of(response), last=True))
+
+    # --- keeping and telling ------------------------------------------------------------------------------------------
+
+    async def save(self) -> str:
+        """Keeps what has come, and tells it. Its readers are told the rest: see `parting`."""
+        async with self._saving:
+            while events := self._behind(self._told):
+                await self._keep(events)
+                self._told = events[-1].number
+                self._tell()
+        return ""
+
+    async def _keep(self, events: list[KeptEvent]) -> None:
+        state, over = self.state, self.over
+        if self._forgotten or self._unkept:
+            self.parting = comment(f"streamfold warning {_TOO_LONG}") if self._unkept else b""
+            return
+        new = state if over or state != self._saved else b""
+        self._saved = state
+        fits = len(state) <= self._responses.most
+        if not (fits and await self._put(new, events, ended=over, head=over)) and over:
+            await self._keep_less(state, fits=fits)
+        elif over and not self.resumable:
+            self.parting = comment(f"streamfold warning {_NO_EVENTS}")
+
+    async def _keep_less(self, state: bytes, *, fits: bool) -> None:
+        """Keeps the end of a response that is too long to keep all of it, or says that it is."""
+        self.forget_events()
+        await self._delete()
+        if fits and await self._put(state, [], ended=True):
+            self.parting = comment(f"streamfold warning {_NO_EVENTS}")
+            return
+        self.parting = comment(f"streamfold warning {_TOO_LONG}")
+        if self.about["background"]:
+            error = {"code": "response_too_long", "message": "the answer is too long to be kept"}
+            response, _ = broken_off(self.kept.response, [], "failed", error=error)
+            await self._put(self.state_of(response), [], ended=True)
+
+    async def _delete(self) -> None:
+        await self._responses.delete(self.kept.id, self.kept.owner)
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The response as it is so far."""
+        read: dict[str, Any] = json.loads(self.state) if self.state else self.kept.response
+        return read
+
+    @contextmanager
+    def followed(self, after: int) -> Iterator[Follower]:
+        """Gives what stands for a reader of the events behind a number, for as long as it reads."""
+        follower = Follower(after)
+        self._followers.add(follower)
+        try:
+            yield follower
+        finally:
+            self._followers.discard(follower)
+            if not self.resumable:
+                self._release()
+            self._wake()
+
+    async def next_events(self, follower: Follower) -> list[KeptEvent]:
+        """Waits for events that a reader has not got, or for the end. Returns them: none at the end."""
+        while True:
+            found = [event for event in self._behind(follower.at) if event.number <= self._told]
+            if found or self.done:
+                return found
+            await self._changed.wait()
+
+    def done_by(self, event: KeptEvent) -> bool:
+        """Returns whether nothing more will come behind an event."""
+        return self.done and event.number == self._last
+
+    async def until_done(self) -> None:
+        """Waits for the end."""
+        while not self.done:
+            await self._changed.wait()
+
+    def as_kept(self) -> KeptResponse:
+        """Returns the response as it is so far."""
+        return replace(self.kept, response=self.response, resumable=self.resumable)
+
+    def got(self, follower: Follower, events: list[KeptEvent]) -> None:
+        """Notes that a reader has got events."""
+        follower.at = events[-1].number
+        if not self.resumable:
+            self._release()
+            self._wake()
+
+    def _tell(self) -> None:
+        self.done = self.refused is not None or (self.over and self._told == self._last)
+        if not self.resumable:
+            self._release()
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
