@@ -168,11 +168,8 @@ TOOLS: list[Row] = [
         ),
     ),
     (
-        lambda: ask(tools=[{"type": "web_search"}]),
-        (
-            "the tool {'type': 'web_search'} is no function: what a provider runs itself goes into extra_body['tools'],"
-            " with all the tools"
-        ),
+        lambda: ask(tools=[{"type": "functoin"}]),
+        "the tool {'type': 'functoin'} has the type 'functoin' (did you mean 'function'?)",
     ),
     (
         lambda: ask(tools=[{"type": "function", "function": {"name": "look_up", "parameters": "city"}}]),

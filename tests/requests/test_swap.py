@@ -187,12 +187,12 @@ def test_arguments_as_an_object() -> None:
 
 
 def test_what_the_caller_overrules_is_no_mistake_of_ours() -> None:
-    """`extra_body` wins over everything; that is said, and is a loss."""
+    """`extra_body` wins over all but the tools, which it only adds to; that is said, and is a loss."""
     asked = Conversation((user("Hi"),), RICH.tools, "auto", {"temperature": 1, "extra_body": {
-        "messages": [], "temperature": 0, "tools": []}})  # fmt: skip
+        "messages": [], "temperature": 0}})  # fmt: skip
     outcome = check_swap(profile("vllm"), asked)
     said = "lost: extra_body has something else there"
-    assert states(outcome) == {"messages[0].content": said, "tools.look_up": said, "temperature": said}
+    assert states(outcome) == {"messages[0].content": said, "temperature": said}
     assert (silent(outcome), outcome.fine) == ([], False)
 
 

@@ -12,7 +12,16 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from ..requests import HistoryRules, Rules, apply_rules, check_history, describe_missing, emulated, missing
+from ..requests import (
+    HistoryRules,
+    Rules,
+    apply_rules,
+    check_history,
+    check_hosted,
+    describe_missing,
+    emulated,
+    missing,
+)
 from ..values import APIError, ConfigError, ErrorInfo, error_info, nearest
 from .prepared import Prepared, renamed, write_body
 from .unread import recorded, unread
@@ -21,7 +30,7 @@ if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
     from ..requests import Request
-    from ..values import Delta, Limits, ProtocolWarning
+    from ..values import Delta, GeneratedFile, Limits, ProtocolWarning
     from .batches import BatchAPI, BatchSettings
 
 __all__ = ["Adapter", "Endpoint", "Framing", "find_adapter"]
@@ -64,6 +73,11 @@ class Endpoint(Protocol):
     @property
     def name(self) -> str:
         """The provider's configured name."""
+        ...
+
+    @property
+    def hosted(self) -> Collection[str] | None:
+        """The kinds of tools that it runs itself; None: that is not known."""
         ...
 
     def models_with(self, capability: str) -> Collection[str]:
@@ -133,9 +147,10 @@ class Adapter(ABC):
     ) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         self._check_capabilities(request, endpoint)
+        dropped = check_hosted(request.tools, self.rules(request).hosted, self.name, endpoint) if request.tools else []
         messages, found = check_history(request.messages, self.history_rules(request), repair=repair)
         ready, changes = self.rewrite(replace(request, messages=messages))
-        return ready, [*found, *changes]
+        return ready, [*found, *dropped, *changes]
 
     def _check_capabilities(self, request: Request, endpoint: Endpoint | None) -> None:
         """Raises ConfigError if the model lacks a capability that the request requires and nothing can stand in."""
@@ -216,6 +231,14 @@ class Adapter(ABC):
             None if the server does not keep this answer.
         """
         return None
+
+    def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
+        """Returns the path below the base URL where a GET brings a file that a tool made, and its headers.
+
+        Raises:
+            ConfigError: there is no such request.
+        """
+        raise ConfigError(f"files can't be fetched with adapter {self.name!r}")
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
         """Returns how many requests of this wire format are handed over at once, to be answered within hours.

@@ -19,12 +19,13 @@ from ..net import hides_arguments
 from ..requests import Capabilities, ChatOptions, Request
 from ..text import shown_url
 from ..turns import RememberedAnswer, TurnCache, TurnStore, read_turn_cache
-from ..values import Messages, Timeouts, ToolChoice, ToolLike
+from ..values import GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
 from .batches import BatchClient
 from .connections import Connections
 from .extract import extract
 from .failover import Candidate, Failover
 from .fallback import candidates, hurried
+from .files import fetch_file
 from .hooks import Hooks, read_hooks
 from .preview import Preview
 from .pricing import ModelPrices, ProfilePricing
@@ -215,6 +216,19 @@ class Provider(BaseChatModel):
             ConfigError: the provider's wire format has no batches, or the key is not set.
         """
         return BatchClient(self.profile, self._requester)
+
+    async def fetch_file(self, file: GeneratedFile, *, max_bytes: int = 64 * 2**20) -> bytes:
+        """Returns the bytes of a file that a tool of the provider made: one of `reply.files`.
+
+        Args:
+            file: its bytes are returned if they came with the answer; else they are fetched from the provider.
+            max_bytes: how large it may be.
+
+        Raises:
+            ConfigError: the provider keeps no file under an id of this one, or can't be asked for it.
+            APIError: the request failed, or the file is larger.
+        """
+        return await fetch_file(self.profile, self._requester, file, max_bytes)
 
     @hides_arguments
     async def extract(

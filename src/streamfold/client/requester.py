@@ -15,7 +15,7 @@ from ..engine import StreamDecoder, WireNames
 from ..engine.dialects import marks_of
 from ..limits import RateLimiter, is_limited, provider_limiter
 from ..net import Exchange, HTTPRequest, Signer
-from ..requests import CachedPrefixes, Family, Lesson, Request, defused, read_headers, with_lessons
+from ..requests import CachedPrefixes, Family, Lesson, Request, defused, raw_tools, read_headers, with_lessons
 from ..text import shown_url
 from ..values import APIError, ConfigError, Limits, ProtocolWarning, StreamfoldError, Timeouts
 from .answer import NetworkAnswer
@@ -309,7 +309,7 @@ class Requester:
         return StreamDecoder(
             adapter,
             dialect=self._profile.dialect,
-            tools=request.tools,
+            tools=(*request.tools, *raw_tools(request.options)),
             tool_choice=request.tool_choice,
             limits=self._profile.limits,
             names=WireNames(request.names, request.answer_tool),

@@ -6,6 +6,7 @@ switched by a typed quirk. Facts about models, whichever endpoint serves them, a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,10 @@ def catalogue_layers(name: str) -> list[Layer]:
         raise ConfigError(f"unknown provider {name!r}{nearest(name, files)}. The catalogue has: {', '.join(files)}")
     layer = Layer.of_file(_read(files[name]))
     base = layer.values.get("profile")
+    if (
+        not base and "hosted" not in layer.values
+    ):  # what a file of the catalogue does not say, the endpoint does not run
+        layer = replace(layer, values={**layer.values, "hosted": []})
     return [*(catalogue_layers(base) if base else []), layer]
 
 

@@ -94,6 +94,8 @@ class Profile(Table):
         memory: where turns are kept to give back what later requests have lost of them: "memory",
             "sqlite:///turns.db", "valkey://host:6379"; see `TurnCache`.
         capabilities: features of all models of this endpoint.
+        hosted: the tools that this endpoint runs itself, by kind: "web_search", "web_fetch", "code_execution",
+            "file_search", "mcp", "custom". None: not known, so that all of its wire format are sent.
         prices: prices of all models of this endpoint, as in `Prices`: `{input = 3, output = 15}` for a million tokens.
             `models` may have other ones.
         batches: what the provider's batch API accepts: `rows` and `bytes` of a batch, `window` and `purpose`.
@@ -141,6 +143,7 @@ class Profile(Table):
     fallback: Names = ()
     memory: StoreName | None = None
     capabilities: Annotated[Capabilities, as_table(Capabilities)] = Capabilities()
+    hosted: Names | None = None
     prices: dict[str, Any] = Field(default={})
     batches: Annotated[BatchSettings, as_table(BatchSettings)] = BatchSettings()
     models: tuple[Annotated[ModelTable, as_table(ModelTable)], ...] = Field(default=(), repr=False)

@@ -129,6 +129,7 @@ class ProviderConfig(TypedDict, total=False):
     rate_limits: RateLimitsConfig | None
     fallback: str | Sequence[str] | None
     capabilities: Capabilities | CapabilitiesConfig | None
+    hosted: Sequence[str] | None
     prices: Mapping[str, Any] | None
     batches: BatchSettings | BatchesConfig | None
     models: Sequence[ModelConfig] | None

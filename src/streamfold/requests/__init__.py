@@ -7,6 +7,7 @@ from .families import EFFORTS, FACTS, NO_FAMILY, Facts, Family, ModelTable, Thin
 from .fields import Fields, kind_of
 from .headers import read_headers
 from .history import GO_ON, HistoryRules, check_history, is_custom, says_nothing
+from .hosted import HostedEndpoint, HostedForm, check_hosted, raw_tools, with_raw_tools, written_hosted
 from .items import CALL_EXTRAS, CARRIED_CALL_EXTRAS, ITEM_EXTRAS, read_items
 from .lessons import Lesson, lesson_from, with_lessons
 from .messages import read_messages

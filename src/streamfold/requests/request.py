@@ -6,7 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..values import ConfigError, Message, Messages, ReadToolChoice, Tool, ToolLike, as_tools, read_tool_choice
+from ..values import (
+    ConfigError,
+    HostedTool,
+    Message,
+    Messages,
+    ReadToolChoice,
+    Tool,
+    ToolLike,
+    as_tools,
+    read_tool_choice,
+)
 from .capabilities import Capabilities
 from .families import NO_FAMILY, Family
 from .messages import read_messages
@@ -60,7 +70,7 @@ class Request:
             raise ConfigError(f"model is the name of a model, not {type(model).__name__}")
         names: set[str] = set()
         for tool in read_tools:
-            if tool.name in names:
+            if tool.name in names and not isinstance(tool.hosted, HostedTool):
                 raise ConfigError(f"two tools are called {tool.name!r}: their calls could not be distinguished")
             names.add(tool.name)
         choice, read = read_tool_choice(tool_choice, read_tools), Options.read(options)

@@ -99,7 +99,7 @@ def _needs(request: Request) -> Iterator[Requirement]:
     options = request.options
     for at, message in enumerate(request.messages):
         yield from _media(message, f"messages[{at}]")
-    if request.tools:
+    if any(tool.hosted is None for tool in request.tools):
         yield Requirement("tools", "tools")
         if is_forced(request):
             yield Requirement("forced_choice", "tool_choice")

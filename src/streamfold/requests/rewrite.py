@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -24,6 +24,7 @@ from ..values import (
     Tool,
     system,
 )
+from .hosted import HostedForm
 from .options import ResponseFormat, read_response_format
 from .request import Request
 from .requirements import is_forced
@@ -53,6 +54,7 @@ class Rules:
         strict_output: convert response schemas generated from pydantic models to OpenAI's strict subset.
         passes: other passes for every schema.
         problems: returns why a schema would still be refused.
+        hosted: the tools that the provider runs, by their kind.
     """
 
     tool_name: re.Pattern[str] = _OPENAI_NAME
@@ -61,6 +63,7 @@ class Rules:
     strict_output: bool = False
     passes: tuple[Pass, ...] = ()
     problems: Callable[..., list[str]] | None = None
+    hosted: Mapping[str, HostedForm] = field(default_factory=dict)
 
 
 def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[Pass, ...]:

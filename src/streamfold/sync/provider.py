@@ -15,7 +15,7 @@ from ..client import Provider as AsyncProvider
 from ..net import hides_arguments
 from ..requests import Capabilities, ChatOptions
 from ..turns import TurnCache, TurnStore
-from ..values import ConfigError, Messages, Reply, ToolChoice, ToolLike
+from ..values import ConfigError, GeneratedFile, Messages, Reply, ToolChoice, ToolLike
 from .streams import ChatStream
 from .thread import LoopThread
 
@@ -196,6 +196,11 @@ class Provider:
         count = partial(self._member("count_tokens"), messages, tools, tool_choice=tool_choice, **options)
         tokens: int = self._waited(count)
         return tokens
+
+    def fetch_file(self, file: GeneratedFile, *, max_bytes: int = 64 * 2**20) -> bytes:
+        """Returns the bytes of a file that a tool of the provider made. See `streamfold.Provider.fetch_file`."""
+        data: bytes = self._waited(partial(self._member("fetch_file"), file, max_bytes=max_bytes))
+        return data
 
     def _waited(self, step: Callable[[], Awaitable[T]]) -> T:
         return self.thread.run(lambda pending: pending.result(), _Pending(step))

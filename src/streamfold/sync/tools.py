@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 from ..net import hides_arguments
 from ..requests import ChatOptions
-from ..tools import CallJournal, OnToolError
+from ..tools import Approve, CallJournal, OnToolError
 from ..tools import resume_tools as resume_async
 from ..tools import run_tools as run_async
 from ..values import Message, Messages, Tool, ToolChoice, ToolLike, as_tools
@@ -34,6 +34,7 @@ def run_tools(
     max_turns: int = 10,
     tool_choice: ToolChoice = "auto",
     on_tool_error: OnToolError | None = None,
+    approve: Approve | None = None,
     journal: CallJournal | None = None,
     run_id: str | None = None,
     **options: Unpack[ChatOptions],
@@ -65,6 +66,7 @@ def run_tools(
         max_turns=max_turns,
         tool_choice=tool_choice,
         on_tool_error=on_tool_error,
+        approve=approve,
         journal=journal,
         run_id=run_id,
         **options,
@@ -81,6 +83,7 @@ def resume_tools(
     external: Iterable[ToolLike] = (),
     max_turns: int = 10,
     on_tool_error: OnToolError | None = None,
+    approve: Approve | None = None,
     journal: CallJournal | None = None,
     run_id: str | None = None,
     **options: Unpack[ChatOptions],
@@ -101,6 +104,7 @@ def resume_tools(
         external=external,
         max_turns=max_turns,
         on_tool_error=on_tool_error,
+        approve=approve,
         journal=journal,
         run_id=run_id,
         **options,

@@ -1,13 +1,16 @@
 """The tool loop: calls are run, approved, journaled and answered."""
 
 from .approvals import PendingCall
+from .deciding import Approve
 from .journal import CallInDoubtError, CallJournal, FileJournal
+from .run_events import RunEvents
 from .run_state import RunState
 from .tool_loop import in_thread, resume_tools, run_tools
 from .tool_results import OnToolError, ToolResult
-from .tool_run import RunEvents, ToolRun
+from .tool_run import ToolRun
 
 __all__ = [
+    "Approve",
     "CallInDoubtError",
     "CallJournal",
     "FileJournal",

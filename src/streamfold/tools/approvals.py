@@ -191,7 +191,8 @@ def take_open_calls(
         elif found.call.error:  # perhaps it was cut off: nobody is asked about it
             found.status = "started"
         else:
-            found.status = "result" if name in external else "approval" if name in waiting else "started"
+            asks = name in waiting or found.call.kind == "approval"
+            found.status = "result" if name in external else "approval" if asks else "started"
     return turn
 
 

@@ -11,6 +11,7 @@ import anyio.to_thread
 from ..net import hides_arguments
 from ..requests import ChatOptions, read_messages
 from ..values import Message, Messages, ToolChoice, ToolLike
+from .deciding import Approve
 from .journal import CallJournal
 from .run_state import RunState, read_state
 from .tool_results import OnToolError
@@ -35,6 +36,7 @@ def run_tools(
     max_turns: int = 10,
     tool_choice: ToolChoice = "auto",
     on_tool_error: OnToolError | None = None,
+    approve: Approve | None = None,
     journal: CallJournal | None = None,
     run_id: str | None = None,
     **options: Unpack[ChatOptions],
@@ -53,6 +55,8 @@ def run_tools(
     the log has the traceback, and the model gets the names of the tool and of the exception, but not the text of the
     exception, which may hold secrets. Nothing is sent until the first chunk is asked for.
 
+    A turn that the model only interrupts (`Reply.paused`) goes on by itself, ten times at most.
+
     The run pauses before calls of tools that need an approval or are external: `pending` has them, and the iteration
     ends. After `approve`, `deny` or `answer` it goes on when it is read again, here or in another process
     (`resume_tools`).
@@ -67,6 +71,8 @@ def run_tools(
             "none" is used for all turns.
         on_tool_error: called with the call and the exception when a tool raises; may be async. The text that it returns
             is sent to the model; None sends the default text. What it raises ends the run.
+        approve: decides about calls that need an approval, so that the run does not pause for them: those of tools that
+            say so, and those that the provider asks about (`McpServer(require_approval=...)`). Plain or async.
         journal: records which calls were started, so that no copy of this run starts them again.
         run_id: identifies the run in the journal; random by default.
         options: see `ChatOptions`; they are used for every turn.
@@ -89,6 +95,7 @@ def run_tools(
         max_turns=max_turns,
         tool_choice=tool_choice,
         on_tool_error=on_tool_error,
+        approve=approve,
         journal=journal,
         run_id=run_id,
         options=options,
@@ -104,6 +111,7 @@ def resume_tools(
     external: Iterable[ToolLike] = (),
     max_turns: int = 10,
     on_tool_error: OnToolError | None = None,
+    approve: Approve | None = None,
     journal: CallJournal | None = None,
     run_id: str | None = None,
     **options: Unpack[ChatOptions],
@@ -122,7 +130,7 @@ def resume_tools(
     Args:
         state: what `ToolRun.dump` returned, or a conversation that ends with calls, some of them without a result.
             State decides what is run: do not accept it from somebody who may not call the tools directly.
-        tools, external, on_tool_error, journal, options: as for `run_tools`. They are not part of the state.
+        tools, external, on_tool_error, approve, journal, options: as for `run_tools`. They are not part of the state.
         max_turns: for a conversation; a dumped state has its own.
         run_id: for a conversation; a dumped state has its own.
 
@@ -139,6 +147,7 @@ def resume_tools(
         max_turns=saved.max_turns,
         tool_choice="auto",
         on_tool_error=on_tool_error,
+        approve=approve,
         journal=journal,
         run_id=saved.run_id,
         options=options,

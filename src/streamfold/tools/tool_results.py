@@ -72,12 +72,14 @@ async def run_call(call: ToolCall, tools: Mapping[str, Tool], on_tool_error: OnT
         Exception: what `on_tool_error` raises.
     """
     tool = tools.get(call.name)
+    if call.kind == "approval":
+        return ToolResult(call, tool_result(call, True), True)
     if tool is None:
         return _error(call, f"unknown tool {call.name!r}. Available: {', '.join(tools) or 'none'}")
-    if tool.kind != "function":  # `$web_search` of Moonshot: its result is its arguments, unchanged
+    if tool.kind == "builtin_function":  # `$web_search` of Moonshot: its result is its arguments, unchanged
         return ToolResult(call, tool_result(call, call.raw_arguments), call.arguments)
     try:
-        value = await tool.call(call)
+        value = await _value(tool, call)
     except asyncio.CancelledError as exc:
         if _is_cancelled():
             raise
@@ -157,13 +159,23 @@ async def _explain(call: ToolCall, error: Exception, on_tool_error: OnToolError 
     return f"the tool {call.name} failed: {why or type(error).__name__}"
 
 
+async def _value(tool: Tool, call: ToolCall) -> Any:
+    """Runs a call. A custom tool gets its text, and one in the provider's own words the call as it is."""
+    if tool.hosted is None:
+        return await tool.call(call)
+    if tool.function is None:
+        raise InvalidToolArgumentsError(f"nobody here runs the tool {call.name!r}", call)
+    result = tool.function(call.raw_arguments if call.kind == "custom" else call)
+    return await result if isawaitable(result) else result
+
+
 def tools_by_name(tools: Iterable[Tool], external: Container[str]) -> dict[str, Tool]:
     """Returns tools by their names. Raises ConfigError for a name that two have, or a tool that nobody can run."""
     found: dict[str, Tool] = {}
     for tool in tools:
         if tool.name in found:
             raise ConfigError(f"two tools are called {tool.name!r}: names must be unique")
-        if tool.function is None and tool.kind == "function" and tool.name not in external:
+        if tool.function is None and tool.kind in ("function", "custom") and tool.name not in external:
             raise ConfigError(
                 f"the tool {tool.name!r} has no function to run: pass function=, or list it in external= if somebody"
                 " else runs it"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Generator, Iterable
-from inspect import isawaitable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
@@ -16,7 +15,6 @@ from ..requests import ChatOptions
 from ..values import (
     ConfigError,
     Cost,
-    InvalidToolArgumentsError,
     Message,
     Reply,
     StreamChunk,
@@ -31,15 +29,18 @@ from ..values import (
     total_cost,
 )
 from .approvals import PendingCall, TurnCalls, take_open_calls
+from .deciding import Approve, checked_approve, decides, needs
 from .journal import CallInDoubtError, CallJournal, journal_key, kept_approval, new_approval, process_journal
+from .run_events import RunEvents
 from .run_state import RunState
 from .tool_results import OnToolError, ToolResult, denied_result, made_result, run_call, tools_by_name
 
 if TYPE_CHECKING:
     from ..answers import ChatModel, ChatStream, Watcher
 
-__all__ = ["RunEvents", "ToolRun"]
+__all__ = ["ToolRun"]
 
+_MOST_PAUSES = 10  # of the model in one run, each to be told to go on
 _NO_TURN_LEFT = "not run: the limit of turns was reached"
 
 
@@ -70,6 +71,7 @@ class ToolRun(AsyncIteration):
         run_id: str | None,
         options: ChatOptions,
         resumed: RunState | None = None,
+        approve: Approve | None = None,
     ) -> None:
         if max_turns < 1:
             raise ConfigError(f"max_turns must be at least 1, not {max_turns}")
@@ -85,7 +87,8 @@ class ToolRun(AsyncIteration):
         self._max_turns = max_turns
         self._turns = 0
         self._tool_choice = tool_choice
-        self._on_tool_error = on_tool_error
+        self._on_tool_error, self._approve = on_tool_error, checked_approve(approve)
+        self._pauses = 0  # turns that the model broke off, to go on
         self._journal = journal
         self._options = options
         self._ended = self._answered = False  # answered: by a turn without calls
@@ -288,7 +291,7 @@ class ToolRun(AsyncIteration):
         return chunk
 
     def _ask(self) -> ChatStream:
-        choice = "auto" if self._turns and self._tool_choice != "none" else self._tool_choice
+        choice = "auto" if (self._turns or self._pauses) and self._tool_choice != "none" else self._tool_choice
         tools = list(self._tools.values())
         stream = self._model.chat_stream(self.messages, tools, tool_choice=choice, **self._options)
         for path, function, tool in self._watched:
@@ -297,10 +300,11 @@ class ToolRun(AsyncIteration):
 
     def _note(self, reply: Reply) -> None:
         """Adds the turn to the history, with results that hold until there are real ones."""
-        self._turns += 1
+        paused = reply.paused and not reply.tool_calls and self._pauses < _MOST_PAUSES
+        self._pauses, self._turns = self._pauses + paused, self._turns + (not paused)
         self.replies.append(reply)
         self.messages.append(reply.message)
-        self._answered = not reply.tool_calls
+        self._answered = not reply.tool_calls and not paused
         self._turn = TurnCalls(reply.tool_calls) if self._turns_left else TurnCalls(reply.tool_calls, _NO_TURN_LEFT)
         self._first = len(self.messages)
         self.messages += self._turn.messages()
@@ -330,7 +334,9 @@ class ToolRun(AsyncIteration):
             if not self._turns_left:
                 names = ", ".join(call.name for call in new)
                 raise TurnLimitError(f"the model still asks for tools after {self._max_turns} turns: {names}")
-            self._turn.set(call, await self._needs(call))
+            self._turn.set(call, wanted := await needs(call, self._tools, self._external))
+            if wanted == "approval" and self._approve is not None:
+                self._turn.decide(call.id, await decides(self._approve, call))
         self._write_results()
         ready = self._turn.having("ready")
         results: dict[str, ToolResult] = {}
@@ -352,20 +358,6 @@ class ToolRun(AsyncIteration):
             raise failures[0]
         self._results.extend(results[call.id] for call in ready)
         return bool(ready)
-
-    async def _needs(self, call: ToolCall) -> Literal["result", "approval", "ready"]:
-        """Returns what a new call waits for, if it waits for anything."""
-        if call.name in self._external:
-            return "result"
-        tool = self._tools.get(call.name)
-        if tool is None or tool.needs_approval is False:
-            return "ready"
-        try:
-            tool.bind(call)
-        except InvalidToolArgumentsError:
-            return "ready"  # it can't run: the model is told why, and nobody is asked
-        wanted = tool.needs_approval if isinstance(tool.needs_approval, bool) else tool.needs_approval(call)
-        return "approval" if (await wanted if isawaitable(wanted) else wanted) else "ready"
 
     async def _result(self, call: ToolCall) -> ToolResult:
         """Runs a call, or returns the result of the other run that has claimed it."""
@@ -397,20 +389,3 @@ class ToolRun(AsyncIteration):
 
     def _write_results(self) -> None:
         self.messages[self._first : self._first + len(self._turn)] = self._turn.messages()
-
-
-class RunEvents(AsyncIteration):
-    """The chunks and the results of a tool run, in their order; see `ToolRun.events`."""
-
-    def __init__(self, run: ToolRun) -> None:
-        self._run = run
-
-    def __aiter__(self) -> Self:
-        self._run.check_unread()
-        return self
-
-    async def __anext__(self) -> StreamChunk | ToolResult:
-        event = await self._run.advance()
-        if event is None:
-            raise StopAsyncIteration
-        return event

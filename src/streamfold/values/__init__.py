@@ -62,8 +62,16 @@ from .functions import as_tool, as_tools, tool
 from .growing import GrowingJSON, PathPattern, path_pattern
 from .hosted import (
     Citation,
+    CodeExecution,
+    CustomTool,
+    FileSearch,
     GeneratedFile,
     HostedPart,
+    HostedTool,
+    McpServer,
+    ServerTool,
+    UrlContext,
+    WebSearch,
     arguments_text,
     call_order,
     hosted_kind,
@@ -102,6 +110,7 @@ from .tools import (
     Tool,
     ToolChoice,
     ToolLike,
+    hosted_tool,
     read_tool,
     read_tool_choice,
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints, overload
 
 from .caching import CacheMark
 from .configerrors import ConfigError
+from .hosted import ServerTool
 from .tools import NeedsApproval, Tool, ToolLike, read_tool
 
 if TYPE_CHECKING:
@@ -100,19 +101,19 @@ def tool(
 
 def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
     """Returns a list of tools, each given in any accepted spelling. Raises ConfigError for anything else."""
-    if isinstance(given, str | Tool | Mapping) or callable(given):
+    if isinstance(given, str | Tool | ServerTool | Mapping) or callable(given):
         raise ConfigError("tools is a list of tools: this is a single one")
     return tuple(as_tool(tool) for tool in given or ())
 
 
 def as_tool(given: ToolLike) -> Tool:
-    """Returns a tool from a `Tool`, a typed function, a pydantic model, or a dict in the shape of either OpenAI wire.
+    """Returns a tool from a `Tool`, a typed function, a pydantic model, a tool that the provider runs, or a dict.
 
     Raises:
         ConfigError: it is something else, or there is no JSON schema for it.
     """
-    if isinstance(given, Tool):
-        return given
+    if isinstance(given, Tool | ServerTool):
+        return read_tool(given)
     if isinstance(given, type):
         if not hasattr(given, "model_json_schema"):
             raise ConfigError(f"the class {given.__name__} is no tool: a pydantic model is one, and a typed function")

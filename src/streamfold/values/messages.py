@@ -11,7 +11,7 @@ from .caching import CacheMark, check_cache_mark
 from .configerrors import ConfigError
 from .content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, part_schema, read_part, write_part
 from .fields import written_schema
-from .hosted import HostedPart, hosted_parts
+from .hosted import HostedPart, hosted_parts, is_paused
 from .suggestions import nearest
 from .toolcalls import ToolCall
 
@@ -91,6 +91,11 @@ class Message:
     def hosted(self) -> tuple[HostedPart, ...]:
         """What tools of the provider did in this turn, in order; see `Reply.hosted`."""
         return hosted_parts(self.extras, {call.id for call in self.tool_calls})
+
+    @property
+    def paused(self) -> bool:
+        """Whether the model goes on with this turn when it is the last message; see `Reply.paused`."""
+        return self.role == "assistant" and is_paused(self.extras)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the message as JSON data, without empty members; bytes are base64. `from_dict` reads it."""

@@ -11,7 +11,17 @@ from ..text import finite, parse_object
 from .configerrors import StreamfoldError
 from .cost import Cost
 from .fields import FieldValue
-from .hosted import Citation, GeneratedFile, HostedPart, citations_in, files_in, hosted_parts, phases_in, text_in
+from .hosted import (
+    Citation,
+    GeneratedFile,
+    HostedPart,
+    citations_in,
+    files_in,
+    hosted_parts,
+    is_paused,
+    phases_in,
+    text_in,
+)
 from .portable import Slotted
 from .ratelimit import RateLimit
 from .reasons import FinishReason
@@ -237,6 +247,14 @@ class Reply(FieldValue, Slotted):
     def files(self) -> tuple[GeneratedFile, ...]:
         """The files that tools of the provider made. Nothing is fetched: see `Provider.fetch_file`."""
         return files_in(self.extras)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the model goes on when the conversation is sent with this message last (Claude's `pause_turn`).
+
+        `run_tools` does so by itself.
+        """
+        return is_paused(self.extras)
 
     @property
     def phases(self) -> tuple[str, ...]:

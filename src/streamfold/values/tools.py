@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from .caching import CacheMark, check_cache_mark, read_cache_control
 from .configerrors import ConfigError
 from .fields import FieldValue, rewritten_schema
+from .hosted import CustomTool, HostedTool, ServerTool
 from .suggestions import nearest
 from .toolcalls import InvalidToolArgumentsError, ToolCall
 
@@ -27,6 +29,7 @@ __all__ = [
     "Tool",
     "ToolChoice",
     "ToolLike",
+    "hosted_tool",
     "read_tool",
     "read_tool_choice",
 ]
@@ -42,6 +45,7 @@ class Tool:
     Attributes:
         strict: whether the provider must hold the model to the schema, where it can.
         kind: "function", or the kind of a tool that the provider runs itself.
+        hosted: what the tool is then, as `WebSearch(...)`; None for a function.
         function: runs a call, plain or async. It gets the arguments by name, or an instance of `model`.
         model: validates the arguments. Without a model they are only matched with the parameters of `function`.
         cache: the tools up to this one are to be kept in the provider's cache; see `Message`.
@@ -62,6 +66,7 @@ class Tool:
     cache: CacheMark = field(default=False, kw_only=True)
     needs_approval: NeedsApproval = field(default=False, kw_only=True, compare=False, repr=False)
     extra: Mapping[str, Any] = field(default_factory=dict, kw_only=True, compare=False, repr=False)
+    hosted: ServerTool | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         name: Any = self.name
@@ -216,7 +221,7 @@ class _WrittenTool(FieldValue):
 
 
 _WRITTEN = tuple(member.name for member in fields(_WrittenTool))
-_LOCAL = ("function", "model", "spread")  # what there is in Python alone
+_LOCAL = ("function", "model", "spread", "hosted")  # what there is in Python alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,26 +240,54 @@ class AllowedTools:
 
 
 # A pydantic model is a callable too.
-ToolLike: TypeAlias = Tool | Mapping[str, Any] | Callable[..., Any]
+ToolLike: TypeAlias = Tool | ServerTool | Mapping[str, Any] | Callable[..., Any]
 ReadToolChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool | AllowedTools
 ToolChoice: TypeAlias = ReadToolChoice | Mapping[str, Any]
 
 
-def read_tool(tool: Tool | Mapping[str, Any]) -> Tool:
-    """Reads a tool: a `Tool`, or a dict in the shape of either OpenAI wire. Raises ConfigError for anything else."""
+def hosted_tool(value: ServerTool) -> Tool:
+    """Returns a tool that the provider runs, or a custom tool, as a `Tool`."""
+    function = value.function if isinstance(value, CustomTool | HostedTool) else None
+    return Tool(value.title, kind=value.kind, function=function, hosted=value)
+
+
+# Members of Gemini's tools, which have no type.
+_TYPELESS = re.compile("(google|url|code|file|enterprise|computer).*|retrieval", re.IGNORECASE)
+_PROVIDERS_OWN = ("allowed_callers", "defer_loading", "input_examples", "eager_input_streaming", "toolset_name")
+
+
+def _is_raw(tool: Mapping[str, Any]) -> bool:
+    """Returns whether a dict is a tool in the words of its provider, and not a function."""
+    kind = tool.get("type")
+    if kind is not None:
+        return kind not in ("function", "builtin_function") and not nearest(str(kind), ("function",))
+    if "input_schema" in tool and any(name in tool for name in _PROVIDERS_OWN):
+        return True
+    return "name" not in tool and len(tool) == 1 and all(_TYPELESS.fullmatch(str(name)) for name in tool)
+
+
+def read_tool(tool: Tool | ServerTool | Mapping[str, Any]) -> Tool:
+    """Reads a tool: a `Tool`, one that the provider runs, or a dict in the shape of either OpenAI wire.
+
+    A dict that is no function is a tool in the words of its provider, as in `HostedTool`.
+
+    Raises:
+        ConfigError: it is something else.
+    """
     if isinstance(tool, Tool):
         return tool
+    if isinstance(tool, ServerTool):
+        return hosted_tool(tool)
     if not isinstance(tool, Mapping):
         raise ConfigError(
             f"a tool is a Tool, a typed function, a pydantic model or a dict, not {type(tool).__name__}: {tool!r}"
         )
+    if _is_raw(tool):
+        return hosted_tool(HostedTool(tool))
     function = tool.get("function", tool)
     kind = tool.get("type", "function")
     if kind not in ("function", "builtin_function"):
-        raise ConfigError(
-            f"the tool {dict(tool)!r:.120} is no function: what a provider runs itself goes into extra_body['tools'],"
-            " with all the tools"
-        )
+        raise ConfigError(f"the tool {dict(tool)!r:.120} has the type {kind!r}{nearest(str(kind), ('function',))}")
     if not isinstance(function, Mapping) or not function.get("name"):
         raise ConfigError(
             f'a tool needs the form {{"type": "function", "function": {{"name": ...}}}}, not {dict(tool)!r}'

@@ -14,8 +14,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ...requests import HistoryRules, Request, Rules, read_response_format
-from ...values import ConfigError, Delta, Message, NamedTool, ProtocolWarning, Tool, ToolCall, UsageUpdate
+from ...requests import HistoryRules, Request, Rules, read_response_format, with_raw_tools, written_hosted
+from ...values import (
+    ConfigError,
+    Delta,
+    GeneratedFile,
+    Message,
+    NamedTool,
+    ProtocolWarning,
+    Tool,
+    ToolCall,
+    UsageUpdate,
+)
 from ..batches.messages import MessagesAPI
 from ..batches.protocol import BatchAPI, BatchSettings
 from ..blocks import find_dropped
@@ -28,6 +38,7 @@ from .caching import limit_marks, marked
 from .content import content_blocks
 from .decode import TEXTS, EventReader, read_usage_with_cache
 from .eventstream import AWSEventStream
+from .hosted_tools import FILES_BETA, MCP_BETA, add_hosted_members, hosted_forms, uses_mcp
 from .quirks import AnthropicQuirks
 from .strict import closed_schema, fit_strict
 from .thinking import fit_thinking, thinking_details, thinking_members
@@ -77,12 +88,13 @@ class AnthropicAdapter(EventReader, Adapter):
             unique_ids="turn",
             empty_turn="left_out",
             begins_with_user=True,
-            ends_with_user=not self.quirks.prefill,
+            ends_with_user=not self.quirks.prefill and not request.messages[-1].paused,
         )
 
     def rules(self, request: Request) -> Rules:
         """Returns what the API accepts in tool names and response formats."""
-        return Rules(tool_name=_NAME, response_format=self.quirks.response_format)
+        forms = hosted_forms(self.quirks.web_search)
+        return Rules(tool_name=_NAME, response_format=self.quirks.response_format, hosted=forms)
 
     def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
@@ -151,7 +163,8 @@ class AnthropicAdapter(EventReader, Adapter):
     def _betas(self, request: Request) -> list[str]:
         """The features that are asked for in a header: those of the provider, and `betas` as Anthropic's SDK has it."""
         asked = request.options.extra_body.get("betas")
-        return list(dict.fromkeys([*self.quirks.betas, *(asked if isinstance(asked, list) else ())]))
+        mcp = [MCP_BETA] if uses_mcp(request.tools) else []
+        return list(dict.fromkeys([*self.quirks.betas, *mcp, *(asked if isinstance(asked, list) else ())]))
 
     def encode(self, request: Request) -> dict[str, Any]:
         """Returns the JSON body for a streamed answer. Raises ConfigError for what this API can't carry."""
@@ -166,6 +179,7 @@ class AnthropicAdapter(EventReader, Adapter):
         ]:
             body["system"] = system
         body |= {"messages": read_turns(rest, request, self.quirks), "stream": True}
+        add_hosted_members(body, request)
         if request.tools:
             body["tools"] = [self._tool(tool) for tool in request.tools]
             if choice := self._tool_choice(request):
@@ -180,11 +194,14 @@ class AnthropicAdapter(EventReader, Adapter):
         body.update(thinking_members(request, self.quirks, max_tokens))
         if wanted := self._output_format(options.response_format):
             body["output_config"] = {**body.get("output_config", {}), "format": wanted}
-        for name, value in thinking_details(body, options.extra_body).items():
+        extra = thinking_details(body, with_raw_tools(body, options.extra_body))
+        for name, value in extra.items():
+            if name == "container" and isinstance(value, Mapping) and "id" not in value and name in body:
+                value = {"id": body[name], **value}  # skills, in the container that is there
             mix = name == "output_config" and name in body and isinstance(value, Mapping)
             body[name] = {**body[name], **value} if mix else value
         body.pop("betas", None)  # they are in the headers
-        if "messages" not in options.extra_body:
+        if "messages" not in options.extra_body and not request.messages[-1].paused:
             _check_prefill(body)
         return self._for_platform(body, self._betas(request))
 
@@ -197,6 +214,13 @@ class AnthropicAdapter(EventReader, Adapter):
         left_out = ("model", "stream") if platform == "bedrock" else ("model",)
         out = {"anthropic_version": version, **({"anthropic_beta": betas} if betas else {})}
         return {**out, **{name: value for name, value in body.items() if name not in left_out}}
+
+    def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
+        """Returns where a file is: https://docs.anthropic.com/en/docs/build-with-claude/files."""
+        if self.quirks.platform != "anthropic":
+            return super().file_request(file)
+        headers = {"anthropic-version": self.quirks.version, "anthropic-beta": FILES_BETA}
+        return f"/files/{quote(file.file_id or '', safe='')}/content", headers
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
         """Returns how batches are handed over. Bedrock and Vertex AI read them from storage of their own."""
@@ -229,8 +253,10 @@ class AnthropicAdapter(EventReader, Adapter):
         return whole_number(body, "inputTokens" if self.quirks.platform == "bedrock" else "input_tokens")
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
+        if (hosted := written_hosted(tool, hosted_forms(self.quirks.web_search))) is not None:
+            return hosted
         if tool.kind != "function":
-            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it in extra_body['tools']")
+            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it as HostedTool")
         schema = {"type": "object", **tool.parameters}
         if schema["type"] != "object":
             raise ConfigError(f"the tool {tool.name!r}: the schema of its arguments must have the type 'object'")

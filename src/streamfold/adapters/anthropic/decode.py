@@ -44,6 +44,7 @@ from ...values import (
 )
 from ..blocks import arguments_object
 from ..passing import passes_on
+from .hosted_tools import PAUSED
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -60,6 +61,7 @@ STOP_REASONS: dict[str, FinishReason] = {
     "refusal": "content_filter",
     "content_filter": "content_filter",  # aimock 1.43
     "pause_turn": "unknown",  # the message goes back as it is, to go on
+    "compaction": "unknown",  # the same, where the request asked to pause after one
 }
 TEXTS = ("text", "thinking", "partial_json")  # members of pieces
 _CALL_MEMBERS = ("type", "id", "name", "input")
@@ -213,6 +215,8 @@ def _end(said: dict[str, Any], out: list[Delta]) -> None:
         if meaning == "error":
             out.append(Failure(ErrorInfo(f"the model ended with the stop reason {reason!r}", reason), said))
         else:  # an unlisted word for a filter does not say that the answer was cut by it
+            if reason in PAUSED:  # the turn goes back as it is, and has to be known again
+                out.append(Extra("stop_reason", [reason], whole=True))
             listed = reason in STOP_REASONS or meaning == "length"
             if not listed:
                 out.append(unknown_finish(reason))

@@ -30,6 +30,7 @@ class AnthropicQuirks:
         sampling: `temperature` and `top_p` are accepted.
         forced_while_thinking: a forced tool choice is accepted while the model thinks. Manual thinking never allows it.
         response_format: how an answer that fits a schema is requested: "json_schema" is `output_config.format`.
+        web_search: the version of the search that the server runs.
         cache_included: `input_tokens` in the usage already includes cached tokens (vLLM before 0.12, OpenRouter).
     """
 
@@ -45,4 +46,5 @@ class AnthropicQuirks:
     sampling: bool = True
     forced_while_thinking: bool = True
     response_format: Literal["json_schema", "tool"] = "json_schema"
+    web_search: str = "web_search_20260318"
     cache_included: bool = False

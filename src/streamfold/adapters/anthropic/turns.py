@@ -94,7 +94,8 @@ def read_turns(
             turn["content"] = _results_first(turn["content"], order)
     if not turns:
         raise ConfigError("messages: the Messages API needs a conversation that begins with a user message")
-    _trim_end(turns[-1])
+    if not messages[-1][1].paused:
+        _trim_end(turns[-1])
     return turns
 
 

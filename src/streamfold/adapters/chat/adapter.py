@@ -58,6 +58,7 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
             strict_tools=True,
             strict_output=quirks.strict_output,
             passes=schema_passes(inline=quirks.inline_refs, unsupported=quirks.unsupported_keywords),
+            hosted=self.hosted_forms,
         )
 
     def history_rules(self, request: Request) -> HistoryRules:

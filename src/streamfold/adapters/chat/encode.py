@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...requests import is_custom, read_response_format
+from ...requests import HostedForm, is_custom, read_response_format, with_raw_tools, written_hosted
 from ...values import (
     AllowedTools,
     ConfigError,
@@ -17,6 +17,7 @@ from ...values import (
     ToolCall,
     result_content,
 )
+from ..responses.hosted_tools import OPENROUTER
 from .content import chat_part, only_users_hold_media
 from .dropped import sent_extras
 from .history import joined_details, with_short_ids
@@ -34,6 +35,11 @@ class RequestWriter:
     """Writes requests: one half of the adapter."""
 
     quirks: ChatQuirks
+
+    @property
+    def hosted_forms(self) -> Mapping[str, HostedForm]:
+        """The tools that the provider runs: OpenAI has none on this wire."""
+        return OPENROUTER if self.quirks.hosted_tools == "openrouter" else {}
 
     @property
     def takes_partial(self) -> bool:
@@ -67,7 +73,7 @@ class RequestWriter:
         if self.quirks.continues == "continue_final_message" and request.messages[-1].partial:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         body.update(kept_members(request, body))
-        body.update(options.extra_body)
+        body.update(with_raw_tools(body, options.extra_body))
         return body
 
     def _messages(self, request: Request) -> list[dict[str, Any]]:
@@ -122,6 +128,8 @@ class RequestWriter:
         return chat_part(part, where)
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
+        if (hosted := written_hosted(tool, self.hosted_forms)) is not None:
+            return hosted
         if tool.kind != "function":
             raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: this provider has only functions")
         function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}

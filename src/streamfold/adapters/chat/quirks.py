@@ -60,6 +60,7 @@ class ChatQuirks:
         continues: how the server is told to go on with the text of the last message, which is marked as partial: by the
             member `prefix` of the message (Mistral, DeepSeek's beta), or by the member `continue_final_message` of the
             request (vLLM, SGLang). None: it can't.
+        hosted_tools: in whose words tools that the provider runs are written; OpenAI has none on this wire.
         call_signatures: the first call of each answer of the current turn is refused without the thought signature that
             came with it (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures#openai
     """
@@ -86,4 +87,5 @@ class ChatQuirks:
     seed_field: Literal["seed", "random_seed"] = "seed"
     call_ids: Literal["any", "nine_alphanumeric"] = "any"
     call_signatures: bool = False
+    hosted_tools: Literal["none", "openrouter"] = "none"
     continues: Literal["prefix", "continue_final_message"] | None = None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from ...requests import HistoryRules, Request, Rules, read_response_format
+from ...requests import HistoryRules, Request, Rules, read_response_format, with_raw_tools
 from ...requests.schema import openapi_subset
 from ...values import AllowedTools, ConfigError, ErrorInfo, FilePart, Message, NamedTool, ProtocolWarning, Tool
 from ..batches.gemini import GeminiBatchAPI
@@ -24,6 +24,7 @@ from ..protocol import Adapter
 from .contents import as_it_came, content_parts, read_contents, sign_open_calls
 from .decode import EventReader
 from .errors import read_google_error
+from .hosted_tools import FORMS, mixes_tools, tool_entries
 from .quirks import GeminiQuirks
 from .signatures import signature_of
 from .thinking import fit_effort, thinking_config
@@ -60,9 +61,10 @@ class GeminiAdapter(EventReader, Adapter):
 
     def rules(self, request: Request) -> Rules:
         """Returns what the endpoint accepts in tool names, schemas and response formats."""
-        form = "json_schema" if self.quirks.json_with_tools or not request.tools else "tool"
+        functions = any(tool.hosted is None for tool in request.tools)
+        form = "json_schema" if self.quirks.json_with_tools or not functions else "tool"
         passes = (openapi_subset,) if self.quirks.schemas == "openapi" else ()
-        return Rules(tool_name=_NAME, response_format=form, passes=passes)  # type: ignore[arg-type]
+        return Rules(tool_name=_NAME, response_format=form, passes=passes, hosted=FORMS)  # type: ignore[arg-type]
 
     def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
@@ -133,12 +135,15 @@ class GeminiAdapter(EventReader, Adapter):
         elif system:
             contents[0]["parts"] = [*system, *contents[0]["parts"]]
         if request.tools:
-            body["tools"] = [{"functionDeclarations": [self._tool(tool) for tool in request.tools]}]
-            if config := _calling(request, self.quirks):
+            body["tools"] = tool_entries(request, self._tool)
+            functions = any(tool.hosted is None for tool in request.tools)
+            if functions and (config := _calling(request, self.quirks)):
                 body["toolConfig"] = {"functionCallingConfig": config}
+        if mixes_tools(request, self.quirks):
+            body["toolConfig"] = {**body.get("toolConfig", {}), "includeServerSideToolInvocations": True}
         if config := self._generation(request):
             body["generationConfig"] = config
-        body = _deep_merged(body, options.extra_body)
+        body = _deep_merged(body, with_raw_tools(body, options.extra_body))
         if "cachedContent" in body and (beside := [name for name in _WITH_CACHE if name in body]):
             raise ConfigError(
                 f"extra_body.cachedContent can't be sent beside {', '.join(beside)}: put them into the cache"
@@ -170,7 +175,7 @@ class GeminiAdapter(EventReader, Adapter):
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
         if tool.kind != "function":
-            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it in extra_body['tools']")
+            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it as HostedTool")
         out: dict[str, Any] = {"name": tool.name, "description": tool.description}
         if any(value for name, value in tool.parameters.items() if name not in _SAYS_NOTHING):
             out["parameters" if self.quirks.schemas == "openapi" else "parametersJsonSchema"] = dict(tool.parameters)

@@ -24,6 +24,8 @@ class GeminiQuirks:
             (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures
         result_images: images are accepted inside the result of a call (Gemini 3); else they follow in a user content.
         json_with_tools: a JSON answer can be asked for beside tools (Gemini 3).
+        mixed_tools: functions beside tools that Google runs: "declared" (Gemini 3), "plain": without saying so (Vertex
+            AI), "refused": by older models. https://ai.google.dev/gemini-api/docs/tool-combination
         system_instruction: there is a place for system messages; Gemma has none.
         call_ids: ids of calls are accepted; Vertex AI before Gemini 3 refuses them.
         validated: the mode VALIDATED is known, which holds arguments to the schemas of strict tools (Vertex AI: only in
@@ -40,6 +42,7 @@ class GeminiQuirks:
     signatures: Literal["required", "optional"] = "required"
     result_images: bool = True
     json_with_tools: bool = True
+    mixed_tools: Literal["declared", "plain", "refused"] = "declared"
     system_instruction: bool = True
     call_ids: bool = True
     validated: bool = True

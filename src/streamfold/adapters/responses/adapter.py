@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from ...requests import HistoryRules, Request, Rules
-from ...values import ProtocolWarning
+from ...values import GeneratedFile, ProtocolWarning
 from ..batches.files import FilesAPI
 from ..batches.protocol import BatchAPI, BatchSettings
 from ..protocol import Adapter
@@ -60,10 +60,15 @@ class ResponsesAdapter(RequestWriter, EventReader, Adapter):
             return None
         return f"{self.path}/{quote(answer_id, safe='')}?stream=true&starting_after={after}"
 
+    def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
+        """Returns where a file is: in the container of the code that made it, or among all files."""
+        place = f"/containers/{quote(file.container_id, safe='')}" if file.container_id else ""
+        return f"{place}/files/{quote(file.file_id or '', safe='')}/content", {}
+
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
         """Returns how batches are handed over."""
         return FilesAPI(f"/v1{self.path}", settings)
 
     def rules(self, request: Request) -> Rules:
         """Returns what the endpoint accepts in tool names, schemas and response formats."""
-        return Rules(strict_tools=True, strict_output=self.quirks.strict_output)
+        return Rules(strict_tools=True, strict_output=self.quirks.strict_output, hosted=self.hosted_forms)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from ...requests import read_response_format
+from ...requests import HostedForm, read_response_format, with_raw_tools, written_hosted
 from ...values import AllowedTools, ConfigError, Message, NamedTool, ReadToolChoice, Tool, ToolCall
+from .hosted_tools import HOSTED_FORMS
 from .items import check_fits, message_items
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class ResponsesQuirks:
         system_as_instructions: the system messages at the start of the conversation become `instructions`, for servers
             that want them there. Otherwise they are input items like all others: each keeps its role and its place, and
             OpenAI does not carry `instructions` over to the next response of a stored conversation.
+        hosted_tools: in whose words tools that the provider runs are written.
         strict_output: a `response_format` that is a pydantic model is sent in the subset of OpenAI's strict mode, which
             guarantees a fitting answer.
     """
@@ -40,6 +42,7 @@ class ResponsesQuirks:
     encrypted_reasoning: bool = True
     system_as_instructions: bool = False
     strict_output: bool = True
+    hosted_tools: Literal["openai", "xai", "openrouter"] = "openai"
 
 
 # Each of them lets the provider go on with what it has kept.
@@ -85,7 +88,9 @@ class RequestWriter:
             "include": ["reasoning.encrypted_content"] if store is False and self._encrypts(request) else None,
         }
         body.update({name: value for name, value in said.items() if value is not None})
-        for name, value in options.extra_body.items():
+        for name, value in with_raw_tools(body, options.extra_body).items():
+            if name == "include" and isinstance(value, list) and value:
+                value = list(dict.fromkeys([*body.get("include", ()), *value]))
             # `{"reasoning": {"summary": "auto"}}` is no reason to drop the effort.
             mix = name in ("reasoning", "text") and name in body and isinstance(value, Mapping)
             body[name] = {**body[name], **value} if mix else value
@@ -121,9 +126,16 @@ class RequestWriter:
         here = request.came_from_here(message)
         return message_items(message, position, stored=stored, came_from_here=here, others=others)
 
+    @property
+    def hosted_forms(self) -> Mapping[str, HostedForm]:
+        """The tools that the provider runs."""
+        return HOSTED_FORMS[self.quirks.hosted_tools]
+
     def _tool(self, tool: Tool) -> dict[str, Any]:
+        if (hosted := written_hosted(tool, self.hosted_forms)) is not None:
+            return hosted
         if tool.kind != "function":
-            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it in extra_body['tools']")
+            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it as HostedTool")
         return {
             "type": "function",
             "name": tool.name,

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ...text import parse_object
-from ..media import from_base64, media_type_of
+from ..media import from_base64, media_type_of, read_data_url
 from ..wire import index, word
 from .parts import Citation, CitationKind, GeneratedFile, HostedPart, PartKind, Runner
 from .places import Places
@@ -226,12 +227,20 @@ def files(items: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
         if item.get("type") == "code_interpreter_call":
             for output in item.get("outputs") or ():
                 if isinstance(output, Mapping) and (url := word(output.get("url"))):
-                    yield GeneratedFile(url=url)
+                    yield _at(url)
     for _, cited in _texts(items):
         for found in cited:
             if isinstance(found, Mapping) and found.get("type") in ("container_file_citation", "file_path"):
                 name, container = word(found.get("filename")), word(found.get("container_id"))
                 yield GeneratedFile(name=name, file_id=word(found.get("file_id")), container_id=container)
+
+
+def _at(url: str) -> GeneratedFile:
+    if url[:5] == "data:":
+        with suppress(ValueError):
+            data, kind = read_data_url(url)
+            return GeneratedFile(kind, data=data)
+    return GeneratedFile(url=url)
 
 
 def _bytes(result: Any) -> bytes:

@@ -15,6 +15,7 @@ __all__ = [
     "files_in",
     "hosted_kind",
     "hosted_parts",
+    "is_paused",
     "phases_in",
     "requests_in",
     "shown_part",
@@ -106,3 +107,12 @@ def requests_in(extras: Mapping[str, Any]) -> dict[str, int]:
 def text_in(extras: Mapping[str, Any]) -> str:
     """Returns the text of an answer as its items say it in the end; `""` if it has no items."""
     return openai.text(_items(extras, "output"))
+
+
+_PAUSES = ("pause_turn", "compaction")  # https://docs.anthropic.com/en/api/handling-stop-reasons
+
+
+def is_paused(extras: Mapping[str, Any]) -> bool:
+    """Returns whether the model goes on with a turn that is sent back as it is."""
+    said = extras.get("stop_reason")
+    return isinstance(said, list) and any(reason in _PAUSES for reason in said)

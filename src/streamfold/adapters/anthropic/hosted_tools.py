@@ -1,0 +1,105 @@
+"""Tools that Anthropic runs: https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ...requests import HostedForm
+from ...values import CodeExecution, ConfigError, McpServer, Tool, UrlContext, WebSearch
+
+if TYPE_CHECKING:
+    from ...requests import Request
+
+__all__ = ["FILES_BETA", "MCP_BETA", "PAUSED", "add_hosted_members", "hosted_forms", "uses_mcp"]
+
+MCP_BETA = "mcp-client-2025-11-20"
+FILES_BETA = "files-api-2025-04-14"
+PAUSED = ("pause_turn", "compaction")  # stop reasons after which the turn goes back as it is, to go on
+
+
+def _given(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _domains(tool: WebSearch | UrlContext) -> dict[str, Any]:
+    allowed, blocked = tool.allowed_domains, tool.blocked_domains
+    return _given(
+        max_uses=tool.max_uses,
+        allowed_domains=list(allowed) if allowed else None,
+        blocked_domains=list(blocked) if blocked else None,
+    )
+
+
+def _fetch(tool: UrlContext) -> dict[str, Any]:
+    citations = None if tool.citations is None else {"enabled": tool.citations}
+    more = _given(citations=citations, max_content_tokens=tool.max_content_tokens)
+    return {"type": "web_fetch_20260318", "name": "web_fetch", **_domains(tool), **more}
+
+
+def _mcp(tool: McpServer) -> dict[str, Any]:
+    if tool.require_approval not in (None, "never"):
+        raise ConfigError("McpServer(require_approval=...): Anthropic asks for no approvals; list allowed_tools")
+    out: dict[str, Any] = {"type": "mcp_toolset", "mcp_server_name": tool.name}
+    if tool.allowed_tools is not None:
+        allowed = {name: {"enabled": True} for name in tool.allowed_tools}
+        out |= {"default_config": {"enabled": False}, "configs": allowed}
+    return out
+
+
+def hosted_forms(web_search: str) -> dict[str, HostedForm]:
+    """Returns the forms. `web_search` is the version of the search: servers like Anthropic's have an older one."""
+
+    def search(tool: WebSearch) -> dict[str, Any]:
+        location = {"type": "approximate", **tool.user_location} if tool.user_location else None
+        return {"type": web_search, "name": "web_search", **_domains(tool), **_given(user_location=location)}
+
+    domains = ("max_uses", "allowed_domains", "blocked_domains")
+    return {
+        "web_search": HostedForm(search, (*domains, "user_location")),
+        "web_fetch": HostedForm(_fetch, (*domains, "citations", "max_content_tokens")),
+        "code_execution": HostedForm(
+            lambda tool: {"type": "code_execution_20260521", "name": "code_execution"}, ("container",)
+        ),
+        "mcp": HostedForm(_mcp, ("authorization", "allowed_tools", "require_approval")),
+    }
+
+
+def uses_mcp(tools: Iterable[Tool]) -> bool:
+    """Returns whether an MCP server is among the tools, which a header has to allow."""
+    return any(isinstance(tool.hosted, McpServer) for tool in tools)
+
+
+def add_hosted_members(body: dict[str, Any], request: Request) -> None:
+    """Adds what stands beside the list of tools: MCP servers, and the container in which code goes on."""
+    servers = [
+        {"type": "url", **_given(url=mcp.url, name=mcp.name, authorization_token=mcp.authorization)}
+        for mcp in [tool.hosted for tool in request.tools]
+        if isinstance(mcp, McpServer)
+    ]
+    if servers:
+        body["mcp_servers"] = servers
+    if container := _container(request):
+        body["container"] = container
+
+
+def _container(request: Request) -> str | None:
+    """The container that the program names, else that of the newest turn; one that has expired is gone."""
+    for tool in request.tools:
+        if isinstance(tool.hosted, CodeExecution) and tool.hosted.container:
+            return tool.hosted.container
+    for message in reversed(request.messages):
+        if message.role == "assistant" and request.came_from_here(message):
+            found = message.extras.get("container")
+            said = found[-1] if isinstance(found, list | tuple) and found else found
+            if isinstance(said, Mapping) and isinstance(said.get("id"), str) and not _expired(said.get("expires_at")):
+                return str(said["id"])
+    return None
+
+
+def _expired(at: Any) -> bool:
+    try:
+        return isinstance(at, str) and datetime.fromisoformat(at).astimezone(UTC) < datetime.now(UTC)
+    except ValueError:
+        return False

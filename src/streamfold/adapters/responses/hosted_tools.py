@@ -1,0 +1,121 @@
+"""Tools that the provider runs, in the words of the Responses API and of those who have made it their own.
+
+https://platform.openai.com/docs/guides/tools, https://docs.x.ai/docs/guides/tools/overview,
+https://openrouter.ai/docs/features/server-tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...requests import HostedForm
+from ...values import CodeExecution, CustomTool, FileSearch, McpServer, UrlContext, WebSearch
+
+__all__ = ["HOSTED_FORMS", "OPENROUTER"]
+
+
+def _given(**members: Any) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in members.items() if value}
+
+
+def _location(tool: WebSearch) -> dict[str, Any] | None:
+    return {"type": "approximate", **tool.user_location} if tool.user_location else None
+
+
+def _web_search(tool: WebSearch) -> dict[str, Any]:
+    filters = {"allowed_domains": list(tool.allowed_domains)} if tool.allowed_domains else None
+    size = tool.context_size
+    return {"type": "web_search", **_given(filters=filters, user_location=_location(tool), search_context_size=size)}
+
+
+def _code(tool: CodeExecution) -> dict[str, Any]:
+    container = tool.container or {"type": "auto", **_given(file_ids=tool.files and list(tool.files))}
+    return {"type": "code_interpreter", "container": container}
+
+
+def _file_search(tool: FileSearch) -> dict[str, Any]:
+    more = _given(max_num_results=tool.max_results, filters=tool.filter)
+    return {"type": "file_search", "vector_store_ids": list(tool.stores), **more}
+
+
+def _mcp(tool: McpServer) -> dict[str, Any]:
+    more = _given(
+        authorization=tool.authorization,
+        headers=tool.headers and dict(tool.headers),
+        allowed_tools=tool.allowed_tools and list(tool.allowed_tools),
+        require_approval=tool.require_approval,
+    )
+    return {"type": "mcp", "server_label": tool.name, "server_url": tool.url, **more}
+
+
+def _custom(tool: CustomTool) -> dict[str, Any]:
+    grammar = tool.grammar
+    if isinstance(grammar, str):
+        grammar = {"syntax": "lark", "definition": grammar}
+    form: dict[str, Any] = {"type": "text"} if grammar is None else {"type": "grammar", **grammar}
+    return {"type": "custom", "name": tool.name, **_given(description=tool.description), "format": form}
+
+
+_MCP = HostedForm(_mcp, ("authorization", "headers", "allowed_tools", "require_approval"))
+_FILES = HostedForm(_file_search, ("max_results", "filter"))
+_OPENAI = {
+    "web_search": HostedForm(_web_search, ("allowed_domains", "user_location", "context_size")),
+    "code_execution": HostedForm(_code, ("files", "container")),
+    "file_search": _FILES,
+    "mcp": _MCP,
+    "custom": HostedForm(_custom, ("grammar",)),
+}
+
+
+def _xai_search(tool: WebSearch) -> dict[str, Any]:
+    allowed, blocked = tool.allowed_domains, tool.blocked_domains
+    domains = _given(allowed_domains=allowed and list(allowed), excluded_domains=blocked and list(blocked))
+    return {"type": "web_search", **domains}
+
+
+_XAI = {
+    "web_search": HostedForm(_xai_search, ("allowed_domains", "blocked_domains")),
+    "code_execution": HostedForm(lambda tool: {"type": "code_interpreter"}),
+    "file_search": HostedForm(_file_search, ("max_results",)),
+    "mcp": _MCP,
+}
+
+
+def _openrouter(kind: str, **parameters: Any) -> dict[str, Any]:
+    given = _given(**parameters)
+    return {"type": f"openrouter:{kind}", **({"parameters": given} if given else {})}
+
+
+def _openrouter_search(tool: WebSearch) -> dict[str, Any]:
+    return _openrouter(
+        "web_search",
+        max_uses=tool.max_uses,
+        allowed_domains=tool.allowed_domains and list(tool.allowed_domains),
+        excluded_domains=tool.blocked_domains and list(tool.blocked_domains),
+        user_location=_location(tool),
+        search_context_size=tool.context_size,
+    )
+
+
+def _openrouter_fetch(tool: UrlContext) -> dict[str, Any]:
+    return _openrouter(
+        "web_fetch",
+        max_uses=tool.max_uses,
+        allowed_domains=tool.allowed_domains and list(tool.allowed_domains),
+        blocked_domains=tool.blocked_domains and list(tool.blocked_domains),
+        max_content_tokens=tool.max_content_tokens,
+    )
+
+
+_DOMAINS = ("max_uses", "allowed_domains", "blocked_domains")
+OPENROUTER = {  # on both of its wire formats
+    "web_search": HostedForm(_openrouter_search, (*_DOMAINS, "user_location", "context_size")),
+    "web_fetch": HostedForm(_openrouter_fetch, (*_DOMAINS, "max_content_tokens")),
+    "code_execution": HostedForm(lambda tool: {"type": "openrouter:shell"}),
+}
+HOSTED_FORMS: dict[str, Mapping[str, HostedForm]] = {
+    "openai": _OPENAI,
+    "xai": _XAI,
+    "openrouter": {**OPENROUTER, "custom": _OPENAI["custom"]},
+}

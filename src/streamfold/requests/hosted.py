@@ -1,0 +1,110 @@
+"""Tools that the provider runs, as an endpoint has them: which there are, and which of their arguments.
+
+Each wire format has a table of `HostedForm`, by the kind of tool. What it does not have is refused before anything is
+sent, and never left out: a program that offers a search wants answers that were searched for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..values import ConfigError, HostedTool, ProtocolWarning, ServerTool, Tool, hosted_tool
+from .options import Options
+
+__all__ = ["HostedEndpoint", "HostedForm", "check_hosted", "raw_tools", "with_raw_tools", "written_hosted"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostedForm:
+    """How a wire format writes a kind of tool.
+
+    Attributes:
+        write: returns the member of the list of tools.
+        takes: the arguments that it has a place for.
+    """
+
+    write: Callable[[Any], dict[str, Any]]
+    takes: Collection[str] = ()
+
+
+class HostedEndpoint(Protocol):
+    """An endpoint that may not have all tools of its wire format."""
+
+    @property
+    def name(self) -> str:
+        """The provider's configured name."""
+        ...
+
+    @property
+    def hosted(self) -> Collection[str] | None:
+        """The kinds of tools that it runs; None: that is not known."""
+        ...
+
+
+def check_hosted(
+    tools: Collection[Tool], forms: Mapping[str, HostedForm], adapter: str, endpoint: HostedEndpoint | None
+) -> list[ProtocolWarning]:
+    """Returns a warning for each argument that is not sent.
+
+    Raises:
+        ConfigError: the wire format or the endpoint has no such tool, or no place for an argument that limits it.
+    """
+    warnings = []
+    for value in [tool.hosted for tool in tools if tool.hosted is not None and not isinstance(tool.hosted, HostedTool)]:
+        _check_offered(value, forms, adapter, endpoint)
+        takes = {"name", "url", "stores", "description", "function", *forms[value.kind].takes}
+        lost = [name for name, given in value.given().items() if given is not None and name not in takes]
+        what, where = type(value).__name__, f'provider "{endpoint.name}"' if endpoint else f"adapter {adapter!r}"
+        if limiting := [name for name in lost if name in value.limits]:
+            raise ConfigError(f"{what}({', '.join(f'{name}=...' for name in limiting)}): {where} has no such limit")
+        if lost:
+            detail = f"{what}: {', '.join(lost)} not sent, {where} has no such argument"
+            warnings.append(ProtocolWarning("option_dropped", detail))
+    return warnings
+
+
+def _check_offered(
+    value: ServerTool, forms: Mapping[str, HostedForm], adapter: str, endpoint: HostedEndpoint | None
+) -> None:
+    offered = sorted(forms)
+    where = f"the API of adapter {adapter!r}"
+    if endpoint is not None and endpoint.hosted is not None:
+        offered = sorted(set(offered) & set(endpoint.hosted))
+        where = f'provider "{endpoint.name}" (adapter {adapter!r})'
+    if value.kind not in offered:
+        has = f"It has: {', '.join(offered)}" if offered else "It runs no tools itself"
+        raise ConfigError(
+            f"{type(value).__name__}: {where} does not run the tool {value.kind!r}. {has}. A tool in the provider's own"
+            " words is sent as it is: HostedTool({...})"
+        )
+
+
+def written_hosted(tool: Tool, forms: Mapping[str, HostedForm]) -> dict[str, Any] | None:
+    """Returns a tool of the provider as its wire format has it; None for a function."""
+    if isinstance(tool.hosted, HostedTool):
+        return dict(tool.hosted.raw)
+    return None if tool.hosted is None else forms[tool.kind].write(tool.hosted)
+
+
+def raw_tools(options: Options) -> tuple[Tool, ...]:
+    """Returns the tools in `extra_body`, which are written in the provider's own words."""
+    found = options.extra_body.get("tools")
+    entries = found if isinstance(found, list | tuple) else ()
+    objects = [entry for entry in entries if isinstance(entry, Mapping) and entry]
+    return tuple(hosted_tool(HostedTool(entry, _name(entry))) for entry in objects)
+
+
+def _name(entry: Mapping[str, Any]) -> str | None:
+    function = entry.get("function")
+    name = function.get("name") if isinstance(function, Mapping) else None
+    return name if isinstance(name, str) else None
+
+
+def with_raw_tools(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns `extra_body` with the tools of the body before its own: those of the program stay."""
+    added = extra.get("tools")
+    if "tools" not in body or not isinstance(added, list | tuple):
+        return extra
+    return {**extra, "tools": [*body["tools"], *added]}

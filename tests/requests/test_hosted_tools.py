@@ -1,0 +1,223 @@
+"""Tools that a provider runs, in the list of tools: each kind in the words of each wire, or refused with both names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamfold import (
+    CodeExecution,
+    ConfigError,
+    CustomTool,
+    FileSearch,
+    HostedTool,
+    McpServer,
+    Provider,
+    Tool,
+    UrlContext,
+    WebSearch,
+)
+
+OSLO = {"city": "Oslo", "country": "NO"}
+PLACE = {"type": "approximate", **OSLO}
+MODELS = {
+    "openai-responses": "gpt-5.4",
+    "anthropic": "claude-sonnet-5",
+    "gemini": "gemini-3-pro-preview",
+    "xai-responses": "grok-4",
+    "openrouter": "x/y",
+    "openrouter-responses": "x/y",
+    "minimax-anthropic": "MiniMax-M2",
+    "vertex-express": "gemini-3-pro-preview",
+}
+F = Tool("f", "Does it.", {"type": "object", "properties": {}})
+
+
+def preview(profile: str, *tools: Any, **options: Any) -> Any:
+    provider = Provider.from_config(profile, api_key="x", model=options.pop("model", MODELS[profile]))
+    return provider.preview("Hi", list(tools), **options)
+
+
+MCP = McpServer("wiki", "https://wiki.test/mcp", authorization="t0ken", allowed_tools=["ask"])
+MCP_LIST = {
+    "server_label": "wiki",
+    "server_url": "https://wiki.test/mcp",
+    "authorization": "t0ken",
+    "allowed_tools": ["ask"],
+}
+GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: /x/"}
+
+# Kind by wire: what stands in the list of tools.
+CELLS: list[tuple[str, Any, Any]] = [
+    ("openai-responses", WebSearch(), {"type": "web_search"}),
+    ("openai-responses", WebSearch(allowed_domains=["met.no"], user_location=OSLO, context_size="low"),
+     {"type": "web_search", "filters": {"allowed_domains": ["met.no"]}, "user_location": PLACE,
+      "search_context_size": "low"}),
+    ("openai-responses", CodeExecution(), {"type": "code_interpreter", "container": {"type": "auto"}}),
+    ("openai-responses", CodeExecution(files=["f1"]),
+     {"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["f1"]}}),
+    ("openai-responses", CodeExecution(container="cntr_1"), {"type": "code_interpreter", "container": "cntr_1"}),
+    ("openai-responses", FileSearch(["vs"], 3, {"type": "eq", "key": "a", "value": 1}),
+     {"type": "file_search", "vector_store_ids": ["vs"], "max_num_results": 3,
+      "filters": {"type": "eq", "key": "a", "value": 1}}),
+    ("openai-responses", MCP, {"type": "mcp", **MCP_LIST}),
+    ("openai-responses", McpServer("wiki", "https://w.test", headers={"a": "b"}, require_approval="always"),
+     {"type": "mcp", "server_label": "wiki", "server_url": "https://w.test", "headers": {"a": "b"},
+      "require_approval": "always"}),
+    ("openai-responses", CustomTool("sql", "Runs SQL."),
+     {"type": "custom", "name": "sql", "description": "Runs SQL.", "format": {"type": "text"}}),
+    ("openai-responses", CustomTool("sql", grammar="start: /x/"), {"type": "custom", "name": "sql", "format": GRAMMAR}),
+    ("openai-responses", CustomTool("sql", grammar={"syntax": "regex", "definition": "x+"}),
+     {"type": "custom", "name": "sql", "format": {"type": "grammar", "syntax": "regex", "definition": "x+"}}),
+    ("anthropic", WebSearch(3, ["met.no"], user_location=OSLO),
+     {"type": "web_search_20260318", "name": "web_search", "max_uses": 3, "allowed_domains": ["met.no"],
+      "user_location": PLACE}),
+    ("anthropic", WebSearch(blocked_domains=["a.test"]),
+     {"type": "web_search_20260318", "name": "web_search", "blocked_domains": ["a.test"]}),
+    ("anthropic", UrlContext(2, citations=True, max_content_tokens=900),
+     {"type": "web_fetch_20260318", "name": "web_fetch", "max_uses": 2, "citations": {"enabled": True},
+      "max_content_tokens": 900}),
+    ("anthropic", CodeExecution(), {"type": "code_execution_20260521", "name": "code_execution"}),
+    ("anthropic", MCP, {"type": "mcp_toolset", "mcp_server_name": "wiki", "default_config": {"enabled": False},
+                        "configs": {"ask": {"enabled": True}}}),
+    ("gemini", WebSearch(), {"googleSearch": {}}),
+    ("gemini", UrlContext(), {"urlContext": {}}),
+    ("gemini", CodeExecution(), {"codeExecution": {}}),
+    ("gemini", FileSearch(["stores/a"], 4, "a = 1"),
+     {"fileSearch": {"fileSearchStoreNames": ["stores/a"], "topK": 4, "metadataFilter": "a = 1"}}),
+    ("xai-responses", WebSearch(allowed_domains=["met.no"]), {"type": "web_search", "allowed_domains": ["met.no"]}),
+    ("xai-responses", WebSearch(blocked_domains=["a.test"]), {"type": "web_search", "excluded_domains": ["a.test"]}),
+    ("xai-responses", CodeExecution(), {"type": "code_interpreter"}),
+    ("xai-responses", FileSearch(["c"]), {"type": "file_search", "vector_store_ids": ["c"]}),
+    ("xai-responses", MCP, {"type": "mcp", **MCP_LIST}),
+    *((name, WebSearch(3, blocked_domains=["a.test"], user_location=OSLO, context_size="high"),
+       {"type": "openrouter:web_search", "parameters": {
+           "max_uses": 3, "excluded_domains": ["a.test"], "user_location": PLACE, "search_context_size": "high"}})
+      for name in ("openrouter", "openrouter-responses")),
+    ("openrouter", WebSearch(), {"type": "openrouter:web_search"}),
+    ("openrouter", UrlContext(), {"type": "openrouter:web_fetch"}),
+    ("openrouter", CodeExecution(), {"type": "openrouter:shell"}),
+    ("openrouter-responses", CustomTool("sql"), {"type": "custom", "name": "sql", "format": {"type": "text"}}),
+    ("minimax-anthropic", WebSearch(), {"type": "web_search_20250305", "name": "web_search"}),
+    # What has no value of ours goes in the provider's own words.
+    ("openai-responses", HostedTool({"type": "image_generation", "size": "1024x1024"}),
+     {"type": "image_generation", "size": "1024x1024"}),
+    ("openai-responses", HostedTool({"type": "tool_search", "execution": "client"}),
+     {"type": "tool_search", "execution": "client"}),
+    ("anthropic", {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
+     {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}),
+    ("anthropic", {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
+     {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}),
+    ("gemini", {"googleMaps": {}}, {"googleMaps": {}}),
+    ("xai-responses", {"type": "x_search", "allowed_x_handles": ["xai"]},
+     {"type": "x_search", "allowed_x_handles": ["xai"]}),
+    ("openrouter", HostedTool({"type": "openrouter:image_generation"}), {"type": "openrouter:image_generation"}),
+]  # fmt: skip
+
+
+def test_each_kind_on_each_wire() -> None:
+    """The tool as it is sent, alone and between functions, in the order of the list."""
+    for profile, tool, wanted in CELLS:
+        assert preview(profile, tool).json()["tools"] == [wanted], (profile, tool)
+        mixed = preview(profile, F, tool).json()["tools"]
+        assert (len(mixed), mixed[1]) == (2, wanted)
+        assert preview(profile, tool, F).json()["tools"][0] == wanted
+
+
+REFUSED: list[tuple[str, Any, str]] = [
+    ("openai-responses", UrlContext(), "UrlContext: provider \"openai-responses\" (adapter 'responses') does not run"),
+    ("openai-responses", WebSearch(max_uses=3), "WebSearch(max_uses=...): provider \"openai-responses\" has no such"),
+    ("openai-responses", WebSearch(blocked_domains=["a"]), "WebSearch(blocked_domains=...)"),
+    ("anthropic", FileSearch(["a"]), "It has: code_execution, mcp, web_fetch, web_search"),
+    ("anthropic", CustomTool("sql"), "CustomTool: provider \"anthropic\""),
+    ("anthropic", CodeExecution(files=["a"]), "CodeExecution(files=...)"),
+    ("anthropic", McpServer("w", "https://w.test", headers={"a": "b"}), "McpServer(headers=...)"),
+    ("anthropic", McpServer("w", "https://w.test", require_approval="always"), "Anthropic asks for no approvals"),
+    ("gemini", McpServer("w", "https://w.test"), "McpServer: provider \"gemini\""),
+    ("gemini", WebSearch(allowed_domains=["a"]), "WebSearch(allowed_domains=...)"),
+    ("minimax-anthropic", CodeExecution(), "It has: web_search"),
+    ("xai-responses", UrlContext(), "UrlContext: provider \"xai-responses\""),
+]  # fmt: skip
+
+
+def test_what_a_wire_or_an_endpoint_has_not_is_refused() -> None:
+    """With the name of the tool and of the provider, and what it has; a limit is never left out."""
+    for profile, tool, words in REFUSED:
+        with pytest.raises(ConfigError) as caught:
+            preview(profile, tool)
+        assert words in str(caught.value), (profile, tool)
+
+
+def test_compatible_servers_have_none() -> None:
+    """A server that speaks the same wire format does not run its maker's tools, unless its file says so."""
+    for profile in ("deepseek-anthropic", "kimi", "ollama", "vllm-anthropic"):
+        provider = Provider.from_config(profile, api_key="x", model="m")
+        with pytest.raises(ConfigError, match="It runs no tools itself"):
+            provider.preview("Hi", [WebSearch()])
+        assert provider.preview("Hi", [HostedTool({"type": "anything"})]).json()["tools"] == [{"type": "anything"}]
+
+
+def test_an_endpoint_of_ones_own_is_asked() -> None:
+    """Nobody has said what it runs: the wire format decides."""
+    own = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "adapter": "anthropic", "api_key": "x"}
+    sent = Provider.from_config(own).preview("Hi", [WebSearch()])
+    assert sent.json()["tools"] == [{"type": "web_search_20260318", "name": "web_search"}]
+    with pytest.raises(ConfigError, match=r"does not run the tool 'web_search'\. It has: mcp"):
+        Provider.from_config({**own, "hosted": ["mcp"]}).preview("Hi", [WebSearch()])
+
+
+def test_an_argument_that_limits_nothing_is_dropped_with_a_warning() -> None:
+    """Where the user is and how much is read changes no meaning."""
+    sent = preview("gemini", WebSearch(user_location=OSLO, context_size="low"))
+    assert sent.json()["tools"] == [{"googleSearch": {}}]
+    assert [(warning.code, warning.detail) for warning in sent.warnings] == [
+        ("option_dropped", 'WebSearch: user_location, context_size not sent, provider "gemini" has no such argument')
+    ]
+
+
+def test_tools_in_extra_body_are_appended() -> None:
+    """Never a replacement for those of the program, on any wire."""
+    raw = {"type": "web_search_20250305", "name": "web_search"}
+    for profile in ("anthropic", "openai-responses", "openrouter", "gemini"):
+        tools = preview(profile, F, extra_body={"tools": [raw]}).json()["tools"]
+        assert (len(tools), tools[1]) == (2, raw)
+
+
+def test_an_mcp_server_of_claude_stands_beside_the_tools() -> None:
+    """With the token in its own place, and the header that allows it."""
+    sent = preview("anthropic", MCP)
+    server = {"type": "url", "url": "https://wiki.test/mcp", "name": "wiki", "authorization_token": "t0ken"}
+    assert sent.json()["mcp_servers"] == [server]
+    assert sent.headers["anthropic-beta"] == "mcp-client-2025-11-20"
+    assert "t0ken" not in repr(MCP)
+
+
+def test_gemini_is_told_of_functions_beside_its_own_tools() -> None:
+    """Gemini 3 alone takes both; Vertex AI without being told; older models take none."""
+    told = {"includeServerSideToolInvocations": True}
+    assert preview("gemini", F, WebSearch()).json()["toolConfig"] == told
+    assert "toolConfig" not in preview("gemini", WebSearch()).json()
+    assert "toolConfig" not in preview("vertex-express", F, WebSearch()).json()
+    with pytest.raises(ConfigError, match="does not take functions beside tools that Google runs"):
+        preview("gemini", F, WebSearch(), model="gemini-2.5-flash")
+    assert preview("gemini", WebSearch(), model="gemini-2.5-flash").json()["tools"] == [{"googleSearch": {}}]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: WebSearch(max_uses=0), "max_uses"),
+        (lambda: WebSearch(allowed_domains="met.no"), "a list of strings"),
+        (lambda: WebSearch(allowed_domains=["a"], blocked_domains=["b"]), "not both"),
+        (lambda: CodeExecution(["f"], "c"), "not both"),
+        (lambda: FileSearch([]), "needs the name of a store"),
+        (lambda: McpServer("", "https://w.test"), "name is a string"),
+        (lambda: CustomTool(""), "name is a string"),
+        (lambda: HostedTool({}), "takes the tool as an object"),
+    ],
+)
+def test_arguments_that_make_no_sense(make: Any, words: str) -> None:
+    """Said where the tool is written."""
+    with pytest.raises(ConfigError, match=words):
+        make()
