@@ -72,6 +72,11 @@ class NetworkAnswer:
         )
 
     @property
+    def window(self) -> int | None:
+        """How many tokens the model takes, conversation and answer together; None: unknown."""
+        return self._plan.sent.family.context_tokens
+
+    @property
     def writing(self) -> tuple[Writing, ...]:
         """The tool calls that the model is writing."""
         return self._decoder.writing if self._decoder else ()

@@ -20,6 +20,7 @@ from ..values import (
     StreamChunk,
     UnsupportedOptionError,
 )
+from .answer import NetworkAnswer
 
 __all__ = ["Candidate", "Failover"]
 
@@ -125,6 +126,7 @@ class _FailoverAnswer(WrappedAnswer):
         self._failover = failover
         self._candidates = candidates
         self._attempts: list[Attempt] = []
+        self._too_long: list[int] = []  # how many tokens a window must have, after others were too small
         self._problems: list[ConfigError] = []
         places = range(len(candidates))
         self._awake = deque(position for position in places if failover.resting(position) is None)
@@ -170,7 +172,10 @@ class _FailoverAnswer(WrappedAnswer):
         """Chooses the next candidate after an error; False if there is none, or none may be asked."""
         if not self._failover.switches(error):
             return False
-        if not isinstance(error, ContextLengthError):  # which says nothing about the next request
+        if isinstance(error, ContextLengthError):  # which says nothing about the next request
+            small = error.limit or _window(self._source)
+            self._too_long += [size for size in (small and small + 1, error.tokens) if size]
+        else:
             self._failover.failed(self._position, error)
         name, place = self._candidates[self._position].name, len(self._attempts)
         self._attempts.append(Attempt(name, error.message, type(error).__name__))
@@ -193,9 +198,14 @@ class _FailoverAnswer(WrappedAnswer):
             else:
                 position = self._resting.popleft()
             try:
-                return position, self._candidates[position].open()
+                source = self._candidates[position].open()
             except ConfigError as exc:
                 self._pass_over(position, exc)
+                continue
+            window = _window(source)
+            if window is None or all(size <= window for size in self._too_long):
+                return position, source
+            self._pass_over(position, ConfigError(f"the prompt was too long, and its window is {window} tokens"))
         raise _joined(self._problems)
 
     def _pass_over(self, position: int, problem: ConfigError) -> None:
@@ -205,6 +215,11 @@ class _FailoverAnswer(WrappedAnswer):
 
     def _skipped(self, position: int) -> Attempt:
         return Attempt(self._candidates[position].name, self._failover.resting(position) or "not asked")
+
+
+def _window(source: ChunkSource) -> int | None:
+    """Returns how many tokens the model behind an answer takes, if that is known."""
+    return source.window if isinstance(source, NetworkAnswer) else None
 
 
 def _joined(problems: Sequence[ConfigError]) -> ConfigError:
