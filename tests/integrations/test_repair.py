@@ -10,6 +10,7 @@ from typing import Any
 
 import anthropic
 import httpx
+import httpx2
 import openai
 import pytest
 
@@ -20,6 +21,7 @@ from folding import DONE, bytewise, call, chunk, entry, fin, text
 from folding import event as sse
 from mirror import payloads, read
 from streamfold import ConfigError, Limits, ProtocolError
+from streamfold.integrations import httpx2 as over_httpx2
 from streamfold.integrations.httpx import Repaired, RepairTransport
 from streamfold.integrations.repair import Repairs
 from streamfold.recording import Recording
@@ -300,7 +302,6 @@ async def test_whole_answers_are_mended_too() -> None:
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        ({}, 422),
         ({"error": {"message": "no"}}, 422),
         ({"error": {"message": "no", "code": 429}}, 422),
         ({"error": {"message": "no", "code": 503}}, 422),
@@ -574,3 +575,81 @@ def test_blocks_behind_a_call_without_arguments() -> None:
         (1, "text_delta"),
         (1, "citations_delta"),
     ]
+
+
+NO_ANSWERS = [
+    ("application/json", b"{}"),
+    ("application/json", b'{ "foo" : "bar" }'),
+    ("application/json", b'{"object":"list","data":[]}'),
+    ("application/json", b"[1, 2]"),
+    ("application/json", b'"text"'),
+    ("application/json", b"not json"),
+    ("text/html; charset=utf-8", b"<html><body>no</body></html>"),
+    ("application/octet-stream", b"\x00\xff\x01"),
+    ("text/event-stream", b'event: completion\r\ndata: {"foo":true}\r\n\r\ndata: [DONE]\r\n\r\n'),
+    ("text/event-stream", b": hello\n\ndata: {}\n\n"),
+]
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "responses", "messages", "models/m:streamGenerateContent"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_body_that_is_no_answer_goes_through(path: str, stream: bool) -> None:
+    """Pages, files, lists and the bodies of tests come out byte by byte, with status and headers, in any coding."""
+    for kind, body in NO_ANSWERS:
+        for coding, raw in (("", body), ("gzip", gzip.compress(body))):
+            headers = {"content-type": kind, "x-mine": "1", **({"content-encoding": coding} if coding else {})}
+            if kind != "text/event-stream":
+                headers["content-length"] = str(len(raw))
+            answer = httpx.Response(200, headers=headers, stream=Whole(raw))
+            below = httpx.MockTransport(lambda _, answer=answer: answer)
+            request = {"url": f"http://test/v1/{path}", "json": {"stream": stream}}
+            with httpx.Client(transport=RepairTransport(below)) as client, client.stream("POST", **request) as got:
+                # Events are decoded on their way; of all else the server's own coding stays.
+                events = kind == "text/event-stream"
+                sent = b"".join(got.iter_bytes() if events else got.iter_raw())
+            assert sent == (body if events else raw), (kind, coding)
+            assert (got.status_code, got.headers["content-type"], got.headers["x-mine"]) == (200, kind, "1")
+
+
+def test_a_whole_answer_to_a_request_for_a_stream() -> None:
+    """It is written as the stream that was asked for."""
+    message = {"role": "assistant", "content": "Hi"}
+    whole = {"id": "c1", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    below = httpx.MockTransport(lambda _: httpx.Response(200, json=whole))
+    with httpx.Client(transport=RepairTransport(below)) as client:
+        answer = client.post("http://test/v1/chat/completions", json={"model": "m", "stream": True})
+    assert answer.headers["content-type"] == "text/event-stream"
+    assert next(one["choices"][0]["delta"].get("content") for one in payloads(answer.content)) == "Hi"
+
+
+class Whole(httpx.SyncByteStream):
+    """A body as it comes over the network: it can be read once."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __iter__(self) -> Any:
+        yield self._data
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+async def test_a_whole_answer_that_is_right_is_the_very_response(library: Any) -> None:
+    """Where nothing is mended nothing is written again: coding, length and headers are the server's own."""
+    message = {"role": "assistant", "content": "Hi"}
+    whole = {"id": "c1", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    body = gzip.compress(json.dumps(whole, indent=1).encode())
+    headers = {"content-type": "application/json", "content-encoding": "gzip", "content-length": str(len(body))}
+    transport = {httpx: RepairTransport, httpx2: over_httpx2.RepairTransport}[library]
+
+    class Once(library.AsyncByteStream):  # type: ignore[misc, name-defined]
+        async def __aiter__(self) -> Any:
+            yield body
+
+    below = library.MockTransport(lambda _: library.Response(200, headers=headers, stream=Once()))
+    async with library.AsyncClient(transport=transport(below)) as client:
+        async with client.stream("POST", "http://test/v1/chat/completions", json={"model": "m"}) as answer:
+            assert b"".join([data async for data in answer.aiter_raw()]) == body
+        plain = await client.post("http://test/v1/chat/completions", json={"model": "m"})
+    assert plain.json() == whole
+    assert plain.headers["content-length"] == str(len(body))
+    assert plain.extensions["streamfold"].reply.text == "Hi"

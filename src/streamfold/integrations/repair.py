@@ -31,6 +31,7 @@ from ..values import (
     Reply,
     StreamError,
     Tool,
+    UpstreamError,
     as_tools,
     read_tool_choice,
 )
@@ -40,9 +41,13 @@ if TYPE_CHECKING:
 
     from ..requests import Request
 
-__all__ = ["Repaired", "Repairs", "StreamRepair", "WholeRepair"]
+__all__ = ["Repaired", "Repairs", "StreamRepair", "UnreadError", "WholeRepair"]
 
 _log = logging.getLogger("streamfold.integrations")
+
+
+class UnreadError(Exception):
+    """A body is no answer of the API that its request belongs to."""
 
 
 @dataclass(slots=True)
@@ -66,6 +71,16 @@ _OVERLAYS: dict[str, Any] = {
     "gemini": GeminiOverlay,
     "kimi": ChatOverlay,
     "responses": ResponsesOverlay,
+}
+# Of these an answer has at least one, or the error that stands in its place, in whatever words.
+_OF_ERRORS = frozenset({"error", "errors", "message", "detail", "code", "error_code", "error_msg", "status"})
+_OF_CHAT = _OF_ERRORS | {"choices", "usage", "delta"}
+_MEMBERS: dict[str, frozenset[str]] = {
+    "anthropic": _OF_ERRORS | {"type"},
+    "chat": _OF_CHAT,
+    "gemini": _OF_ERRORS | {"candidates", "usageMetadata", "promptFeedback", "responseId", "modelVersion"},
+    "kimi": _OF_CHAT,
+    "responses": _OF_ERRORS | {"type", "output"},
 }
 _BY_PATH = ("chat", "responses", "anthropic", "gemini")
 
@@ -146,14 +161,32 @@ class StreamRepair(_Repair):
         super().__init__(repairs, *others)
         self._rewriter = Rewriter(self._adapter, self._emitter, fragments=repairs.fragments, **self._options)
         self._scanner = EventScanner()
+        self._unread: list[bytes] = []  # what has come before it is known whether it is an answer at all
+        self._passes = False
+
+    @property
+    def known(self) -> bool:
+        """Whether something has come that is an answer of this API, or an error."""
+        return self._adapter.known
 
     def feed(self, data: bytes) -> bytes:
-        """Returns what is to be handed on now. Never raises: a failure is an event of its own."""
+        """Returns what is to be handed on now. Never raises: a failure is an event of its own.
+
+        A stream whose first event is none of this API is handed on as it is.
+        """
+        if self._passes:
+            return data
+        self._unread += [] if self._adapter.known else [data]
         out = []
-        for piece, _ in self._scanner.feed(data):  # event by event, so that each is written beside its own members
-            if not self._rewriter.done:
-                out.append(self._rewriter.feed(piece))
-                self._check_end()
+        try:
+            for piece, _ in self._scanner.feed(data):  # event by event, so that each is written beside its own members
+                if not self._rewriter.done:
+                    out.append(self._rewriter.feed(piece))
+                    self._check_end()
+        except UnreadError:
+            return self._as_it_came()
+        if self._adapter.known:
+            self._unread.clear()
         return b"".join(out)
 
     def close(self, *, interrupted: str | None = None) -> bytes:
@@ -162,11 +195,18 @@ class StreamRepair(_Repair):
         Args:
             interrupted: how the body broke off, if it did.
         """
-        if self._rewriter.done:
+        if self._rewriter.done or self._passes:
             return b""
-        out = self._rewriter.close(interrupted=interrupted)
+        try:
+            out = self._rewriter.close(interrupted=interrupted)
+        except UnreadError:
+            return self._as_it_came()
         self._check_end()
         return out
+
+    def _as_it_came(self) -> bytes:
+        self._passes = True
+        return b"".join(self._unread)
 
     def _check_end(self) -> None:
         if self._rewriter.done:
@@ -178,14 +218,21 @@ class WholeRepair(_Repair):
     """Repairs one answer that is not streamed."""
 
     def repair(self, body: bytes) -> bytes:
-        """Returns the body with what was mended in it, or as it was. Raises StreamError for an error in a 200."""
+        """Returns the body with what was mended in it, or as it was.
+
+        Raises:
+            StreamError: it is an error, or has a call in it that would be run and can't be.
+            UnreadError: it is no answer of this API.
+        """
         decoder = StreamDecoder(self._adapter, **self._options)
         try:
             decoder.feed(body)
             decoder.close()
-        except StreamError as error:
+        except UpstreamError as error:
             self._report(decoder.warnings, None, error)
             raise
+        except StreamError as error:  # a page, a file, the body of a test: not for us to judge
+            raise UnreadError from error
         for call in decoder.reply.tool_calls:
             if call.error and not self._emitter.shows_broken(call):
                 broken = ProtocolError(f"the arguments of {call.name} are broken or not complete")
@@ -201,25 +248,39 @@ class WholeRepair(_Repair):
 
 
 class _Shown(Adapter):
-    """An adapter that shows what it reads to a writer."""
+    """An adapter that shows what it reads to a writer.
+
+    Attributes:
+        known: whether something has come that is an answer of this API, or an error.
+    """
 
     def __init__(self, adapter: Adapter, overlay: Any) -> None:
         self._adapter, self._overlay = adapter, overlay
+        self.known = False
         self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
 
     def encode(self, request: Request) -> dict[str, Any]:
         return self._adapter.encode(request)
 
     def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
-        deltas = self._adapter.decode(event)
         try:
             payload = parse_event(event.data)
         except ValueError:  # words such as [DONE]
-            return deltas
+            return self._adapter.decode(event)
+        self._check(payload)
+        deltas = self._adapter.decode(event)
         self._overlay.see(payload)
         return deltas
 
+    def _check(self, payload: Any) -> None:
+        """Raises UnreadError if the first thing that comes has no member of an answer of this API, or of an error."""
+        members = payload[0] if isinstance(payload, list) and payload else payload
+        if not self.known and not (isinstance(members, dict) and members.keys() & _MEMBERS[self.name]):
+            raise UnreadError
+        self.known = True
+
     def decode_body(self, body: Any) -> Iterable[Delta]:
+        self._check(body)
         deltas = list(self._adapter.decode_body(body))
         self._overlay.see(body)
         return deltas

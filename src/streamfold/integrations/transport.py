@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 from ..net import Redactor, secrets_in_headers
 from ..values import Limits, StreamError
-from .repair import Repaired, Repairs, StreamRepair
+from .repair import Repaired, Repairs, StreamRepair, UnreadError
 
 __all__ = ["Repairing"]
 
 _OF_THE_BODY = (b"content-length", b"content-encoding", b"transfer-encoding", b"content-type")
 _EVENTS = "text/event-stream"
+_PAGES = "text/html"  # of a proxy, for people: no answer of a model
 _SENT_AGAIN = (408, 409, 429)  # statuses below 500 with which SDKs send a request again
 _UNREADABLE = 422
 
@@ -66,10 +67,12 @@ class Repairing:
         asked = self._asked(request, response)
         if asked is None:
             return response
-        if asked.stream:
+        if not asked.at_once:
             repair = self._repairs.stream(asked.wire, asked.body, asked.redactor)
             return _remade(http, response, repair.repaired, stream=_bodies(http)[0](http, response, repair))
-        return self._whole(http, asked, response, await response.aread())
+        if not response.is_stream_consumed:
+            response = _kept(http, response, b"".join([data async for data in response.aiter_raw()]))
+        return self._whole(http, asked, response)
 
     def handle_request(self, request: Any) -> Any:
         """Sends a request. Returns the response with a repaired body."""
@@ -79,10 +82,12 @@ class Repairing:
         asked = self._asked(request, response)
         if asked is None:
             return response
-        if asked.stream:
+        if not asked.at_once:
             repair = self._repairs.stream(asked.wire, asked.body, asked.redactor)
             return _remade(http, response, repair.repaired, stream=_bodies(http)[1](http, response, repair))
-        return self._whole(http, asked, response, response.read())
+        if not response.is_stream_consumed:
+            response = _kept(http, response, b"".join(response.iter_raw()))
+        return self._whole(http, asked, response)
 
     async def aclose(self) -> None:
         """Closes the transport below."""
@@ -101,25 +106,50 @@ class Repairing:
         body = _json_body(request) if wire else None
         if wire is None or body is None or body.get("n") not in (None, 1):  # several answers in one: not ours to sort
             return None
-        stream = bool(body.get("stream")) or response.headers.get("content-type", "").lower().startswith(_EVENTS)
-        return _Asked(wire, body, stream, Redactor(secrets_in_headers(request.headers.items())))
+        kind = response.headers.get("content-type", "").lower()
+        if kind.startswith(_PAGES):
+            return None
+        stream = bool(body.get("stream")) or kind.startswith(_EVENTS)
+        # A server that says how long its answer is has not streamed it, whatever was asked for.
+        at_once = not stream or ("content-length" in response.headers and not kind.startswith(_EVENTS))
+        return _Asked(wire, body, stream, at_once, Redactor(secrets_in_headers(request.headers.items())))
 
-    def _whole(self, http: Any, asked: _Asked, response: Any, data: bytes) -> Any:
+    def _whole(self, http: Any, asked: _Asked, response: Any) -> Any:
+        """Returns an answer that is not streamed: mended; the very response where there is nothing to mend."""
+        if asked.stream:
+            return self._as_stream(http, asked, response)
         repair = self._repairs.whole(asked.wire, asked.body, asked.redactor)
         try:
-            return _remade(http, response, repair.repaired, content=repair.repair(data))
+            data = _decoded(http, response)
+            mended = repair.repair(data)
+        except (UnreadError, http.DecodingError):
+            return response
         except StreamError as error:
             # An error in a 200 that is no stream: clients raise an error for the status alone. It is none with which
             # they would send the request again: the provider has answered this one.
             status = getattr(error, "status_code", None)
             status = status if status in range(400, 500) and status not in _SENT_AGAIN else _UNREADABLE
             return _remade(http, response, repair.repaired, status, content=data)
+        if mended != data:
+            return _remade(http, response, repair.repaired, content=mended)
+        response.extensions["streamfold"] = repair.repaired
+        return response
+
+    def _as_stream(self, http: Any, asked: _Asked, response: Any) -> Any:
+        """Returns a whole answer as the stream that was asked for; the very response if it is no answer."""
+        repair = self._repairs.stream(asked.wire, asked.body, asked.redactor)
+        try:
+            made = repair.feed(_decoded(http, response)) + repair.close()
+        except http.DecodingError:
+            return response
+        return _remade(http, response, repair.repaired, events=made) if repair.known else response
 
 
 class _Asked(NamedTuple):
     wire: str
     body: Mapping[str, Any]
     stream: bool
+    at_once: bool
     redactor: Redactor
 
 
@@ -132,7 +162,8 @@ def _json_body(request: Any) -> Mapping[str, Any] | None:
 
 
 def _remade(http: Any, response: Any, repaired: Repaired, status: int | None = None, **body: Any) -> Any:
-    kind = _EVENTS if "stream" in body else response.headers.get("content-type", "application/json")
+    kind = response.headers.get("content-type", "application/json") if "content" in body else _EVENTS
+    body = {"content": body["events"]} if "events" in body else body
     headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_THE_BODY]
     return http.Response(
         status or response.status_code,
@@ -140,6 +171,21 @@ def _remade(http: Any, response: Any, repaired: Repaired, status: int | None = N
         extensions={**response.extensions, "streamfold": repaired},
         **body,
     )
+
+
+def _kept(http: Any, response: Any, raw: bytes) -> Any:
+    """Returns a response whose body has been read, so that it can be read once more, in the same coding."""
+    stream = _bodies(http)[2](raw)
+    headers, extensions = response.headers.raw, response.extensions
+    return http.Response(response.status_code, headers=headers, stream=stream, extensions=extensions)
+
+
+def _decoded(http: Any, response: Any) -> bytes:
+    """Returns the body without its coding. What came over the network can be read once more after that."""
+    if response.is_stream_consumed:
+        return bytes(response.content)
+    coding = [(name, value) for name, value in response.headers.raw if name.lower() == b"content-encoding"]
+    return bytes(http.Response(200, headers=coding, content=response.stream.raw).content)
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
@@ -198,10 +244,24 @@ def _library(request: Any) -> Any:
     return sys.modules[type(request).__module__.partition(".")[0]]
 
 
+class _RawBody:
+    """A body that has been read."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self.raw
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self.raw
+
+
 @cache
-def _bodies(http: Any) -> tuple[type[_AsyncBody], type[_SyncBody]]:
+def _bodies(http: Any) -> tuple[type[_AsyncBody], type[_SyncBody], type[_RawBody]]:
     """Returns the classes of bodies that the clients of a package accept."""
     return (
         type("AsyncBody", (_AsyncBody, http.AsyncByteStream), {}),
         type("SyncBody", (_SyncBody, http.SyncByteStream), {}),
+        type("RawBody", (_RawBody, http.AsyncByteStream, http.SyncByteStream), {}),
     )
