@@ -125,3 +125,22 @@ def test_a_custom_call_is_text() -> None:
     """Its arguments are its input, and no JSON is asked of it."""
     call = ToolCall("c", "sql", {"input": "{"}, "{", kind="custom")
     assert call.error is None
+
+
+def test_the_model_that_answered_is_named() -> None:
+    """A server may let another model go on, in the middle of an answer."""
+    block = {"type": "fallback", "from": {"model": "claude-fable-5"}, "to": {"model": "claude-sonnet-5"}}
+    said: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"id": "msg", "model": "claude-fable-5", "content": [], "usage": {}}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": "Hi"}},
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    ]
+    decoder = StreamDecoder("anthropic")
+    decoder.feed("".join(f"data: {json.dumps(event)}\n\n" for event in said).encode())
+    decoder.close()
+    assert decoder.reply.model == "claude-sonnet-5"
+    assert [part.kind for part in decoder.reply.hosted] == ["fallback"]

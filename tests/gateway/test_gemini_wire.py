@@ -172,13 +172,15 @@ async def test_what_only_gemini_has_reaches_gemini() -> None:
 
 
 async def test_tools_that_google_runs() -> None:
-    """Gemini gets them as they were sent, with the functions beside them; for others they are refused by their path."""
+    """Gemini gets them as they were sent, and the functions beside them; for others they are refused by their path."""
     answer = b'data: {"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}]}\r\n\r\n'
     calling = {"functionCallingConfig": {"mode": "ANY"}, "includeServerSideToolInvocations": True}
     asked = body(tools=[TOOL, {"googleSearch": {}}], toolConfig=calling, cachedContent=None)
     async with behind(Recording("test", answer, "gemini"), adapter="gemini") as client:
         assert (await client.post(WHOLE, json=asked)).status_code == 200
-        assert sent(client)["tools"] == asked["tools"]
+        functions, search = sent(client)["tools"]
+        assert [function["name"] for function in functions["functionDeclarations"]] == ["f"]
+        assert search == {"googleSearch": {}}
         assert sent(client)["toolConfig"] == calling
     async with behind(HELLO) as client:
         refused = await client.post(WHOLE, json=asked)

@@ -94,7 +94,8 @@ class StreamDecoder:
         self._drafts = Drafts(names.own, chunks=fragments)
         read: set[str] = set()
         if isinstance(dialect, str):
-            context = DialectContext(read_tools, choice, start_in_reasoning, self._drafts.feed)
+            functions = tuple(tool for tool in read_tools if tool.hosted is None)
+            context = DialectContext(functions, choice, start_in_reasoning, self._drafts.feed)
             read = {"think", *dialect.split("+")} if context.calls_allowed else {"think"}
             dialect = find_dialect(dialect, context)
         self._fold = Fold(

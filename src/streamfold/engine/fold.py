@@ -39,6 +39,7 @@ from ..values import (
     Reasoning,
     Refusal,
     Reply,
+    Served,
     StreamChunk,
     StreamfoldError,
     Summary,
@@ -208,6 +209,8 @@ class Fold:
                 if self._hosted.is_new(delta):
                     self._begun = True
                     return StreamChunk(details=ChunkDetails(self._calls_begun, hosted=(delta,)))
+            case Served(model):
+                self.meta.model = model
             case ToolRequests(kind, number):
                 self._hosted.requests[kind] = number
             case Failure():
@@ -351,7 +354,8 @@ class Fold:
         self._refusal.finish()
         self._calls.mark_strays()
         ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self.meta)
-        others = self._hosted.calls(self._extras)
+        hosted = self._hosted
+        others = hosted.calls(self._extras) if hosted.used else []
         calls, opened, reason, answer, others = ending.decide(self._calls.finish(), others)
         text += self._text.add(answer or "")
         if reason == "stop" and not (self._text.size or self._refusal.size or self._extras):
@@ -360,7 +364,8 @@ class Fold:
         if self.blocks:
             made = {call.index: whole for call, whole in zip(opened, calls, strict=True)}
             reply.extras["blocks"] = self.blocks.content(made)
-        reply.usage = self._hosted.count(reply.usage, reply.extras)
+        if hosted.used or hosted.requests:
+            reply.usage = hosted.count(reply.usage, reply.extras)
         handed_out = in_order([*calls, *others], reply.extras) if others else calls
         reply.answer, reply.tool_calls, reply.finish_reason = answer, handed_out, reason
         self._reply, self.finished = reply, True

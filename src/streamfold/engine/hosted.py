@@ -22,24 +22,26 @@ class HostedTools:
             name is among them: xAI sends what its own tools do in the same form.
 
     Attributes:
+        used: whether there is anything of them in the answer.
         requests: how many requests tools made, as the server counts them, by kind.
     """
 
     def __init__(self, declared: Collection[str] = ()) -> None:
         self._declared = declared
         self._shown: dict[tuple[str, str | None, str | None], HostedPart] = {}
+        self.used = False
         self.requests: dict[str, int] = {}
 
     def is_new(self, part: HostedPart) -> bool:
         """Notes a part of the answer. Returns whether it says more than was shown: servers repeat parts."""
         key = (part.part, part.id, part.call_id)
         new = self._shown.get(key) != part or key[1:] == (None, None)
-        self._shown[key] = part
+        self._shown[key], self.used = part, True
         return new
 
     def calls(self, extras: Mapping[str, Any]) -> list[ToolCall]:
         """Returns the calls that the client has to run and that are not of functions."""
-        parts = hosted_parts(extras) if self._shown else ()
+        parts = hosted_parts(extras)
         return [_call(part) for part in parts if part.runs == "client" and self._is_clients(part)]
 
     def _is_clients(self, part: HostedPart) -> bool:
@@ -47,10 +49,10 @@ class HostedTools:
 
     def count(self, usage: Usage | None, extras: Mapping[str, Any]) -> Usage | None:
         """Returns the usage with the requests of tools. One that the server did not send stays None."""
-        if usage is None or not (self._shown or self.requests):
+        if usage is None:
             return usage
         said = {kind: number for kind, number in self.requests.items() if number}
-        tools = {**(requests_in(extras) if self._shown else {}), **said}
+        tools = {**(requests_in(extras) if self.used else {}), **said}
         return replace(usage, tools=tools) if tools else usage
 
 

@@ -24,6 +24,7 @@ from .deltas import (
     Reasoning,
     Refusal,
     Sequence,
+    Served,
     Summary,
     Text,
     ToolRequests,
@@ -61,6 +62,7 @@ from .folder import catalogue_folder
 from .functions import as_tool, as_tools, tool
 from .growing import GrowingJSON, PathPattern, path_pattern
 from .hosted import (
+    PLAIN_ITEMS,
     Citation,
     CodeExecution,
     CustomTool,

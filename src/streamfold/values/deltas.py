@@ -37,6 +37,7 @@ __all__ = [
     "Reasoning",
     "Refusal",
     "Sequence",
+    "Served",
     "Summary",
     "Text",
     "ToolRequests",
@@ -241,6 +242,13 @@ class UsageUpdate(Slotted):
 
 
 @dataclass(slots=True)
+class Served(Slotted):
+    """The model that goes on with the answer: the server has replaced the one that began it."""
+
+    model: str
+
+
+@dataclass(slots=True)
 class ToolRequests(Slotted):
     """How many requests a tool of the provider has made, as the server counts them. A later number replaces it."""
 
@@ -321,6 +329,7 @@ Delta: TypeAlias = (
     | MessageStart
     | Extra
     | HostedPart
+    | Served
     | ToolRequests
     | Sequence
     | Meta

@@ -22,6 +22,7 @@ from streamfold.values import (
     Reasoning,
     Refusal,
     Sequence,
+    Served,
     Summary,
     Text,
     ToolRequests,
@@ -65,6 +66,7 @@ _KINDS: dict[type[object], str] = {
     Answered: "answered",
     HostedPart: "tool",
     ToolRequests: "requests",
+    Served: "meta",
 }
 
 
@@ -165,6 +167,8 @@ def delta_words(delta: Delta) -> str:
         case HostedPart(kind, part, runs, _, _, _, _, written):
             said = "" if written is None else f": {_cut(repr(written))}"
             return f"{kind}, {part}, run by the {runs}{said}"
+        case Served(model):
+            return f"{_quoted(model)} goes on with the answer"
         case ToolRequests(kind, number):
             return f"{kind}: {number} requests"
 

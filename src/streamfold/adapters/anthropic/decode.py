@@ -28,6 +28,7 @@ from ...values import (
     MessageStart,
     Meta,
     Refusal,
+    Served,
     ToolCall,
     ToolRequests,
     Usage,
@@ -133,7 +134,11 @@ def _message(message: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _block_start(payload: dict[str, Any], out: list[Delta]) -> None:
-    out.append(_block(index(payload.get("index")), payload.get("content_block")))
+    block = payload.get("content_block")
+    out.append(_block(index(payload.get("index")), block))
+    match block:
+        case {"type": "fallback", "to": {"model": str(model)}} if model:
+            out.append(Served(model))
 
 
 def _block(number: int | None, value: Any) -> Block:

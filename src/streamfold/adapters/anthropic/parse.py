@@ -17,6 +17,7 @@ from ...values import (
     CacheMark,
     ConfigError,
     FilePart,
+    HostedTool,
     ImagePart,
     Message,
     NamedTool,
@@ -25,6 +26,7 @@ from ...values import (
     Tool,
     ToolCall,
     from_base64,
+    hosted_tool,
     read_cache_control,
     system,
 )
@@ -53,8 +55,8 @@ def parse_messages_request(body: Any, *, native: bool = False) -> Request:
     fields.any("stream")
     messages = (*_system(fields.any("system")), *_messages(fields.items("messages"), native))
     entries = fields.items("tools") or []
-    tools, hosted = _tools(entries, native)
-    choice, parallel = _choice(fields.object("tool_choice"), tools, hosted)
+    tools = _tools(entries, native)
+    choice, parallel = _choice(fields.object("tool_choice"), tools)
     if not native and fields.any("mcp_servers"):
         raise ConfigError("mcp_servers can't be used with this model: its provider does not run them")
     if not native and isinstance(body.get("container"), Mapping):
@@ -69,7 +71,7 @@ def parse_messages_request(body: Any, *, native: bool = False) -> Request:
         parallel_tool_calls=parallel,
         reasoning_effort=_effort(thinking, output),  # type: ignore[arg-type]
         response_format=_format((output.object("format") if output else None) or old_format),
-        extra_body={**fields.rest(), **_as_written(body, hosted)},
+        extra_body=fields.rest(),
     )
     return Request(model, messages, tools, choice, options)
 
@@ -250,21 +252,21 @@ def _call(block: Mapping[str, Any], fields: Fields, carried: Mapping[str, Any]) 
 # --- tools and options ------------------------------------------------------------------------------------------------
 
 
-def _tools(entries: list[Any], native: bool) -> tuple[tuple[Tool, ...], list[str]]:
-    """The client's own tools, and the names of those that the provider runs."""
-    tools, hosted = list[Tool](), list[str]()
+def _tools(entries: list[Any], native: bool) -> tuple[Tool, ...]:
+    """The client's own tools, and those that the provider runs, as they were written."""
+    tools = list[Tool]()
     for at, entry in enumerate(entries):
         fields = Fields(entry, f"tools[{at}]")
         kind = fields.text("type") or "custom"
         if kind == "custom":
             tools.append(_tool(fields))
         elif native:
-            hosted.append(fields.text("name") or kind)
+            tools.append(hosted_tool(HostedTool(entry)))
         else:
             raise ConfigError(
                 f"tools[{at}].type: {kind!r} is a tool of Anthropic's servers, which this model can't use"
             )
-    return tuple(tools), hosted
+    return tuple(tools)
 
 
 def _tool(fields: Fields) -> Tool:
@@ -276,20 +278,11 @@ def _tool(fields: Fields) -> Tool:
     return Tool(name, about, schema, strict, cache=mark, extra=fields.rest())
 
 
-def _as_written(body: Mapping[str, Any], hosted: list[str]) -> dict[str, Any]:
-    """The members of the body that stay as they were written, because they are about tools that the provider runs."""
-    if not hosted:
-        return {}
-    return {name: body[name] for name in ("tools", "tool_choice") if body.get(name) is not None}
-
-
-def _choice(fields: Fields | None, tools: tuple[Tool, ...], hosted: list[str]) -> tuple[ReadToolChoice, bool | None]:
+def _choice(fields: Fields | None, tools: tuple[Tool, ...]) -> tuple[ReadToolChoice, bool | None]:
     if fields is None:
         return "auto", None
     kind, one = fields.need("type"), fields.flag("disable_parallel_tool_use")
     parallel = False if one else None
-    if hosted:  # it goes out as it was written
-        return "auto", None
     if kind in ("any", "tool") and not tools:
         raise ConfigError("tool_choice demands a call, and there are no tools")
     match kind:

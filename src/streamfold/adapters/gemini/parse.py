@@ -11,7 +11,7 @@ from typing import Any
 
 from ...requests import Fields, Options, Request, ResponseFormat
 from ...requests.schema import from_openapi
-from ...values import AllowedTools, ConfigError, NamedTool, ReadToolChoice, Tool, system
+from ...values import AllowedTools, ConfigError, HostedTool, NamedTool, ReadToolChoice, Tool, hosted_tool, system
 from ..requested import read_stop
 from .conversation import parts_of, read_conversation
 from .spelling import camel_case
@@ -42,8 +42,6 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
         raise ConfigError("cachedContent: the provider does not have it; send the content itself")
     calling = Fields(camel_case(fields.any("toolConfig") or {}), "toolConfig")
     choice = _choice(calling.any("functionCallingConfig"), tools)
-    if hosted:
-        fields.put("tools", entries)  # all of them, since what is in `extra_body` stands in the place of ours
     if left := calling.rest():
         fields.put("toolConfig", left)
     config = Fields(camel_case(fields.any("generationConfig") or {}), "generationConfig")
@@ -79,14 +77,15 @@ def _system(given: Any) -> list[Any]:
 
 
 def _tools(entries: list[Any]) -> tuple[tuple[Tool, ...], str | None]:
-    """The functions, and the path of the first tool that Google's servers run."""
+    """The tools, and the path of the first one that Google's servers run."""
     found, hosted = list[Tool](), None
     for at, entry in enumerate(entries):
         fields = Fields(camel_case(entry), f"tools[{at}]")
         for number, declared in enumerate(fields.items("functionDeclarations") or ()):
             found.append(_tool(declared, f"tools[{at}].functionDeclarations[{number}]"))
-        if rest := fields.rest():
-            hosted = hosted or f"tools[{at}].{next(iter(rest))}"
+        for name, value in fields.rest().items():
+            hosted = hosted or f"tools[{at}].{name}"
+            found.append(hosted_tool(HostedTool({name: value})))
     return tuple(found), hosted
 
 
@@ -103,14 +102,14 @@ def _choice(given: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
     where = "toolConfig.functionCallingConfig"
     fields = Fields(camel_case(given or {}), where)
     mode, names = (fields.text("mode") or "AUTO").upper(), fields.items("allowedFunctionNames") or []
-    known = [tool.name for tool in tools]
+    known = [tool.name for tool in tools if tool.hosted is None]
     for name in names:
         if name not in known:
             raise ConfigError(f"{where}.allowedFunctionNames: there is no function {name!r}")
     match mode:
         case "NONE":
             return "none"
-        case "ANY" if not tools:
+        case "ANY" if not known:
             raise ConfigError(f"{where}.mode demands a call, and there are no functions")
         case "ANY":
             return (

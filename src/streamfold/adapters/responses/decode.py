@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...text import is_empty, parse_event, parse_object
 from ...values import (
     ERROR_KEYS,
+    PLAIN_ITEMS,
     Call,
     Delta,
     Done,
@@ -130,7 +131,7 @@ class EventReader:
                 out.append(_begun(item, index(payload.get("output_index")), out))
             case "output_item.added" | "content_part.added" | "reasoning_summary_part.added":
                 out.append(Meta())  # the answer has begun
-                if item and (part := item_part(item)) is not None:
+                if item and item.get("type") not in PLAIN_ITEMS and (part := item_part(item)) is not None:
                     out.append(part)
             case "output_item.done" if item:
                 item_done(item, index(payload.get("output_index")), out)

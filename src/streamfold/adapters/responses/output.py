@@ -7,6 +7,7 @@ from typing import Any
 
 from ...requests import CALL_EXTRAS
 from ...values import (
+    PLAIN_ITEMS,
     Call,
     Delta,
     Done,
@@ -57,7 +58,7 @@ def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> Non
     texts = item_texts(item, output)
     if item.get("type") == "reasoning" and not texts:
         out.append(Reasoning(""))  # it reasoned, and what is not shown
-    if (part := item_part(item)) is not None:
+    if item.get("type") not in PLAIN_ITEMS and (part := item_part(item)) is not None:
         out.append(part)
     out += [*texts, Extra("output", keep(item), place=output)]
 
@@ -167,7 +168,7 @@ def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
         out.append(Extra("annotations", keep(annotations), whole=True))
     out.append(Extra("output", keep(items), whole=True))
     for item in items:
-        if (part := item_part(item)) is not None:
+        if item.get("type") not in PLAIN_ITEMS and (part := item_part(item)) is not None:
             out.append(part)
     calls = [
         function_call(item, output, out) for output, item in enumerate(items) if item.get("type") == "function_call"

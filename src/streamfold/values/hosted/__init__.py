@@ -5,7 +5,7 @@ they came, because they may have to go back; what a tool did, what was cited and
 So a message that was stored says the same as the reply that it came with.
 """
 
-from .openai import arguments_text, item_part
+from .openai import PLAIN_ITEMS, arguments_text, item_part
 from .parts import Citation, GeneratedFile, HostedPart
 from .reading import (
     call_order,
@@ -31,6 +31,7 @@ from .tools import (
 )
 
 __all__ = [
+    "PLAIN_ITEMS",
     "Citation",
     "CodeExecution",
     "CustomTool",

@@ -17,6 +17,7 @@ from .parts import Citation, CitationKind, GeneratedFile, HostedPart, PartKind, 
 from .places import Places
 
 __all__ = [
+    "PLAIN_ITEMS",
     "arguments_text",
     "call_order",
     "citations",
@@ -36,7 +37,7 @@ class _Item(NamedTuple):
     input: str = ""  # the member with what the model wrote
 
 
-_PLAIN = ("message", "reasoning", "function_call")
+PLAIN_ITEMS = ("message", "reasoning", "function_call")  # no tool of the provider's
 _ITEMS = {
     "web_search_call": _Item("web_search", "both", "action"),
     "file_search_call": _Item("file_search", "both", "queries"),
@@ -96,7 +97,7 @@ def runs_at_client(item: Mapping[str, Any], called: Collection[str] | None = Non
 def item_part(item: Mapping[str, Any], called: Collection[str] | None = None) -> HostedPart | None:
     """Returns what an item says of a tool; None for texts, reasoning and calls of functions."""
     kind = item.get("type")
-    if not isinstance(kind, str) or kind in _PLAIN:
+    if not isinstance(kind, str) or kind in PLAIN_ITEMS:
         return None
     found = _ITEMS.get(kind) or _Item("unknown", _part_of(kind))
     runs: Runner = "client" if runs_at_client(item, called) else "server"
@@ -130,7 +131,7 @@ def arguments_text(part: HostedPart) -> str:
 
 def call_order(items: list[Mapping[str, Any]]) -> list[str]:
     """Returns the ids of all calls, in the order of the items."""
-    return [str(item.get("call_id") or item.get("id")) for item in items if item.get("type") not in _PLAIN[:2]]
+    return [str(item.get("call_id") or item.get("id")) for item in items if item.get("type") not in PLAIN_ITEMS[:2]]
 
 
 def _part_of(kind: str) -> PartKind:
