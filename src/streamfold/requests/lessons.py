@@ -93,7 +93,7 @@ def lesson_from(meaning: ErrorMeaning, message: str, sent: Request, body: Mappin
         bounded = replace(lesson, least=meaning.least, most=meaning.most)
         value = getattr(sent.options, option)
         return bounded if _bounded(value, bounded) != value else lesson
-    levels = tuple(level for level in EFFORTS if level in meaning.allowed)
+    levels = tuple(level for level in EFFORTS if level in meaning.allowed and level != "none")
     if option == "reasoning_effort" and levels and sent.options.reasoning_effort not in levels:
         return replace(lesson, allowed=levels)
     return lesson

@@ -147,7 +147,7 @@ def _option(found: Mapping[str, str], param: str | None) -> ErrorMeaning:
     param = param or ".".join(part for part in place if part != "body") or found.get("param") or found.get("name")
     least, most = (float(found[name]) if name in found else None for name in ("least", "most"))
     if most is not None and found.get("bound") == "exclusive":
-        most -= 1
+        most = most - 1 if most.is_integer() else int(most * 100) / 100
     return ErrorMeaning(
         "unsupported_option",
         param=None if param is None else _underscored(param),
