@@ -82,6 +82,8 @@ TOO_LONG: list[tuple[int, Any, int | None, int | None]] = [
     (500, {"error": "the input length exceeds the context length"}, None, None),
     (400, {"error": "Trying to keep the first 9000 tokens when context the overflows. However, the model is loaded with"
      " context length of only 4096 tokens"}, None, 4096),
+    (400, {"error": {"message": "litellm.ContextWindowExceededError: it is too long"}}, None, None),
+    (400, openai("Context length exceeded"), None, None),
     (400, {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": '{"error": {"message":'
      ' "prompt is too long: 5 tokens > 4 maximum"}}', "provider_name": "Anthropic"}}}, 5, 4),
 ]  # fmt: skip
@@ -113,6 +115,7 @@ FILTERED: list[tuple[int, Any, tuple[str, ...]]] = [
     (400, {"error": {"message": "Input data may contain inappropriate content."}}, ()),
     (400, {"error": {"code": "1301", "message": "unsafe or sensitive content"}, "contentFilter": [{"level": 1}]}, ()),
     (400, openai("Content Exists Risk"), ()),
+    (400, openai("Your request was rejected as a result of our safety system."), ()),
     (403, {"code": "The caller does not have permission", "error": "Content violates usage guidelines. Team: t, Model:"
      " grok, Failed check: SAFETY_CHECK_TYPE_BIO"}, ("SAFETY_CHECK_TYPE_BIO",)),
     (403, {"error": {"code": 403, "message": "Your input was flagged", "metadata": {"reasons": ["violence", "hate"],
@@ -304,6 +307,7 @@ OTHERS: list[tuple[int, Any, type[APIError]]] = [
     (403, {"error": {"message": "You have no permission"}}, PermissionDeniedError),
     (404, {"error": {"message": "Container not found", "type": "not_found_error"}}, NotFoundError),
     (404, anthropic("Not found", "not_found_error"), NotFoundError),
+    (400, openai("Invalid schema for function 'f': 'type' is not supported"), BadRequestError),
     # Too fast is neither too long nor too poor.
     (429, openai("Request too large for m on tokens per min (TPM): Limit 30000, Requested 40000. Please reduce the"
      " length of the messages.", "rate_limit_exceeded"), RateLimitError),

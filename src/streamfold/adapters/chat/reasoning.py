@@ -48,9 +48,13 @@ def _open_turn(messages: tuple[Message, ...]) -> int:
 
 def with_reasoning_to_send(request: Request, sent: list[bool]) -> Request:
     """Returns the request without the reasoning that does not go back."""
-    pairs = zip(request.messages, sent, strict=True)
-    bare = [replace(each, reasoning=None) if each.reasoning is not None and not back else each for each, back in pairs]
-    return replace(request, messages=tuple(bare))
+    stays = [at for at, message in enumerate(request.messages) if message.reasoning is not None and not sent[at]]
+    if not stays:
+        return request
+    messages = list(request.messages)
+    for at in stays:
+        messages[at] = replace(messages[at], reasoning=None)
+    return replace(request, messages=tuple(messages))
 
 
 def reasoning_members(message: Message, reasoning: str, content: Any, quirks: ChatQuirks) -> dict[str, Any]:
