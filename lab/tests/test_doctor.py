@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import trio
 from trio.testing import MockClock
@@ -19,7 +21,16 @@ from streamfold import faults
 from streamfold.adapters.chat import ChatQuirks
 from streamfold.config import config_problems, read_config, read_profile
 from streamfold.faults import Fault
-from streamfold_lab.doctor import Card, cards_from, cards_to_dict, compare_cards, find_wires, plan, write_profile
+from streamfold_lab.doctor import (
+    Card,
+    cards_from,
+    cards_to_dict,
+    compare_cards,
+    find_wires,
+    plan,
+    sending,
+    write_profile,
+)
 
 # httpx on trio, when a stream is left before its end.
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
@@ -242,3 +253,50 @@ def test_a_server_is_found_without_path_and_model() -> None:
 
     (profile,) = trio.run(run, clock=MockClock(autojump_threshold=0))
     assert (profile.adapter, profile.base_url, profile.model) == ("chat", "http://patient.test/v1", "patient-1")
+
+
+class Empty(Patient):
+    """Every other time it asks for a tool without arguments."""
+
+    asked = 0
+
+    def _calls(self, body: dict[str, Any]) -> Any:
+        self.asked += 1
+        return [(name, "{}" if self.asked % 2 else arguments) for name, arguments in super()._calls(body)]
+
+
+def test_calls_without_arguments_are_no_text() -> None:
+    """They came as calls: no dialect is written into the profile, however often the arguments are missing."""
+    card, profile = examine(Empty())
+    assert profile.dialect is None
+    assert not [setting for found in card.findings for setting in found.settings if setting.key == ("dialect",)]
+
+
+class Endless(Patient):
+    """Its answers have no end; it counts how much of them is read."""
+
+    sent = 0
+
+    def respond(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return super().respond(request)
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=_NoEnd(self))
+
+
+class _NoEnd(httpx.AsyncByteStream):
+    def __init__(self, patient: Endless) -> None:
+        self._patient = patient
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        event = b"data: " + json.dumps({"choices": [{"delta": {"content": "x" * 2000}}]}).encode() + b"\n\n"
+        while True:
+            self._patient.sent += len(event) * 50
+            yield event * 50
+
+
+def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After four mebibytes, which is far more than any question asks for."""
+    monkeypatch.setattr(sending, "_MOST_BYTES", 2**18)
+    patient = Endless()
+    examine(patient, budget=3)
+    assert 0 < patient.sent < 20 * 2**18

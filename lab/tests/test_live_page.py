@@ -33,9 +33,10 @@ HELLO = [chunk({"content": "Hello "}), chunk({"content": "there"}, "stop"), b"da
 class Desk:
     """A gateway with its page, in this process: a client of the model, and a viewer of the page."""
 
-    def __init__(self, app: Any, client: str = "127.0.0.1") -> None:
+    def __init__(self, app: Any, client: str = "127.0.0.1", page: LivePage | None = None) -> None:
         transport = httpx.ASGITransport(app, client=(client, 1234))
-        self.http = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+        token = {"authorization": f"Bearer {page.path.partition('=')[2]}"} if page else {}
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=token)
 
     async def ask(self, question: str = "Hi", **members: Any) -> httpx.Response:
         return await self.http.post(CHAT, json=asking(CHAT, question, **members))
@@ -53,7 +54,7 @@ async def desk(script: Any, **options: Any) -> AsyncIterator[Desk]:
         page = LivePage(**options)
         config = {"base_url": server.base_url, "model": "m-1", "api_key": KEY, "max_retries": 1}
         app = gateway({"main": config}, hooks=page.hooks)
-        made = Desk(page.around(app))
+        made = Desk(page.around(app), page=page)
         async with app, made.http:
             yield made
 
@@ -189,11 +190,16 @@ async def test_only_the_page_itself_saves() -> None:
 
 
 async def test_without_a_key_it_is_for_this_machine_alone() -> None:
-    """Neither another machine, nor a name that leads here, nor a proxy in front."""
+    """Neither another machine, nor a name that leads here, nor a proxy in front, nor without the token."""
     page = LivePage()
     app = page.around(gateway({"main": {"base_url": "http://test/v1", "model": "m"}}, hooks=page.hooks))
     paths = ["/ui", "/ui/page.js", "/ui/answers", "/ui/answers/1"]
-    async with Desk(app).http as here, Desk(app, "192.0.2.7").http as there:
+    async with Desk(app, page=page).http as here, Desk(app, "192.0.2.7", page).http as there, Desk(app).http as plain:
+        for path in paths:  # as nginx passes on a stranger's request by default: nothing says so
+            for query in ("", "?token=", "?token=x", f"?token={page.path[11:-1]}"):
+                assert (await plain.get(f"{path}{query}")).status_code == 403
+        assert (await plain.get(page.path)).status_code == 200
+        assert [(await plain.get(path)).status_code for path in paths] == [200, 200, 200, 404]  # by its cookie
         for path in paths:
             assert (await there.get(path)).status_code == 403
             assert (await here.get(path, headers={"host": "evil.example"})).status_code == 403
@@ -225,7 +231,7 @@ async def test_with_a_key_it_is_for_whoever_has_it() -> None:
 async def test_the_page_loads_nothing_from_elsewhere() -> None:
     """Its policy allows its own script and style, no inline code, and no frame around it."""
     page = LivePage()
-    async with Desk(page.around(None)).http as viewer:
+    async with Desk(page.around(None), page=page).http as viewer:
         answer = await viewer.get("/ui")
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy
@@ -245,6 +251,7 @@ async def test_streamfold_serve_ui(tmp_path: Path) -> None:
         )
         async with serve_command(file) as (address, said, _), httpx.AsyncClient(base_url=address) as client:
             await client.post(CHAT, json=asking(CHAT))
-            found = (await client.get("/ui/answers")).json()
+            assert (await client.get("/ui/answers")).status_code == 403
+            path = said.partition(address.encode() + b"/ui")[2].split()[0].decode()
+            found = (await client.get(f"/ui/answers{path}")).json()
     assert [line["text"] for line in found["changed"]] == ["Hello there"]
-    assert b"/ui" in said

@@ -74,7 +74,7 @@ class World:
             for name in ("small", "large<i>")
         }
         self.address = stack.enter_context(serving_app(page.around(gateway(models, hooks=page.hooks))))
-        self.fixtures = fixtures
+        self.fixtures, self.path = fixtures, page.path
 
     def ask(self, question: str, model: str = "small") -> None:
         body = {"model": model, "stream": True, "messages": [{"role": "user", "content": question}]}
@@ -114,7 +114,7 @@ def choose(page: Browser, box: str, value: Any) -> None:
 
 def test_a_line_grows_while_the_answer_streams(visitor: Browser, world: World) -> None:
     """The newest is on top; its state and its text change without a reload."""
-    visitor.open(f"{world.address}/ui")
+    visitor.open(f"{world.address}{world.path}")
     visitor.wait("#empty", "No answers yet")
     world.ask("Hello")
     world.go_on.clear()
@@ -133,7 +133,7 @@ def test_filters(visitor: Browser, world: World) -> None:
     """By model, by warning, and errors alone."""
     for question, model in [("Hello", "small"), ("warn", "large<i>"), ("cut", "small"), ("Hello", "large<i>")]:
         world.ask(question, model)
-    visitor.open(f"{world.address}/ui")
+    visitor.open(f"{world.address}{world.path}")
     visitor.wait("li[data-number='4']")
     assert shown(visitor) == ["4", "3", "2", "1"]
     choose(visitor, "model", "large<i>")
@@ -153,13 +153,13 @@ def test_filters(visitor: Browser, world: World) -> None:
 
 def test_ten_thousand_events(visitor: Browser, world: World) -> None:
     """The list follows, the timeline opens and has them all, and the page stays usable."""
-    visitor.open(f"{world.address}/ui")
+    visitor.open(f"{world.address}{world.path}")
     asking = threading.Thread(target=world.ask, args=("long",))
     asking.start()
     visitor.wait("li .text", "word")
     asking.join()
     visitor.wait("li.finished .text", f"word {LONG - 4}", seconds=30)
-    visitor.open(f"{world.address}/ui/answers/1")
+    visitor.open(f"{world.address}/ui/answers/1{world.path[3:]}")
     assert f"{LONG:,} events" in visitor.said("#facts")
     assert visitor.said("#outcome") == "finished: stop"
 
@@ -167,7 +167,7 @@ def test_ten_thousand_events(visitor: Browser, world: World) -> None:
 def test_hostile_text_stays_text(visitor: Browser, world: World) -> None:
     """Neither the list nor the timeline runs what a model or a client wrote."""
     world.ask("hostile", "large<i>")
-    visitor.open(f"{world.address}/ui")
+    visitor.open(f"{world.address}{world.path}")
     visitor.wait("li .text", "window.owned = 1")
     visitor.wait("li .calls", "<img src=x onerror=alert(1)>()")
     assert visitor.said("li .model") == "large<i>"
@@ -181,7 +181,7 @@ def test_hostile_text_stays_text(visitor: Browser, world: World) -> None:
 def test_save_as_fixture(visitor: Browser, world: World) -> None:
     """One click and a name; the button says where it is."""
     world.ask("Hello")
-    visitor.open(f"{world.address}/ui")
+    visitor.open(f"{world.address}{world.path}")
     visitor.wait("li.finished .save:not([disabled])")
     visitor.find(".save").click()
     prompt = visitor.driver.switch_to.alert
@@ -197,7 +197,7 @@ def test_it_fits(visitor: Browser, world: World, scheme: str, width: int, tmp_pa
     """Nothing is wider than the screen, and text stands out from what is behind it."""
     for question in ("Hello", "warn", "cut", "hostile"):
         world.ask(question, "large<i>" if question == "warn" else "small")
-    visitor.open(f"{world.address}/ui", width=width, height=844, touch=width < 500, scheme=scheme)
+    visitor.open(f"{world.address}{world.path}", width=width, height=844, touch=width < 500, scheme=scheme)
     visitor.wait("li[data-number='4']")
     assert visitor.run("return document.documentElement.scrollWidth <= innerWidth")
     dark = visitor.run("return matchMedia('(prefers-color-scheme: dark)').matches")

@@ -44,6 +44,11 @@ class Page(Protocol):
         """What it wants to know of the providers' answers."""
         ...
 
+    @property
+    def path(self) -> str:
+        """Where it is, with what an address needs to open it."""
+        ...
+
     def around(self, app: Any) -> Any:
         """Returns an ASGI app that serves the page, and everything else by `app`."""
         ...

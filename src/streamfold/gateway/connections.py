@@ -7,6 +7,7 @@ head and wait would keep everybody else out.
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -18,12 +19,12 @@ class _BoundedProtocol(H11Protocol):
     """A connection that is closed when its next request does not arrive in time.
 
     Attributes:
-        waiting: the connections without a request, those that have waited longest first.
+        waiting: the connections without a request, those that have waited longest first, and since when they do.
     """
 
     head_timeout: ClassVar[float]
     max_connections: ClassVar[int]
-    waiting: ClassVar[dict[_BoundedProtocol, None]]
+    waiting: ClassVar[dict[_BoundedProtocol, float]]
 
     _clock: asyncio.TimerHandle | None = None
 
@@ -57,7 +58,7 @@ class _BoundedProtocol(H11Protocol):
         if cycle is not None and not cycle.response_complete:
             self._stop_waiting()
         elif self._clock is None and not self.transport.is_closing():
-            self.waiting[self] = None
+            self.waiting[self] = monotonic()
             self._clock = self.loop.call_later(self.head_timeout, self.transport.abort)
 
     def _stop_waiting(self) -> None:
@@ -67,7 +68,7 @@ class _BoundedProtocol(H11Protocol):
             self._clock = None
 
 
-def bounded_protocol(*, head_timeout: float, max_connections: int) -> type[H11Protocol]:
+def bounded_protocol(*, head_timeout: float, max_connections: int) -> type[_BoundedProtocol]:
     """Returns a protocol for uvicorn's `http=`, with the connections of one server."""
     bounds: dict[str, Any] = {"head_timeout": head_timeout, "max_connections": max_connections, "waiting": {}}
     return type("BoundedProtocol", (_BoundedProtocol,), bounds)

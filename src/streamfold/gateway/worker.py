@@ -66,7 +66,7 @@ class Recipe:
         """
         app = configured_app(read_config(self.path), self.settings(), self.path)
         if say is not None:
-            say_what_is_served(app.models, say, ui=False)
+            say_what_is_served(app.models, say, page=None)
         anyio.run(app.aclose)
 
 
@@ -103,7 +103,7 @@ def work(recipe: Recipe, sockets: list[socket.socket], says: Connection, share: 
     chosen = recipe.settings()
     server = WorkingServer(configured_app(read_config(recipe.path), chosen, recipe.path), chosen, worker=True)
     server.says, server.share = says, share
-    signal.signal(signal.SIGUSR1, lambda *_: server.leave(signal.SIGTERM))
+    signal.signal(signal.SIGUSR1, lambda *_: server.leave())
     threading.Thread(target=_stop_with_the_supervisor, daemon=True).start()
     server.run(sockets)
 
@@ -131,15 +131,21 @@ class WorkingServer(Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stops to accept connections, and waits for the running answers."""
-        while self._open:
-            asyncio.get_running_loop().remove_reader(self._open.pop())
-        self.share.set(Share.NONE)
+        self._stop_accepting()
         await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Tells the other workers how many connections this one has."""
-        self.share.set(len(self.server_state.connections))
+        """Tells the other workers how many connections this one has; one that leaves takes no more of them."""
+        if self.leaving:
+            self._stop_accepting()
+        else:
+            self.share.set(len(self.server_state.connections))
         return await super().on_tick(counter)
+
+    def _stop_accepting(self) -> None:
+        while self._open:
+            asyncio.get_running_loop().remove_reader(self._open.pop())
+        self.share.set(Share.NONE)
 
     def _listen(self, shared: socket.socket) -> None:
         if shared in self._open:

@@ -25,6 +25,7 @@ from streamfold.values import (
     APIStatusError,
     APITimeoutError,
     IncompleteStreamError,
+    ProtocolError,
     StreamError,
     Timeouts,
     UpstreamError,
@@ -35,6 +36,7 @@ from .values import Ask, Seen, Way
 
 __all__ = ["Endpoint", "prepare"]
 
+_MOST_BYTES = 4 * 2**20  # of one answer; nothing that is asked for here is nearly as long
 _HEADERS = {"Accept-Encoding": "identity", "Cache-Control": "no-store"}
 # Statuses that are about the request. A server that can't do something often answers a request for it with a 500.
 _CONNECTS = ("connect_tcp.started", "connect_unix_socket.started")
@@ -124,6 +126,7 @@ class Endpoint:
             await exchange.open()
             while (piece := await exchange.read()) is not None:
                 data += piece
+                _check_end(len(data))
         finally:
             await exchange.aclose()
         return json.loads(data)
@@ -244,7 +247,9 @@ async def _exchanged(client: httpx.AsyncClient, request: HTTPRequest, decoder: S
     try:
         await exchange.open()
         sent.headers_after = anyio.current_time() - began
+        size = 0
         while not decoder.done and (data := await exchange.read(decoder.events)) is not None and not leave:
+            _check_end(size := size + len(data))
             with suppress(StreamError):  # all bytes are evidence; `close` raises it
                 decoder.feed(data)
         if not leave:
@@ -259,6 +264,12 @@ async def _exchanged(client: httpx.AsyncClient, request: HTTPRequest, decoder: S
     if sent.error is not None:
         redact_error(sent.error, request.redactor)
     return sent
+
+
+def _check_end(size: int) -> None:
+    """Raises ProtocolError for an answer that may never end. Its time is bound by the clocks."""
+    if size > _MOST_BYTES:
+        raise ProtocolError(f"the answer had no end after {_MOST_BYTES >> 20} MiB; the rest was not read")
 
 
 def _unfinished(decoder: StreamDecoder, error: APIConnectionError) -> APIError | None:

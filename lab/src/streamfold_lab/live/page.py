@@ -45,11 +45,12 @@ class LivePage:
     Args:
         answers: how many of the last answers are kept, in memory.
         most_bytes: of all their bodies together.
-        keys: the keys for the page; without any, it is for this machine alone.
+        keys: the keys for the page; without any, it is for this machine alone, at an address with a token.
         fixtures: the folder in which answers are saved as fixtures.
 
     Attributes:
         hooks: for `gateway(hooks=...)`.
+        path: where it is, with its token if it has one.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class LivePage:
         self._fixtures = Path(fixtures)
         self._glances: dict[int, Glance] = {}
         self.hooks: Hooks = self._watch.hooks
+        self.path = f"{_PREFIX}?token={self._viewers.token}" if self._viewers.token else _PREFIX
         self._app = Starlette(
             routes=[
                 Route(_PREFIX, self._asset("page.html", {"content-security-policy": _POLICY})),
@@ -92,7 +94,8 @@ class LivePage:
 
         async def answer(request: Request) -> Response:
             self._viewers.check(request.scope)
-            return Response(content, headers={**_COMMON, **(headers or {})}, media_type=_TYPES[name])
+            cookie = self._viewers.cookie(request.scope)
+            return Response(content, headers={**_COMMON, **(headers or {}), **cookie}, media_type=_TYPES[name])
 
         return answer
 

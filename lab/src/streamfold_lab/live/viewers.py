@@ -1,16 +1,19 @@
-"""Who may see the answers of everybody: this machine, or whoever has the key for it."""
+"""Who may see the answers of everybody: who has the address with its token on this machine, or the key for it."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Collection
+from hashlib import sha256
 from hmac import compare_digest
 from ipaddress import ip_address
+from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 
 __all__ = ["Viewers"]
 
@@ -21,14 +24,26 @@ class Viewers:
     """Decides whether a request may see the page.
 
     With keys, one of them is needed: as a bearer token, or as the password that a browser asks for. Without any, the
-    page is for programs and browsers on this machine, and for nobody behind a proxy.
+    page is for programs and browsers on this machine that know its token, from its address or as a bearer token: a
+    proxy on this machine need not say that it is one.
 
     Args:
         keys: the keys for the page.
+
+    Attributes:
+        token: the token; empty if there are keys.
     """
 
     def __init__(self, keys: Collection[str] = ()) -> None:
         self._keys = [key.strip().encode() for key in keys]
+        self.token = "" if self._keys else token_urlsafe(24)
+        self._cookie = f"streamfold-ui-{sha256(self.token.encode()).hexdigest()[:8]}"
+
+    def cookie(self, scope: Any) -> dict[str, str]:
+        """Returns the header that keeps the token of an address for the requests of its page."""
+        if not self.token or b"token=" not in scope.get("query_string", b""):
+            return {}
+        return {"set-cookie": f"{self._cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"}
 
     def check(self, scope: Any) -> None:
         """Raises HTTPException if the request is not allowed."""
@@ -44,6 +59,11 @@ class Viewers:
                 raise HTTPException(
                     403, "this page is for the machine that the gateway runs on; set ui_key_env for others"
                 )
+            request = HTTPConnection({**scope, "type": "http"})
+            texts = [request.query_params.get("token", ""), request.cookies.get(self._cookie, "")]
+            tokens = [_key(headers.get("authorization", "")), *(text.encode() for text in texts)]
+            if not sum(compare_digest(token, self.token.encode()) for token in tokens):
+                raise HTTPException(403, "this page needs the token of its address, which the gateway's log shows")
         if scope["method"] not in ("GET", "HEAD"):
             self._check_origin(headers)
 

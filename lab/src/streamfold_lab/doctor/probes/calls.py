@@ -43,6 +43,8 @@ def _one_call(answers: Answers) -> Outcome:
     if "leaked_markup" in seen.codes and seen.inspection:
         detail = next(w.detail for w in seen.inspection.warnings if w.code == "leaked_markup")
         return Outcome("fault", detail, "no dialect reads it as a valid call")
+    if call is not None:
+        return unclear(f"a call, but its arguments do not name the city: {shown(call.raw_arguments)}")
     return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
 
 

@@ -107,8 +107,10 @@ def dialect_of(seen: Seen, tool: str) -> str | None:
     """Returns the dialect that finds a valid call of a tool in a text; None if none does.
 
     Several share their markers, so that all of them read the recorded answer: one that finds the call and leaves
-    nothing of it in the text is the right one.
+    nothing of it in the text is the right one. A call that came as one, whatever its arguments are, is in no text.
     """
+    if not seen.text.strip() or call_to(seen.reply, tool):
+        return None
     adapter = seen.inspection.adapter if seen.inspection else "chat"
     found = {name: read_again(seen, name, adapter) for name in DIALECTS}
     readers = [name for name, reply in found.items() if call_to(reply, tool)]
