@@ -99,15 +99,16 @@ class Server(uvicorn.Server):
         else:
             self.force_exit = True
 
-    @property
-    def leaving(self) -> bool:
-        """Whether it has begun to leave."""
-        return self._left is not None
+    def _stop_accepting(self) -> None:
+        for server in self.servers:
+            server.close()
 
     async def on_tick(self, counter: int) -> bool:
         """Looks whether it is time to stop."""
         if self._ends is not None and self._left is None and monotonic() >= self._ends:
             self.leave()
+        if self._left is not None:
+            self._stop_accepting()
         if self._left is not None and not self.should_exit:
             since, last = monotonic() - self._left, monotonic() - _GRACE
             connections: Iterable[Any] = self.server_state.connections

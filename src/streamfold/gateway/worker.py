@@ -135,10 +135,8 @@ class WorkingServer(Server):
         await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Tells the other workers how many connections this one has; one that leaves takes no more of them."""
-        if self.leaving:
-            self._stop_accepting()
-        else:
+        """Tells the other workers how many connections this one has."""
+        if self._open:
             self.share.set(len(self.server_state.connections))
         return await super().on_tick(counter)
 
