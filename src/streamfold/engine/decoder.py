@@ -31,8 +31,7 @@ from .drafts import Drafts
 from .finish import WireNames
 from .fold import Fold, Listener
 from .known import KnownEvents, Run
-from .pipeline import Pipeline
-from .progress import is_progress
+from .pipeline import Pipeline, is_progress
 from .sse import SSEDecoder, body_kind, skip_blank
 from .transcript import Transcript
 

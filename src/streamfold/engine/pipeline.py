@@ -25,7 +25,9 @@ from ..values import (
     Sequence,
     StreamChunk,
     Text,
+    Usage,
     UsageUpdate,
+    Warn,
     shown_part,
 )
 from .dialects import Dialect, describe_leak
@@ -34,11 +36,12 @@ from .fold import Fold
 from .lanes import Lane
 from .parts import Parts, Resumption
 
-__all__ = ["Pipeline"]
+__all__ = ["Pipeline", "is_progress"]
 
 _RARE = frozenset({Done, Extra, Failure, Finish})
 _COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose texts have limits of their own
 _SHOWN = frozenset({Text, Reasoning, Call})  # what pieces of blocks are to the reader
+_NO_PROGRESS = frozenset({MessageStart, Meta, Sequence, Usage, UsageUpdate, Warn})  # never a part of the answer
 _OF_BLOCKS = frozenset({Answered, Block, BlockPiece, BlockEnd, MessageStart})
 
 
@@ -260,3 +263,21 @@ class Pipeline:
             yield from dialect.finish()
         finishes, self._finishes = self._finishes, []
         yield from finishes
+
+
+def is_progress(deltas: list[Delta]) -> bool:
+    """Whether one of the deltas of an event is a part of the answer, however small: then no clock runs out."""
+    for delta in reversed(deltas):  # noqa: SIM110 - a generator costs more than what it looks at
+        if type(delta) not in _NO_PROGRESS and _is_part(delta):
+            return True
+    return False
+
+
+def _is_part(delta: Delta) -> bool:
+    if isinstance(delta, (Text, Reasoning, Refusal)):
+        return bool(delta.text)
+    if isinstance(delta, Call):
+        return bool(delta.arguments or delta.id or delta.name or delta.extra or delta.whole)
+    if isinstance(delta, BlockPiece):
+        return bool(delta.value != "")
+    return True
