@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import anthropic
 import httpx2
-from anthropic.types import Message, RawMessageStreamEvent
-from pydantic import TypeAdapter
 
 from mirror import payloads
+from sdks import TypeOf, anthropic
 
 __all__ = ["anthropic_message"]
 
-EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
+EVENT = TypeOf(lambda: anthropic.types.RawMessageStreamEvent)
 
 
-def anthropic_message(body: bytes) -> Message:
+def anthropic_message(body: bytes) -> anthropic.types.Message:
     """The message that Anthropic's own accumulator makes of a body, after checking every event against its types."""
     for payload in payloads(body):
         if payload["type"] != "error":

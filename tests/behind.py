@@ -7,14 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import anthropic
 import httpx
 import httpx2
-import openai
-from google import genai
-from google.genai import types as genai_types
-from openai.lib.streaming.chat import AsyncChatCompletionStream
 
+from sdks import anthropic, genai, openai
 from streamfold import Provider
 from streamfold.integrations import httpx as on_httpx
 from streamfold.integrations import httpx2 as on_httpx2
@@ -74,7 +70,7 @@ async def chat(transport: Any, **request: Any) -> Seen:
     client, seen = openai_client(transport), Seen()
     try:
         async with client.chat.completions.stream(model="m", messages=MESSAGES, **request) as stream:
-            assert isinstance(stream, AsyncChatCompletionStream)
+            assert isinstance(stream, openai.lib.streaming.chat.AsyncChatCompletionStream)
             seen.extensions = stream._response.extensions
             async for _ in stream:
                 pass
@@ -140,7 +136,7 @@ async def messages(transport: Any, **request: Any) -> Seen:
 async def gemini(transport: Any, **request: Any) -> Seen:
     """A streamed answer of Gemini's API, read with Google's client: its parts, one after the other."""
     http = httpx.AsyncClient(transport=transport)
-    options = genai_types.HttpOptions(base_url="http://test", httpx_async_client=http)
+    options = genai.types.HttpOptions(base_url="http://test", httpx_async_client=http)
     client, seen = genai.Client(api_key="none", http_options=options), Seen()
     parts: list[dict[str, Any]] = []
     try:

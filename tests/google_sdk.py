@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
-from google import genai
-from google.genai import types
+
+from sdks import genai
 
 __all__ = ["GoogleAnswer", "google_answer", "google_client"]
 
@@ -22,11 +22,11 @@ class GoogleAnswer:
     signatures: list[bytes] = field(default_factory=list)
     finish_reason: str | None = None
     block_reason: str | None = None
-    usage: types.GenerateContentResponseUsageMetadata | None = None
+    usage: genai.types.GenerateContentResponseUsageMetadata | None = None
     ids: set[str | None] = field(default_factory=set)
     models: set[str | None] = field(default_factory=set)
 
-    def add(self, chunk: types.GenerateContentResponse) -> None:
+    def add(self, chunk: genai.types.GenerateContentResponse) -> None:
         self.ids.add(chunk.response_id)
         self.models.add(chunk.model_version)
         self.usage = chunk.usage_metadata or self.usage
@@ -52,7 +52,7 @@ def google_client(body: bytes) -> genai.Client:
     transport = httpx2.MockTransport(
         lambda _: httpx2.Response(200, headers={"content-type": content_type}, content=body)
     )
-    options = types.HttpOptions(base_url="http://test", client_args={"transport": transport})
+    options = genai.types.HttpOptions(base_url="http://test", client_args={"transport": transport})
     return genai.Client(api_key="k", http_options=options)
 
 

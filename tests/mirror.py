@@ -11,11 +11,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any, get_args
 
-import openai
-from openai.types.chat import ChatCompletionChunk
-from openai.types.responses import ResponseStreamEvent
-
 from folding import fold_chunks
+from sdks import openai
 from streamfold import Reply, StreamChunk, StreamDecoder, Usage
 from streamfold.adapters.anthropic import MessagesEmitter
 from streamfold.adapters.chat.emit import ChatEmitter
@@ -216,7 +213,7 @@ def openai_chat(body: bytes) -> Any:
     """The completion that OpenAI's own accumulator makes of a body."""
     for payload in payloads(body):
         if "error" not in payload:
-            ChatCompletionChunk.model_validate(payload)
+            openai.types.chat.ChatCompletionChunk.model_validate(payload)
     with _client(body).chat.completions.stream(model="m", messages=[{"role": "user", "content": "?"}]) as stream:
         stream.until_done()
         return stream.get_final_completion()
@@ -247,7 +244,7 @@ def openai_response(body: bytes, *, check: bool = True) -> Any:
 def _by_type(package: str) -> dict[str, Any]:
     """The models of events, by the type that they are of."""
     if package == "openai":
-        models = get_args(get_args(ResponseStreamEvent)[0])
+        models = get_args(get_args(openai.types.responses.ResponseStreamEvent)[0])
     else:  # https://www.openresponses.org
         package_types = import_module(package)
         models = [getattr(package_types, name) for name in dir(package_types) if name.endswith("StreamingEvent")]

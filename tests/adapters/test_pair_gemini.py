@@ -10,8 +10,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from google.genai import types
-from google.genai.errors import APIError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +18,7 @@ from folding import bytewise, fold_error
 from google_sdk import google_answer, google_client
 from mirror import payloads, read
 from planned import PlannedCall, planned_calls
+from sdks import genai
 from streamfold import ProtocolWarning, Reply, StreamDecoder, UpstreamError, Usage
 from streamfold.adapters.emitting import end_deltas
 from streamfold.adapters.gemini import GeminiEmitter, google_error, read_google_error
@@ -89,7 +88,7 @@ def test_an_answer_that_is_not_streamed() -> None:
         Usage(3, 5, 8, reasoning_tokens=2, cached_tokens=1), Finish("stop", "stop"),
     ]  # fmt: skip
     answer = whole(*said)
-    types.GenerateContentResponse.model_validate(answer)
+    genai.types.GenerateContentResponse.model_validate(answer)
     assert answer == {
         "candidates": [{"content": {"role": "model", "parts": [
             {"text": "ab", "thought": True}, {"text": "cd"}, signed,
@@ -227,7 +226,7 @@ def test_an_answer_that_fails(framing: Any) -> None:
     assert isinstance(error, UpstreamError)
     assert (error.message, error.status_code, error.partial and error.partial.text) == ("overloaded", 503, "ab")
     if framing == "events":
-        with pytest.raises(APIError, match="overloaded") as caught:
+        with pytest.raises(genai.errors.APIError, match="overloaded") as caught:
             google_answer(body)
         assert (caught.value.code, caught.value.status) == (503, "UNAVAILABLE")
 

@@ -7,9 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import pytest
-from anthropic.types import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +17,7 @@ from anthropic_sdk import anthropic_message
 from folding import bytewise
 from mirror import payloads, read
 from planned import PlannedCall, planned_calls
+from sdks import anthropic
 from streamfold import ProtocolWarning, Reply, StreamDecoder, ToolCall, Usage
 from streamfold.adapters.anthropic import MessagesEmitter, messages_error, whole_message
 from streamfold.adapters.emitting import ReplyWriter, end_deltas
@@ -48,7 +47,7 @@ def fragments(calls: list[PlannedCall], rng: random.Random, *, mixed: bool) -> l
     return out
 
 
-def said(message: Message) -> tuple[str, str, list[tuple[str, str, Any]]]:
+def said(message: anthropic.types.Message) -> tuple[str, str, list[tuple[str, str, Any]]]:
     text = "".join(block.text for block in message.content if block.type == "text")
     thought = "".join(block.thinking for block in message.content if block.type == "thinking")
     calls = [(block.id, block.name, block.input) for block in message.content if block.type == "tool_use"]
@@ -99,7 +98,7 @@ def test_whole_and_streamed_say_the_same(
     reason = "tool_calls" if made else reason
     reply = Reply("".join(texts), "".join(thoughts), tool_calls=made, finish_reason=reason, reasoned=bool(thoughts))
     body = emit([*map(Reasoning, thoughts), *map(Text, texts), *end_deltas(reply)])
-    whole = Message.model_validate(whole_message(reply, id="msg_0", model="m"))
+    whole = anthropic.types.Message.model_validate(whole_message(reply, id="msg_0", model="m"))
     streamed = anthropic_message(body)
     assert said(whole) == said(streamed)
     assert (whole.stop_reason, whole.usage) == (streamed.stop_reason, streamed.usage)

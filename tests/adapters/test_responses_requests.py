@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai.types.responses import ResponseStreamEvent
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
 from folding import event, fold
+from sdks import TypeOf, openai
 from streamfold import (
     ConfigError,
     Message,
@@ -30,7 +29,7 @@ from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
 from streamfold.requests.request import Request
 from streamfold.values.tools import AllowedTools
 
-BODY = TypeAdapter(ResponseCreateParamsStreaming)
+BODY = TypeOf(lambda: openai.types.responses.response_create_params.ResponseCreateParamsStreaming)
 WEATHER = Tool("get_weather", "The weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
 WEATHER_WIRE = {
     "type": "function",
@@ -445,7 +444,7 @@ def test_quirks_in_a_configuration():
 # --- OpenAI's own types ----------------------------------------------------------------------------------------------
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-EVENT = TypeAdapter[Any](ResponseStreamEvent)
+EVENT = TypeOf(lambda: openai.types.responses.ResponseStreamEvent)
 
 
 @pytest.mark.parametrize("name", ["openai/responses_parallel_calls", "transformers/responses_think_say_call"])

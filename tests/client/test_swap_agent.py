@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter
 
 from playing import play, seen, wanted
+from sdks import openai
 from streamfold.recording import Recording
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "swap_agent"
@@ -212,9 +211,9 @@ def test_the_schema_of_the_answer_arrives(runs: Runs) -> None:
 def test_the_bodies_are_openais(runs: Runs) -> None:
     """By OpenAI's own types."""
     for body in bodies(runs, "chat"):
-        TypeAdapter(CompletionCreateParamsStreaming).validate_python(body)
+        TypeAdapter(openai.types.chat.completion_create_params.CompletionCreateParamsStreaming).validate_python(body)
     for body in bodies(runs, "responses"):
-        TypeAdapter(ResponseCreateParamsStreaming).validate_python(body)
+        TypeAdapter(openai.types.responses.response_create_params.ResponseCreateParamsStreaming).validate_python(body)
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=[f"{path.parent.name}/{path.stem}" for path in RECORDINGS])

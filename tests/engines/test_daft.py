@@ -13,6 +13,7 @@ from engine_jobs import Server, answers, environment, write_rows
 from pages import ROOT
 
 pytest.importorskip("daft")
+pytestmark = pytest.mark.slow
 
 
 def test_the_example(folder: Path, server: Server) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,10 @@ from engine_jobs import Server, answers, environment, write_rows
 
 from pages import ROOT
 
-pytest.importorskip("ray")
+pytest.importorskip("pyarrow")
 from pyarrow import parquet, table
 
+pytestmark = [pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed"), pytest.mark.slow]
 CONCURRENCY, WORKERS = 25, 2
 
 

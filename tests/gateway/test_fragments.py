@@ -6,17 +6,16 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import anthropic
 import anyio
 import httpx
 import httpx2
-import openai
 import pytest
 
 import scale
 from folding import DONE, call, chunk, entry, fin, fragments, text
 from gateways import MESSAGES, PATHS, asking, behind, served_before
 from mirror import looks_whole, openai_chat, openai_response, payloads, read, written_calls
+from sdks import anthropic, openai
 from servers import END, STREAM, Connection, framed
 from streamfold import StreamError, UpstreamError
 

@@ -11,15 +11,13 @@ from typing import Any
 
 import anyio
 import httpx
-import openai
 import pytest
-from openai.types.chat import ChatCompletion
-from openai.types.responses import Response
 
 import streamfold.gateway
 from folding import DONE, call, entry, event, fin, fragments, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind, client_of
 from mirror import WIRES, check_open_responses, check_response_events, comments, openai_chat, payloads, read
+from sdks import openai
 from streamfold import ConfigError, NotConfiguredError, Provider, ToolCall
 from streamfold.config import GatewaySettings, config_problems, read_config
 from streamfold.gateway import gateway
@@ -94,7 +92,7 @@ async def test_an_answer_that_is_not_streamed(wire: str) -> None:
         whole = await ask(client, wire)
         streamed = await ask(client, wire, stream=True)
     assert whole.headers["content-type"] == "application/json"
-    model: Any = ChatCompletion if wire == "chat" else Response
+    model: Any = openai.types.chat.ChatCompletion if wire == "chat" else openai.types.responses.Response
     model.model_validate(whole.json())
     one, other = read(wire, whole.content), read(wire, streamed.content)
     assert one.tool_calls == other.tool_calls

@@ -7,14 +7,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import httpx
-import openai
 import pytest
 
 from demanding import KINDS, TURNS, Demanding
 from gateways import CHAT, MESSAGES, RESPONSES, client_of, served
 from scale import pick
+from sdks import anthropic, openai
 from streamfold.gateway import gateway
 
 pytestmark = pytest.mark.one_loop  # uvicorn's

@@ -12,12 +12,12 @@ from typing import Any
 
 import anyio
 import httpx
-import openai
 import pytest
 
 from folding import DONE, call, entry, fin, text
 from gateways import CHAT, PATHS, asking, serve_command, served, served_before
 from mirror import WIRES, payloads, read
+from sdks import openai
 from servers import END, STREAM, Connection, Script, framed, serving
 from streamfold import Provider
 from streamfold.gateway import gateway

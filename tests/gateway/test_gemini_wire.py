@@ -9,13 +9,12 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
-from google import genai
-from google.genai import types
 
 from folding import DONE, call, entry, event, fin, text
 from gateways import CHAT, asking, behind, client_of
 from google_sdk import google_answer
 from mirror import payloads, read
+from sdks import genai
 from streamfold.gateway import gateway
 from streamfold.gateway.server_log import WithoutQuery
 from streamfold.recording import Recording
@@ -80,7 +79,7 @@ async def test_the_three_forms_say_the_same() -> None:
         whole = await client.post(WHOLE, json=asked)
     assert array.headers["content-type"] == "application/json; charset=utf-8"
     assert isinstance(array.json(), list)
-    types.GenerateContentResponse.model_validate({**whole.json(), "streamfoldWarnings": None} and whole.json())
+    genai.types.GenerateContentResponse.model_validate({**whole.json(), "streamfoldWarnings": None} and whole.json())
     replies = [read("gemini", form.content) for form in (events, array, whole)]
     for reply in replies:
         assert (reply.text, reply.reasoning) == ("Hi there", "Hm.")
@@ -343,12 +342,12 @@ async def test_googles_client(anyio_backend_name: str) -> None:
             )
             return httpx2.Response(answer.status_code, headers=dict(answer.headers), content=answer.content)
 
-        options = types.HttpOptions(
+        options = genai.types.HttpOptions(
             base_url="http://test", async_client_args={"transport": httpx2.MockTransport(passed)}
         )
         client = genai.Client(api_key="k", http_options=options)
-        thoughts = types.GenerateContentConfig(
-            tools=[weather], thinking_config=types.ThinkingConfig(include_thoughts=True)
+        thoughts = genai.types.GenerateContentConfig(
+            tools=[weather], thinking_config=genai.types.ThinkingConfig(include_thoughts=True)
         )
         chat = client.aio.chats.create(model="main", config=thoughts)
         said = "".join([chunk.text or "" async for chunk in await chat.send_message_stream("How is it in Oslo?")])

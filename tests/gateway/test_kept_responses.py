@@ -11,11 +11,11 @@ from typing import Any
 
 import anyio
 import httpx
-import openai
 import pytest
 
 from gateways import RESPONSES, client_of, served
 from scale import pick
+from sdks import openai
 from servers import END, STREAM, Connection, framed, serving
 from streamfold import StreamDecoder
 from streamfold.adapters.chat import ChatEmitter

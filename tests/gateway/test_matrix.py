@@ -13,10 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import anthropic
-import google.genai.errors
 import httpx2
-import openai
 import pytest
 
 from anthropic_sdk import anthropic_message
@@ -25,6 +22,7 @@ from folding import codes
 from google_sdk import google_answer
 from mirror import openai_chat, openai_response
 from scale import pick
+from sdks import anthropic, genai, openai
 from streamfold import (
     APIError,
     BadRequestError,
@@ -131,7 +129,6 @@ READERS: dict[str, Callable[[bytes], Said | None]] = {
     "anthropic": of_anthropic,
     "gemini": of_google,
 }
-SDK_ERRORS = (openai.APIError, anthropic.APIError, google.genai.errors.APIError)
 
 
 # --- what a provider is sent ------------------------------------------------------------------------------------------
@@ -344,7 +341,7 @@ async def test_answers_that_break(client: str, provider: str) -> None:
                 await model.chat("Hi", TOOLS)
         assert caught.value.partial, name
         assert (caught.value.partial.text, caught.value.partial.tool_calls) == ("Half of", []), name
-        with pytest.raises(SDK_ERRORS):
+        with pytest.raises((openai.APIError, anthropic.APIError, genai.errors.APIError)):
             READERS[client](tap.bodies[0])
 
 

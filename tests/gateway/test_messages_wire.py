@@ -10,11 +10,11 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from anthropic.types import Message
 
 from folding import DONE, call, entry, event, fin, text
 from gateways import MESSAGES, behind, client_of
 from mirror import looks_whole, payloads, read, written_calls
+from sdks import anthropic
 from streamfold import APIStatusError, StreamChunk, ToolCall
 from streamfold.gateway import gateway
 from streamfold.gateway.toolong import prompt_too_long
@@ -77,7 +77,7 @@ async def test_an_answer_that_is_not_streamed() -> None:
     async with behind(body, body) as client:
         whole = await ask(client, tools=[TOOL], **ADAPTIVE)
         streamed = await ask(client, tools=[TOOL], stream=True, **ADAPTIVE)
-    message = Message.model_validate(whole.json())
+    message = anthropic.types.Message.model_validate(whole.json())
     assert [block.type for block in message.content] == ["thinking", "text", "tool_use"]
     assert message.stop_reason == "tool_use"
     one, other = read("anthropic", whole.content), read("anthropic", streamed.content)

@@ -8,10 +8,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import httpx
 import httpx2
-import openai
 import pytest
 
 import corpus
@@ -20,6 +18,7 @@ from behind import MESSAGES, ask, is_right, openai_client, request_of, stored
 from folding import DONE, bytewise, call, chunk, entry, fin, text
 from folding import event as sse
 from mirror import payloads, read
+from sdks import anthropic, openai
 from streamfold import ConfigError, Limits, ProtocolError
 from streamfold.integrations import httpx2 as over_httpx2
 from streamfold.integrations.httpx import Repaired, RepairTransport

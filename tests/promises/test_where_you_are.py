@@ -30,11 +30,11 @@ import anyio
 import anyio.to_thread
 import httpx
 import pytest
-from openai import AsyncOpenAI
 
 from every_wire import PAIRS, scripted, through
 from folding import DONE, call, entry, fin, text
 from scale import pick
+from sdks import openai
 from servers import END, STREAM, Connection, framed, serving
 from streamfold import sync
 from streamfold.integrations.httpx import RepairTransport
@@ -87,7 +87,7 @@ async def test_the_line_of_the_readme() -> None:
     read: dict[str, list[tuple[str, str]]] = {}
     async with serving(streaming(*WRONG)) as server:
         for name, transport in (("alone", httpx.AsyncHTTPTransport()), ("repaired", RepairTransport())):
-            client = AsyncOpenAI(
+            client = openai.AsyncOpenAI(
                 api_key="none",
                 base_url=server.base_url,
                 http_client=httpx.AsyncClient(transport=transport),  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ async def test_an_sdk_runs_no_call_of_a_stream_that_broke_off() -> None:
     for at in range(1, len(WRONG) - 1):
         async with serving(streaming(*WRONG[:at])) as server:
             http = httpx.AsyncClient(transport=RepairTransport())
-            client = AsyncOpenAI(api_key="none", base_url=server.base_url, http_client=http, max_retries=0)  # type: ignore[arg-type]
+            client = openai.AsyncOpenAI(api_key="none", base_url=server.base_url, http_client=http, max_retries=0)  # type: ignore[arg-type]
             messages: Any = [{"role": "user", "content": "Hi"}]
             async with client:
                 with pytest.raises(Exception, match="ended"):

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai.types.chat import ChatCompletionMessageParam
-from openai.types.responses import ResponseInputItemParam
-from pydantic import TypeAdapter
 
 import scale
 from conversing import conversation
 from folding import DONE, chunk, entry, event, fin, fold
+from sdks import TypeOf, openai
 from streamfold import ConfigError, Message, StreamError, ToolCall, assistant, audio, file, image, tool_result, user
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
@@ -30,7 +28,10 @@ PDF, PDF_URL = b"%PDF-1.7", "data:application/pdf;base64,JVBERi0xLjc="
 WAV = b"RIFF\x00\x00\x00\x00WAVE"
 CALL = ToolCall("call_1", "plot", {}, "{}")
 TURN = assistant(tool_calls=[CALL], reasoning="")
-CHAT, ITEM = TypeAdapter[Any](ChatCompletionMessageParam), TypeAdapter[Any](ResponseInputItemParam)
+CHAT, ITEM = (
+    TypeOf(lambda: openai.types.chat.ChatCompletionMessageParam),
+    TypeOf(lambda: openai.types.responses.ResponseInputItemParam),
+)
 
 
 def sent(wire: Any, *messages: Any, origin: str | None = None) -> tuple[list[Any], list[str]]:

@@ -16,13 +16,10 @@ from typing import Any
 
 import httpx
 import pytest
-from openai.types.chat import ChatCompletionChunk
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
-from openai.types.responses import ResponseStreamEvent
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from folding import DONE, assert_any_cut, chunk, codes, entry, event
+from sdks import TypeOf, openai
 from streamfold import (
     BadRequestError,
     ConfigError,
@@ -45,9 +42,9 @@ from streamfold.requests.request import Request
 WIRES = ("chat", "responses", "kimi")
 EVERY_WIRE = ("anthropic", "chat", "gemini", "kimi", "responses")
 MODELS = {"chat": "m", "responses": "m", "kimi": "kimi-k2.6"}
-CHAT_BODY = TypeAdapter[Any](CompletionCreateParamsStreaming)
-RESPONSES_BODY = TypeAdapter[Any](ResponseCreateParamsStreaming)
-RESPONSES_EVENT = TypeAdapter[Any](ResponseStreamEvent)
+CHAT_BODY = TypeOf(lambda: openai.types.chat.completion_create_params.CompletionCreateParamsStreaming)
+RESPONSES_BODY = TypeOf(lambda: openai.types.responses.response_create_params.ResponseCreateParamsStreaming)
+RESPONSES_EVENT = TypeOf(lambda: openai.types.responses.ResponseStreamEvent)
 
 
 # --- what every body of a wire has ------------------------------------------------------------------------------------
@@ -810,7 +807,7 @@ def test_the_answers_of_the_table_are_openais(name: str, wire: str) -> None:
             if wire == "responses":
                 RESPONSES_EVENT.validate_json(line.removeprefix("data: "))
             else:
-                ChatCompletionChunk.model_validate_json(line.removeprefix("data: "))
+                openai.types.chat.ChatCompletionChunk.model_validate_json(line.removeprefix("data: "))
 
 
 @pytest.mark.parametrize("sent", WIRES)
@@ -909,7 +906,7 @@ def test_chat_fixtures_are_openais(name: str) -> None:
     assert said
     for payload in said:
         try:
-            ChatCompletionChunk.model_validate_json(payload)
+            openai.types.chat.ChatCompletionChunk.model_validate_json(payload)
         except ValidationError as exc:
             problems |= {problem["type"] for problem in exc.errors()}
     assert problems == (set(DEVIATIONS[name][0].split()) if name in DEVIATIONS else set())

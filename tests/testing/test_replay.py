@@ -12,11 +12,10 @@ from typing import Any
 
 import httpx
 import httpx_sse
-import openai
 import pytest
-from openai import AsyncOpenAI
 
 from folding import DONE, call, entry, event, fin, text
+from sdks import openai
 from streamfold import BadRequestError, ConfigError, Provider, run_tools, tool
 from streamfold.faults import cut_after, reset, status
 from streamfold.recording import (
@@ -297,11 +296,11 @@ def playing(request: pytest.FixtureRequest) -> Playing:
     return made
 
 
-def sdk(base_url: str, client: httpx.AsyncClient, **options: Any) -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=base_url, api_key="sk-test", http_client=client, **{"max_retries": 0, **options})
+def sdk(base_url: str, client: httpx.AsyncClient, **options: Any) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=base_url, api_key="sk-test", http_client=client, **{"max_retries": 0, **options})
 
 
-async def sdk_calls(client: AsyncOpenAI) -> dict[str, str]:
+async def sdk_calls(client: openai.AsyncOpenAI) -> dict[str, str]:
     """The calls of an answer, put together as the SDK's users do it."""
     found: dict[int, list[str]] = {}
     stream = await client.chat.completions.create(model="x", messages=[{"role": "user", "content": "Hi"}], stream=True)
