@@ -64,6 +64,7 @@ SAMPLES: dict[str, Any] = {
     "limit": 4,
     "categories": ("violence",),
     "param": "seed",
+    "found": {"a": b"1"},
 }
 ROUND_TRIPS: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
