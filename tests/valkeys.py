@@ -47,6 +47,11 @@ class ValkeyServer:
                 time.sleep(0.01)
         client.close()
 
+    @property
+    def pid(self) -> int:
+        """The process of the server."""
+        return self._process.pid
+
     def kill(self) -> None:
         """Ends the server at once."""
         self._process.kill()

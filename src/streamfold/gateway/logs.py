@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
+from ..stores import StoreError
 from ..values import APIError, Attempt, ConfigError, ProtocolWarning, Reply
 from .failures import Refused
 from .outcomes import Observer, Outcome
@@ -85,7 +86,7 @@ class RequestLog:
                 self._attempts(cause.attempts)
                 self._warnings(cause.warnings)
                 self._line(logging.WARNING, f"failed {how}: {type(cause).__name__}: {cause}")
-            case ConfigError() if refusal.status >= 500:
+            case ConfigError() | StoreError() if refusal.status >= 500:
                 self._line(logging.ERROR, f"failed {how}: {cause}")
             case None | ConfigError():
                 self._line(logging.INFO, f"refused {how}: {refusal.info.message}")

@@ -76,17 +76,12 @@ class MemoryStore:
         record = self._used(owner, key)
         return {part: record.parts[part] for part in sorted(record.parts) if part > after} if record else {}
 
-    async def delete(self, owner: str, key: str, *, unless_changed: Mapping[str, bytes] | None = None) -> bool:
-        """Forgets a record. Returns whether there was one.
-
-        Args:
-            unless_changed: its parts; if it has others by now, it stays.
-        """
-        record = self._used(owner, key)
-        if record is None or (unless_changed is not None and record.parts != unless_changed):
-            return False
-        self._drop(owner, key)
-        return True
+    async def delete(self, owner: str, key: str) -> bool:
+        """Forgets a record. Returns whether there was one."""
+        known = self._used(owner, key) is not None
+        if known:
+            self._drop(owner, key)
+        return known
 
     async def runs(self, name: str) -> bool:
         """Returns whether the opening of that name is still in use: no other one has what is kept here."""
@@ -97,13 +92,34 @@ class MemoryStore:
         self._owners.clear()
         self._entries = self._size = 0
 
-    def records(self) -> list[tuple[str, str, dict[str, bytes]]]:
-        """Returns the owner, the name and the parts of every record."""
-        return [
-            (owner, key, dict(record.parts))
-            for owner, kept in self._owners.items()
-            for key, record in kept.records.items()
+    def names(self) -> list[tuple[str, str]]:
+        """Returns the owner and the name of every record, the smallest first."""
+        found = [
+            (record.size, owner, name) for owner, kept in self._owners.items() for name, record in kept.records.items()
         ]
+        return [(owner, name) for _, owner, name in sorted(found)]
+
+    def record(self, owner: str, name: str) -> dict[str, bytes] | None:
+        """Returns the parts of a record; None if there is none."""
+        record = self._record(owner, name)
+        return dict(record.parts) if record else None
+
+    def forget(self, owner: str, values: Mapping[str, bytes], *, unless_newer: bool = False) -> None:
+        """Forgets parts, and records of which nothing is left.
+
+        Args:
+            unless_newer: parts that have other values by now stay.
+        """
+        for key in values:
+            name, part = split_key(key)
+            record = self._record(owner, name)
+            known = None if record is None else record.parts.get(part)
+            if record is None or known is None or (unless_newer and known is not values[key]):
+                continue
+            del record.parts[part]
+            self._count(owner, record, -len(part) - len(known))
+            if not record.parts:
+                self._drop(owner, name)
 
     def __repr__(self) -> str:
         return "<MemoryStore>"
@@ -135,9 +151,12 @@ class MemoryStore:
             grown += len(part) + len(value) if part not in record.parts else len(value) - len(record.parts[part])
             record.parts[part] = value
         record.used = used
-        record.size += grown
         kept.records.move_to_end(name)
-        kept.size += grown
+        self._count(owner, record, grown)
+
+    def _count(self, owner: str, record: _Record, grown: int) -> None:
+        record.size += grown
+        self._owners[owner].size += grown
         self._size += grown
 
     def _drop(self, owner: str, name: str) -> None:

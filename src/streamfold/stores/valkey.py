@@ -21,6 +21,7 @@ _UNVERIFIED = ("ssl_cert_reqs", "ssl_check_hostname")
 _TIMEOUT = 1.0  # seconds for a connection or an answer
 
 # The names of all keys have a common tag, so that they are on one node of a cluster and a script may use them together.
+# What is read is told also where the server can't note that it was used: full, or without its replicas (`pcall`).
 # Times are the server's own, so that the clocks of the processes do not matter.
 # ARGV[1]: the prefix of all keys, [2]: the age in ms, [3]: the opening that asks, "" if nobody needs to know, [4]: the
 # owner.
@@ -28,12 +29,12 @@ _COMMON = """
 local P, age, me, owner = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if me ~= '' then redis.call('SET', P .. 'open:' .. me, '1', 'PX', 15000) end
+if me ~= '' then redis.pcall('SET', P .. 'open:' .. me, '1', 'PX', 15000) end
 local function record(owner, key) return P .. 'record:' .. owner .. ':' .. key end
-local function touch(owner, key, at)
-    redis.call('ZADD', P .. 'used', at, owner .. ':' .. key)
-    redis.call('ZADD', P .. 'used:' .. owner, at, key)
-    redis.call('PEXPIRE', record(owner, key), age + math.max(0, at - now))
+local function touch(write, owner, key, at)
+    write('ZADD', P .. 'used', at, owner .. ':' .. key)
+    write('ZADD', P .. 'used:' .. owner, at, key)
+    write('PEXPIRE', record(owner, key), age + math.max(0, at - now))
 end
 local function used(owner, key)
     local at = tonumber(redis.call('ZSCORE', P .. 'used:' .. owner, key) or '')
@@ -63,7 +64,7 @@ for i = 5, #ARGV, 2 do
     local key = ARGV[i]
     if seen[key] == nil then
         seen[key] = used(owner, key)
-        if seen[key] and seen[key] < now then touch(owner, key, now) end
+        if seen[key] and seen[key] < now then touch(redis.pcall, owner, key, now) end
     end
     found[#found + 1] = seen[key] and redis.call('HGET', record(owner, key), ARGV[i + 1])
 end
@@ -92,7 +93,7 @@ for i = 9, #ARGV, 3 do
     redis.call('HINCRBY', P .. 'sizes', id, grown)
     redis.call('ZINCRBY', P .. 'owner-sizes', grown, owner)
     redis.call('INCRBY', P .. 'size', grown)
-    touch(owner, key, at)
+    touch(redis.call, owner, key, at)
 end
 local function forget(id)
     local owner, key = string.match(id, '^([^:]*):(.*)$')
@@ -119,7 +120,7 @@ return 1
 # ARGV[5]: the name of the record, [6]: the part behind which it begins.
 _PARTS = """
 if not used(owner, ARGV[5]) then return {} end
-if used(owner, ARGV[5]) < now then touch(owner, ARGV[5], now) end
+if used(owner, ARGV[5]) < now then touch(redis.pcall, owner, ARGV[5], now) end
 local found, names = {}, redis.call('HKEYS', record(owner, ARGV[5]))
 for _, part in ipairs(names) do
     if part > ARGV[6] then

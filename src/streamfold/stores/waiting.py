@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from time import monotonic
 from typing import NoReturn
 
 import anyio
 
 from .blocking import PATIENCE
 from .memory import MemoryStore
-from .store import Retention, Store, StoreError
+from .store import Retention, Store, StoreError, joined_key
 
 __all__ = ["WaitingStore"]
 
 _AGAIN = 1.0  # seconds between two looks whether a store is back
+_PAUSE = 15.0  # seconds for which a record is not tried again that the store did not take
 
 _logger = logging.getLogger("streamfold")
 
@@ -23,8 +25,8 @@ _logger = logging.getLogger("streamfold")
 class WaitingStore:
     """A store that may be out of reach for a while.
 
-    What can't be put there is kept in this process, where it is found too, and put there when the store is back: with
-    the next values that are put, or by `keep_trying`. What must be unique (`new`) is not: only the store can tell.
+    What can't be put there is kept in this process, where it is found too, and put there when the store is back: by
+    `keep_trying`, or with values that the store takes. What must be unique (`new`) is not: only the store can tell.
 
     Args:
         store: the store.
@@ -36,6 +38,8 @@ class WaitingStore:
         self.name = store.name
         self._waiting = MemoryStore(retention)
         self._waits = self._moving = False
+        self._next = 0.0  # when what waits is moved at the earliest
+        self._paused: dict[tuple[str, str], float] = {}  # records that are not tried before a time
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
         """Returns the values of those keys that are known. What waits is among `found` of a StoreError too."""
@@ -50,18 +54,21 @@ class WaitingStore:
 
     async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
         """Keeps values, all or none. Returns whether they are kept."""
-        if not self._waits or new:
+        if new:
+            return await self.store.put(owner, values, new=True, ahead=ahead)
+        if not self._moving:  # else an older value could be put behind this one
             try:
-                return await self.store.put(owner, values, new=new, ahead=ahead)
+                kept = await self.store.put(owner, values, ahead=ahead)
             except StoreError as error:
-                if new:
-                    raise
-                _logger.warning("%s; what is to be kept waits in this process until it is back", error.message)
+                if not self._waits:
+                    _logger.warning("%s; what is to be kept waits in this process until it is back", error.message)
+            else:
+                if self._waits:
+                    self._waiting.forget(owner, values)
+                    await self._move_soon()
+                return kept
         self._waits = True
-        kept = await self._waiting.put(owner, values, ahead=ahead)
-        with suppress(StoreError), anyio.move_on_after(PATIENCE):
-            await self.move()
-        return kept
+        return await self._waiting.put(owner, values, ahead=ahead)
 
     async def parts(self, owner: str, key: str, after: str = "") -> Mapping[str, bytes]:
         """Returns the parts of a record whose names sort behind `after`, in the order of their names."""
@@ -78,21 +85,30 @@ class WaitingStore:
         return await self.store.runs(name)
 
     async def move(self) -> None:
-        """Puts what waits into the store. Raises StoreError if that can't be used yet."""
+        """Puts what waits into the store, the smallest first. Raises StoreError if that can't be used yet."""
         if self._moving or not self._waits:
             return
         self._moving = True
         try:
-            for owner, name, parts in self._waiting.records():
-                await self.store.put(
-                    owner, {f"{name}/{part}" if part else name: value for part, value in parts.items()}
-                )
-                await self._waiting.delete(owner, name, unless_changed=parts)
-            if not self._waiting.records():
-                self._waits = False
+            for owner, name in self._waiting.names():
+                parts = self._waiting.record(owner, name)
+                if parts is not None and monotonic() >= self._paused.get((owner, name), 0.0):
+                    await self._move_record(owner, name, parts)
+            self._waits = bool(self._waiting.names())
+            if not self._waits:
+                self._paused.clear()
                 _logger.warning("%r can be used again", self.store)
         finally:
             self._moving = False
+
+    async def _move_record(self, owner: str, name: str, parts: Mapping[str, bytes]) -> None:
+        values = {joined_key(name, part): value for part, value in parts.items()}
+        try:
+            await self.store.put(owner, values)
+        except StoreError:  # it may be this record that the store can't take, and others are to go before it
+            self._paused[owner, name] = monotonic() + _PAUSE
+            raise
+        self._waiting.forget(owner, values, unless_newer=True)
 
     async def keep_trying(self) -> NoReturn:
         """Puts what waits into the store as soon as that is back. For a task of its own."""
@@ -103,13 +119,21 @@ class WaitingStore:
 
     async def aclose(self) -> None:
         """Closes the store. What could not be put there is lost, and logged."""
+        self._paused.clear()
         try:
             with anyio.move_on_after(PATIENCE, shield=True):
                 await self.move()
         except StoreError as error:
-            _logger.error("%d records could not be kept: %s", len(self._waiting.records()), error.message)
+            _logger.error("%d records could not be kept: %s", len(self._waiting.names()), error.message)
         finally:
             await self.store.aclose()
+
+    async def _move_soon(self) -> None:
+        """Moves what waits, where nobody keeps trying; but no answer after the other waits for that."""
+        if monotonic() >= self._next:
+            self._next = monotonic() + _AGAIN
+            with suppress(StoreError), anyio.move_on_after(PATIENCE):
+                await self.move()
 
     def __repr__(self) -> str:
         return repr(self.store)

@@ -2,7 +2,7 @@
 
 from .approvals import PendingCall
 from .deciding import Approve
-from .journal import CallInDoubtError, CallJournal, FileJournal
+from .journal import CallInDoubtError, CallJournal, FileJournal, StoreJournal
 from .run_events import RunEvents
 from .run_state import RunState
 from .tool_loop import in_thread, resume_tools, run_tools
@@ -18,6 +18,7 @@ __all__ = [
     "PendingCall",
     "RunEvents",
     "RunState",
+    "StoreJournal",
     "ToolResult",
     "ToolRun",
     "in_thread",

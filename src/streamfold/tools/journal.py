@@ -15,6 +15,7 @@ from typing import Protocol
 
 import anyio.to_thread
 
+from ..stores import MemoryStore, Retention, Store, open_store
 from ..text import canonical_json
 from ..values import ConfigError, StreamfoldError, ToolCall
 
@@ -22,6 +23,7 @@ __all__ = [
     "CallInDoubtError",
     "CallJournal",
     "FileJournal",
+    "StoreJournal",
     "journal_key",
     "kept_approval",
     "new_approval",
@@ -29,6 +31,10 @@ __all__ = [
 ]
 
 _MOST_KEPT = 10_000  # entries of a journal in memory; the oldest are dropped, and an approval before its use is
+
+
+_YEARS = 10 * 365 * 86_400.0
+_FOREVER = Retention(entries=10**9, size=2**40, age=_YEARS)
 
 
 class CallJournal(Protocol):
@@ -84,7 +90,7 @@ class FileJournal:
         return await anyio.to_thread.run_sync(self._read, self._path(key, "result"))
 
     def _path(self, key: str, kind: str) -> Path:
-        return self._directory / f"{hashlib.sha256(key.encode()).hexdigest()}.{kind}"
+        return self._directory / _name(key, kind)
 
     def _create(self, path: Path) -> bool:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -97,41 +103,51 @@ class FileJournal:
     def _write(self, path: Path, text: str) -> None:
         fresh = path.with_suffix(f".{secrets.token_hex(8)}")
         fresh.touch(mode=0o600)
-        fresh.write_text(text, "utf-8")
+        fresh.write_bytes(text.encode("utf-8", "surrogatepass"))
         fresh.replace(path)  # a reader sees all of it or nothing
 
     def _read(self, path: Path) -> str | None:
         try:
-            return path.read_text("utf-8")
+            return path.read_bytes().decode("utf-8", "surrogatepass")
         except FileNotFoundError:
             return None
 
 
-class _MemoryJournal:
-    """A journal of this process, for signed approvals where no other one is given. It forgets what is old."""
+class StoreJournal:
+    """A journal in a store: in an SQLite file, or on a Valkey or Redis server for processes on several machines.
 
-    def __init__(self) -> None:
-        self._kept: dict[str, str | None] = {}
+    A store that can't be used fails the run: only it can tell whether a call was started.
+
+    Args:
+        store: the store, or its name, as for `streamfold.stores.open_store`. One by its name keeps calls for ten years.
+            One of your own must keep them for as long as a state may be resumed.
+        owner: whose calls these are.
+    """
+
+    def __init__(self, store: Store | str, *, owner: str = "") -> None:
+        self.store = open_store(store, _FOREVER, table="calls") if isinstance(store, str) else store
+        self._owner = owner
 
     async def claim(self, key: str) -> bool:
-        if key in self._kept:
-            return False
-        self._keep(key, None)
-        return True
+        """Returns True to exactly one caller for each key. Raises StoreError."""
+        return await self.store.put(self._owner, {_name(key, "claim"): b""}, new=True)
 
     async def finish(self, key: str, result: str) -> None:
-        self._keep(key, result)
+        """Stores the result of a call that was claimed. Raises StoreError."""
+        await self.store.put(self._owner, {_name(key, "result"): result.encode("utf-8", "surrogatepass")})
 
     async def result(self, key: str) -> str | None:
-        return self._kept.get(key)
-
-    def _keep(self, key: str, value: str | None) -> None:
-        self._kept[key] = value
-        while len(self._kept) > _MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
+        """Returns the result that was stored; None if there is none. Raises StoreError."""
+        record = _name(key, "result")
+        found = (await self.store.get(self._owner, [record])).get(record)
+        return None if found is None else found.decode("utf-8", "surrogatepass")
 
 
-_of_process = _MemoryJournal()
+def _name(key: str, kind: str) -> str:
+    return f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}.{kind}"
+
+
+_of_process = StoreJournal(MemoryStore(Retention(_MOST_KEPT, size=2**30, age=_YEARS)))
 
 
 def process_journal() -> CallJournal:

@@ -153,7 +153,10 @@ async def _within(work: Awaitable[object], done: str) -> ProtocolWarning | None:
         with anyio.fail_after(_PATIENCE):
             await work
     except Exception as error:  # whatever a store raises: the model can still answer, or has answered
-        _logger.warning("the cache of earlier turns could not be %s", done, exc_info=error)
+        known = isinstance(error, StoreError | TimeoutError)
+        _logger.warning(
+            "the cache of earlier turns could not be %s: %s", done, error, exc_info=None if known else error
+        )
         detail = f"the cache of earlier turns could not be {done}: {type(error).__name__}"
         return ProtocolWarning("memory_failed", detail)
     return None

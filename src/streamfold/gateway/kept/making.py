@@ -168,7 +168,7 @@ class Running(Making):
         self._news = anyio.Event()
         self._changed = anyio.Event()
         self._saving = anyio.Lock()
-        self._saved = b""  # the state that is kept
+        self._saved = b"", True  # the state that is kept, and whether it says that events are
         self._forgotten = self._unkept = False
         self.ended = False
         self.warnings: list[str] = []
@@ -294,10 +294,11 @@ class Running(Making):
         if self._forgotten or self._unkept:
             self.parting = comment(f"streamfold warning {_TOO_LONG}") if self._unkept else b""
             return
-        new = state if over or state != self._saved else b""
-        self._saved = state
+        new = state if over or state != self._saved[0] else b""
+        head = over or self.resumable != self._saved[1]
+        self._saved = state, self.resumable
         fits = len(state) <= self._responses.most
-        if not (fits and await self._put(new, events, ended=over, head=over)) and over:
+        if not (fits and await self._put(new, events, ended=over, head=head)) and over:
             await self._keep_less(state, fits=fits)
         elif over and not self.resumable:
             self.parting = comment(f"streamfold warning {_NO_EVENTS}")
