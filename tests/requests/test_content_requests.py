@@ -427,7 +427,9 @@ def _dropped(message: Message, *, reasoning: bool, items: bool = True) -> list[s
     ]
     if not items:  # where a call's own members are those of an item
         opaque += [f"tool_calls[{at}].extra" for at, call in enumerate(message.tool_calls) if call.extra]
-    places = ", ".join(f"messages[1].{name}" for name in opaque)
+    kinds = ", ".join(dict.fromkeys(part.kind for part in message.hosted))
+    named = {name: f" ({kinds})" for name in ("output", "blocks") if kinds}
+    places = ", ".join(f"messages[1].{name}{named.get(name, '')}" for name in opaque)
     return [
         *([REASONING] if reasoning and message.reasoning else []),
         *([f"extras_dropped: {places}: {NO_PLACE}"] if opaque else []),

@@ -13,10 +13,12 @@ from streamfold import (
     FileSearch,
     HostedTool,
     McpServer,
+    Message,
     Provider,
     Tool,
     UrlContext,
     WebSearch,
+    user,
 )
 
 OSLO = {"city": "Oslo", "country": "NO"}
@@ -221,3 +223,54 @@ def test_arguments_that_make_no_sense(make: Any, words: str) -> None:
     """Said where the tool is written."""
     with pytest.raises(ConfigError, match=words):
         make()
+
+
+# --- the conversation goes on, here or elsewhere ----------------------------------------------------------------------
+
+SEARCHED: dict[str, tuple[dict[str, Any], str]] = {
+    "openai-responses": (
+        {"output": [
+            {"type": "web_search_call", "id": "ws", "status": "completed", "action": {"type": "search"}},
+            {"type": "message", "id": "m", "role": "assistant", "status": "completed",
+             "content": [{"type": "output_text", "text": "Hi", "annotations": []}]},
+        ]},
+        "output (web_search)",
+    ),
+    "anthropic": (
+        {"blocks": [
+            {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}},
+            {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+            {"type": "compaction", "content": "Short.", "encrypted_content": "b3BhcXVl"},
+            {"type": "text", "text": "Hi"},
+        ]},
+        "blocks (web_search, compaction)",
+    ),
+    "gemini": (
+        {"blocks": [
+            {"executableCode": {"language": "PYTHON", "code": "1"}},
+            {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+            {"text": "Hi"},
+        ]},
+        "blocks (code_execution)",
+    ),
+}  # fmt: skip
+EVERYWHERE = {**{name: MODELS[name] for name in SEARCHED}, "kimi": "kimi-k2.6", "openrouter": "x/y"}
+
+
+def test_steps_of_tools_go_back_to_their_maker_alone() -> None:
+    """There as they came; elsewhere the text stays, and a warning names the kinds that were left out."""
+    for maker, (extras, named) in SEARCHED.items():
+        (origin,) = {Provider.from_config(maker, api_key="x", model=MODELS[maker])._requester._origin}
+        turn = Message("assistant", "Hi", extras=extras, origin=origin)
+        for name, model in EVERYWHERE.items():
+            provider = Provider.from_config(name, api_key="x", model=model)
+            sent = provider.preview([user("q"), turn, user("go on")])
+            assert "Hi" in str(sent.json())
+            said = [warning.detail for warning in sent.warnings if warning.code == "extras_dropped"]
+            steps = next(iter(extras.values()))[:-1]
+            if name == maker:
+                assert said == []
+                assert all(str(step) in str(sent.json()) for step in steps)
+            else:
+                assert [f"messages[1].{named}" in detail for detail in said] == [True], (maker, name, said)
+                assert not any(str(step) in str(sent.json()) for step in steps)

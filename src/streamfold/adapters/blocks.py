@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..requests import read_part
 from ..values import CacheMark, ConfigError, ImagePart, Message, TextPart, ToolCall, read_cache_control
-from .dropped import DroppedParts, blocks_say_more
+from .dropped import DroppedParts, blocks_say_more, dropped_extra
 
 if TYPE_CHECKING:
     from ..requests import Request
@@ -92,7 +92,7 @@ def find_dropped(
         if came_as(message) is None:
             extras = {name: value for name, value in message.extras.items() if name != "cache_control"}
             names = (name for name, value in extras.items() if name != "blocks" or blocks_say_more(value))
-            found.members += [f"{where}.{name}" for name in names]
+            found.members += [dropped_extra(where, name, extras[name]) for name in names]
             here, calls = request.came_from_here(message), enumerate(message.tool_calls)
             lost = (number for number, call in calls if call.extra and not (here and knows_extra(call)))
             found.members += [f"{where}.tool_calls[{number}].extra" for number in lost]

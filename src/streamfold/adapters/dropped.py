@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..values import AudioPart, FilePart, ImagePart, Message, ProtocolWarning
+from ..values import AudioPart, FilePart, ImagePart, Message, ProtocolWarning, hosted_kind
 
-__all__ = ["DroppedParts", "blocks_say_more", "dropped_media_members"]
+__all__ = ["DroppedParts", "blocks_say_more", "dropped_extra", "dropped_media_members"]
 
 _LONGEST_REPORT = 20  # places
 
@@ -55,6 +55,17 @@ def dropped_media_members(message: Message, where: str, *, names: bool = True) -
                 yield f"{where}.content[{at}].media_type"
             if names and isinstance(part, FilePart) and part.name is not None:
                 yield f"{where}.content[{at}].name"
+
+
+def dropped_extra(where: str, name: str, value: Any) -> str:
+    """Returns the place of a member that is not sent, with the kinds of tools whose steps are in it.
+
+    >>> dropped_extra("messages[1]", "output", [{"type": "web_search_call", "id": "ws_1"}])
+    'messages[1].output (web_search)'
+    """
+    steps = value if name in ("output", "blocks") and isinstance(value, list | tuple) else ()
+    kinds = dict.fromkeys(kind for step in steps if (kind := hosted_kind(step)))
+    return f"{where}.{name}" + (f" ({', '.join(kinds)})" if kinds else "")
 
 
 def blocks_say_more(blocks: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...requests import ITEM_EXTRAS, is_custom
 from ...values import Message
-from ..dropped import DroppedParts, blocks_say_more, dropped_media_members
+from ..dropped import DroppedParts, blocks_say_more, dropped_extra, dropped_media_members
 from .quirks import ChatQuirks
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def dropped_by_chat(request: Request, quirks: ChatQuirks, back: Sequence[bool]) 
             dropped.reasoning.append(where)
         as_they_are = {*sent_extras(message), *(("reasoning_details",) if sent else ())}
         lost = (name for name in message.extras if name not in as_they_are and _says_more(name, message))
-        dropped.members += [f"{where}.{name}" for name in lost]
+        dropped.members += [dropped_extra(where, name, message.extras[name]) for name in lost]
         dropped.members += dropped_media_members(message, where)
         if not request.came_from_here(message):
             calls = enumerate(message.tool_calls)

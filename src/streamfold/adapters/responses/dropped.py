@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...requests import CALL_EXTRAS, ITEM_EXTRAS
-from ..dropped import DroppedParts, blocks_say_more, dropped_media_members
+from ..dropped import DroppedParts, blocks_say_more, dropped_extra, dropped_media_members
 from .items import as_it_came
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def dropped_by_responses(request: Request, *, stored: bool) -> DroppedParts:
             *(["output"] if items is not None else []),
             *([] if blocks_say_more(message.extras.get("blocks")) else ["blocks"]),
         }
-        dropped.members += [f"{where}.{name}" for name in message.extras if name not in sent]
+        lost = {name: value for name, value in message.extras.items() if name not in sent}
+        dropped.members += [dropped_extra(where, name, value) for name, value in lost.items()]
         if message.name and message.role == "tool":  # the id says whose result it is
             dropped.members.append(f"{where}.name")
         dropped.members += dropped_media_members(message, where)

@@ -52,7 +52,11 @@ def shown_part(value: Any) -> HostedPart | None:
 
 def hosted_kind(value: Any) -> str:
     """Returns the kind of tool that an item, a block or a part is of; `""` if it is of none."""
-    part = openai.item_part(value) if isinstance(value, Mapping) and "type" in value else shown_part(value)
+    if not isinstance(value, Mapping) or value.get("type") in openai.PLAIN_ITEMS:
+        return ""
+    part = openai.item_part(value)
+    if part is None or part.kind == "unknown":
+        part = shown_part(value)
     return "" if part is None else part.kind
 
 
