@@ -188,3 +188,21 @@ async def test_cache_points() -> None:
     assert "cache" not in str(script.requests[-1].body)
     with pytest.raises(UserError, match="first content"):
         await Agent(model).run([CachePoint(), "question"])
+
+
+async def test_tools_that_the_provider_runs() -> None:
+    """Their words for them are ours, each written for the API; functions stand before them."""
+    from pydantic_ai.native_tools import CodeExecutionTool, WebSearchTool
+
+    script = ScriptedProvider("Hi", provider="anthropic:claude-sonnet-5")
+    search = WebSearchTool(max_uses=2, allowed_domains=["met.no"])
+    parameters = ModelRequestParameters(
+        function_tools=[ToolDefinition(name="add")], native_tools=[search, CodeExecutionTool()]
+    )
+    await StreamfoldModel(script).request([ModelRequest.user_text_prompt("q")], None, parameters)
+    function, *hosted = script.requests[-1].body["tools"]
+    assert function["name"] == "add"
+    assert hosted == [
+        {"type": "web_search_20260318", "name": "web_search", "max_uses": 2, "allowed_domains": ["met.no"]},
+        {"type": "code_execution_20260521", "name": "code_execution"},
+    ]

@@ -31,6 +31,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, check_allow_model_requests
+from pydantic_ai.native_tools import AbstractNativeTool
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.settings import ModelSettings, ToolOrOutput
 from pydantic_ai.tools import ToolDefinition
@@ -50,6 +51,8 @@ from streamfold import (
 )
 from streamfold.types import AudioPart, FilePart, ImagePart
 from streamfold.types import TextPart as Text
+
+from .pydantic_ai_tools import NATIVE_TOOLS, hosted_tools
 
 __all__ = ["StreamfoldModel"]
 
@@ -122,6 +125,11 @@ class StreamfoldModel(Model[Any]):
         """The name of the provider."""
         return self.client.name
 
+    @classmethod
+    def supported_native_tools(cls) -> frozenset[type[AbstractNativeTool]]:
+        """The tools of providers that have a word here. Whether this provider runs them is known when it is asked."""
+        return NATIVE_TOOLS
+
     @property
     def provider(self) -> None:
         """None: the provider is streamfold's, see `client`."""
@@ -178,7 +186,7 @@ class StreamfoldModel(Model[Any]):
         if parameters.output_mode == "native" and (form := parameters.output_object) is not None:
             request["response_format"] = form.json_schema
         tools, request["tool_choice"] = _tools(given.get("tool_choice"), parameters)
-        request["tools"] = [_tool(tool) for tool in tools]
+        request["tools"] = [*map(_tool, tools), *hosted_tools(parameters.native_tools)]
         instructions = self._get_instruction_parts(messages, parameters) or ()
         turns = [turn for message in messages for turn in _turns(message)]
         at = next((at for at, turn in enumerate(turns) if turn.role != "system"), len(turns))
