@@ -59,6 +59,9 @@ INTERFACES = [
 ]
 # What `engines` tries. pandas is one of the formats of a batch.
 ENGINES = ["ray[data]==2.60.0", "daft==0.7.26", "pandas"]
+# What `parsers` compares our readers with. Of SGLang only the modules that read calls are used, without what it needs.
+PARSERS = ["openai-harmony==0.0.8", "cohere-melody==0.15.3", "regex", "orjson", "partial-json-parser", "msgspec"]
+SGLANG = "sglang==0.5.23"
 
 
 @nox.session(python=VERSIONS[0])
@@ -291,6 +294,19 @@ def engines(session: nox.Session) -> None:
     """Ray Data and Daft ask many rows while their processes are killed; needs 900 MB, and 2 GB of memory."""
     session.install("-e", ".[dev]", *ENGINES)
     session.run("pytest", *ALL, "-n", "0", "-s", "tests/engines", "tests/integrations/test_ask.py", *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def parsers(session: nox.Session) -> None:
+    """The readers of calls in text beside the parsers of engines, as far as those run on a CPU.
+
+    openai-harmony fetches the vocabulary of its tokenizer, or finds it in the folder TIKTOKEN_ENCODINGS_BASE.
+    """
+    session.install("-e", ".[dev]", *PARSERS)
+    folder = Path(session.create_tmp()).resolve() / "sglang"
+    session.run("python", "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), SGLANG)
+    env = {"STREAMFOLD_PARSERS": "1", "STREAMFOLD_SGLANG": str(folder)}
+    session.run("pytest", *ALL, "-n", "0", "-s", "tests/parsers", *session.posargs, env=env)
 
 
 @nox.session(python=VERSIONS[0])
