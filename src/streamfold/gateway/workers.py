@@ -1,8 +1,13 @@
 """Several processes that serve one port: they are started, started again, replaced and stopped together.
 
-uvicorn has a supervisor too. This one closes the port as soon as all workers have stopped listening, so that clients of
-a server that drains are refused and go elsewhere, instead of waiting in a queue that nobody reads; it reads the
-configuration again before workers are replaced; and it gives its workers a folder for what they share.
+uvicorn has a supervisor too (`uvicorn.supervisors.Multiprocess`, as of 0.54), which also replaces workers one by one.
+This one does what that one does not:
+
+- It closes the port when it is told to stop, so that clients of a server that drains are refused and go elsewhere,
+  instead of waiting in a queue that nobody reads.
+- It hears signals while a worker that leaves finishes its answers; a second one cuts `drain` short, a third one kills.
+- It reads the configuration again before workers are replaced, and keeps the old ones if there is a mistake in it.
+- It gives its workers a folder for what they share, and drops the gauges of those that have ended.
 """
 
 from __future__ import annotations
