@@ -290,6 +290,12 @@ def integrations(session: nox.Session) -> None:
 
 
 @nox.session(python=VERSIONS[0])
+def peers(session: nox.Session) -> None:
+    """Test suites of the SDKs and of two projects on them, with RepairTransport below and without; needs 2 GB."""
+    session.run("python", "tools/peers/run.py", "--folder", str(Path(session.create_tmp()) / "peers"), *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
 def engines(session: nox.Session) -> None:
     """Ray Data and Daft ask many rows while their processes are killed; needs 900 MB, and 2 GB of memory."""
     session.install("-e", ".[dev]", *ENGINES)

@@ -20,6 +20,9 @@ from folding import event as sse
 from mirror import payloads, read
 from sdks import anthropic, openai
 from streamfold import ConfigError, Limits, ProtocolError
+from streamfold.adapters.chat import ChatEmitter
+from streamfold.adapters.responses import ResponsesEmitter
+from streamfold.engine import Rewriter
 from streamfold.integrations import httpx2 as over_httpx2
 from streamfold.integrations.httpx import Repaired, RepairTransport
 from streamfold.integrations.repair import Repairs
@@ -652,3 +655,37 @@ async def test_a_whole_answer_that_is_right_is_the_very_response(library: Any) -
     assert plain.json() == whole
     assert plain.headers["content-length"] == str(len(body))
     assert plain.extensions["streamfold"].reply.text == "Hi"
+
+
+ITEMS: list[dict[str, Any]] = [
+    {"id": "cu", "type": "computer_call", "call_id": "c", "status": "completed", "actions": [{"type": "screenshot"}]},
+    {"id": "ct", "type": "custom_tool_call", "call_id": "x", "name": "exec", "input": "ls", "status": "completed"},
+    {"id": "ap", "type": "mcp_approval_request", "name": "pay", "arguments": "{}", "server_label": "s"},
+    {"id": "sh", "type": "shell_call", "call_id": "s", "status": "completed", "action": {"commands": ["ls"]}},
+    {"id": "fc", "type": "function_call", "call_id": "f", "status": "completed", "name": "f", "arguments": "{}"},
+]
+
+
+def test_calls_that_are_no_functions_are_not_written_as_functions() -> None:
+    """A computer, a shell, a custom tool and an approval stay the items that they are, each once, for every reader."""
+    response = {"id": "r", "object": "response", "created_at": 0, "model": "m", "status": "completed", "output": ITEMS}
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": {**response, "output": []}}]
+    for at, item in enumerate(ITEMS):
+        events += [
+            {"type": f"response.output_item.{how}", "output_index": at, "item": item} for how in ("added", "done")
+        ]
+    events.append({"type": "response.completed", "response": response})
+    body = b"".join(sse({"sequence_number": number, **one}) for number, one in enumerate(events))
+
+    def written(out: bytes) -> list[str]:
+        return [one["item"]["type"] for one in payloads(out) if one["type"] == "response.output_item.done"]
+
+    repair = Repairs().stream("responses", {})
+    assert written(repair.feed(body) + repair.close()) == [item["type"] for item in ITEMS]
+    gateway = Rewriter("responses", ResponsesEmitter(id="r", model="m"))
+    assert sorted(written(gateway.feed(body) + gateway.close())) == sorted(item["type"] for item in ITEMS)
+    chat = Rewriter("responses", ChatEmitter(id="r", model="m"))
+    said = [one["choices"][0]["delta"].get("tool_calls") for one in payloads(chat.feed(body) + chat.close())]
+    assert [call["function"]["name"] for calls in said for call in calls or ()] == ["f"]
+    whole = json.dumps(response).encode()
+    assert Repairs().whole("responses", {}).repair(whole) == whole

@@ -30,7 +30,7 @@ from ...values import (
     Warn,
 )
 
-__all__ = ["arguments_text", "chunk_deltas", "end_deltas", "error_delta", "jsonable", "reply_deltas"]
+__all__ = ["arguments_text", "chunk_deltas", "end_deltas", "error_delta", "functions_only", "jsonable", "reply_deltas"]
 
 
 def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
@@ -71,11 +71,18 @@ def reply_deltas(reply: Reply) -> Iterator[Delta]:
     yield from end_deltas(reply)
 
 
+def functions_only(reply: Reply) -> Reply:
+    """Returns the reply without calls that are no functions: the items that they came as are written instead."""
+    calls = [call for call in reply.tool_calls if call.kind == "function"]
+    return reply if len(calls) == len(reply.tool_calls) else replace(reply, tool_calls=calls)
+
+
 def jsonable(reply: Reply) -> Reply:
-    """Returns the reply with null for every NaN and Infinity, and a warning that names their places.
+    """Returns the reply as it is written: its functions, null for every NaN and Infinity, and a warning about these.
 
     Some servers write NaN or 1e400 into usage and other members of an answer, and JSON has neither.
     """
+    reply = functions_only(reply)
     calls = [replace(call, extra=finite(call.extra)) for call in reply.tool_calls]
     extras = finite(reply.extras)
     usage = reply.usage and replace(reply.usage, raw=finite(reply.usage.raw))
