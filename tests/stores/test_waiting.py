@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -152,6 +153,26 @@ async def test_a_locked_file(tmp_path: Path) -> None:
     await store.aclose()
 
 
+async def test_who_reads_does_not_wait_for_who_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large value on its way keeps nobody from reading."""
+    store, go_on = SQLiteStore(tmp_path / "a.db"), threading.Event()
+    await store.put("me", {"a": b"1"})
+    put = store.put_now
+
+    def slow(*args: Any) -> bool:
+        go_on.wait(10)
+        return put(*args)
+
+    monkeypatch.setattr(store, "put_now", slow)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(store.put, "me", {"b": b"2"})
+        await anyio.sleep(0.05)
+        assert await store.get("me", ["a", "b"]) == {"a": b"1"}
+        go_on.set()
+    assert await store.get("me", ["b"]) == {"b": b"2"}
+    await store.aclose()
+
+
 async def test_a_file_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that does not return is given up; nobody else begins one before it has returned."""
     store, begun = SQLiteStore(tmp_path / "a.db"), 0
@@ -214,7 +235,7 @@ async def test_a_full_disk_can_be_read(tmp_path: Path, monkeypatch: pytest.Monke
     clock = Clock()
     store = SQLiteStore(tmp_path / "a.db", Retention(age=1000), clock=clock)
     await store.put("me", {"a": b"1"})
-    with store._database.transaction(reads=True) as database:
+    with store._database.transaction() as database:
         pages = database.execute("PRAGMA page_count").fetchone()[0]
     store._database._open.execute(f"PRAGMA max_page_count = {pages}")  # type: ignore[union-attr]
     with pytest.raises(StoreError, match="full"):

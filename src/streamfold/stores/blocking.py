@@ -23,7 +23,7 @@ T = TypeVar("T")
 PATIENCE = 1.5  # seconds for which anything waits for a store
 _AGAIN = 1.0  # seconds until a store that failed is tried again
 
-_limiters: RunVar[WeakKeyDictionary[BlockingStore, anyio.CapacityLimiter]] = RunVar("streamfold-stores")
+_limiters: RunVar[WeakKeyDictionary[_Gate, anyio.CapacityLimiter]] = RunVar("streamfold-stores")
 
 
 class _Gate:
@@ -31,12 +31,14 @@ class _Gate:
 
     Attributes:
         failures: how many there were.
+        given_up: calls that nobody waits for any more, and that may still run.
     """
 
     def __init__(self) -> None:
         self._why: str | None = None
         self._again = 0.0
         self.failures = 0
+        self.given_up: list[_Call[Any]] = []
 
     def check(self) -> None:
         """Raises StoreError while the store is not to be asked."""
@@ -83,7 +85,7 @@ class BlockingStore(ABC):
 
     Nobody waits longer than a second and a half. A call that takes longer is given up, but goes on in its thread; the
     store is not asked again before that has ended. After a failure, calls fail at once for a second. Reading and
-    writing are told apart: a disk that is full can be read.
+    writing have threads of their own: a disk that is full can be read, and nobody who reads waits for who writes.
 
     Args:
         retention: how much is kept.
@@ -96,7 +98,6 @@ class BlockingStore(ABC):
         self._retention = retention or Retention()
         self._clock = clock
         self._reading, self._writing = _Gate(), _Gate()
-        self._given_up: list[_Call[Any]] = []
         self.name = uuid4().hex
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
@@ -152,32 +153,32 @@ class BlockingStore(ABC):
         """As `aclose`, blocking."""
 
     async def _ask(self, gate: _Gate, ask: Callable[[], T]) -> T:
-        self._given_up = [call for call in self._given_up if not call.ended]
-        if len(self._given_up) >= self.threads:
+        gate.given_up = [call for call in gate.given_up if not call.ended]
+        if len(gate.given_up) >= self.threads:
             raise StoreError(f"{self!r} does not answer")
         gate.check()
         call = _Call(gate, ask)
         try:
             with anyio.move_on_after(PATIENCE):
-                found = await anyio.to_thread.run_sync(call.run, abandon_on_cancel=True, limiter=self._limiter())
+                found = await anyio.to_thread.run_sync(call.run, abandon_on_cancel=True, limiter=self._limiter(gate))
                 gate.worked()
                 return found
         except self.failures() as error:
             raise gate.failed(f"{self!r} can't be used: {error}") from error
         if not call.began:
             raise StoreError(f"{self!r} has too much to do")
-        self._given_up.append(call)
+        gate.given_up.append(call)
         raise gate.failed(f"{self!r} did not answer within {PATIENCE:g} seconds")
 
-    def _limiter(self) -> anyio.CapacityLimiter:
+    def _limiter(self, gate: _Gate) -> anyio.CapacityLimiter:
         try:
             limiters = _limiters.get()
         except LookupError:
             limiters = WeakKeyDictionary()
             _limiters.set(limiters)
-        if self not in limiters:
-            limiters[self] = anyio.CapacityLimiter(self.threads)
-        return limiters[self]
+        if gate not in limiters:
+            limiters[gate] = anyio.CapacityLimiter(self.threads)
+        return limiters[gate]
 
 
 async def close_in_thread(close: Callable[[], None]) -> None:

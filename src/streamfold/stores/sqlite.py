@@ -178,7 +178,9 @@ class SQLiteStore(BlockingStore):
         present: bool = False,
     ) -> None:
         super().__init__(retention, clock)
-        self._database = PrivateDatabase(path, _SCHEMA.format(name=table), patience=_SHORTLY)
+        schema = _SCHEMA.format(name=table)
+        self._database = PrivateDatabase(path, schema, patience=_SHORTLY)
+        self._reader = PrivateDatabase(path, schema, patience=_SHORTLY)  # it need not wait for who writes
         self._table = table
         self._present = present
         self._presence: Presence | None = None  # while it is open
@@ -239,6 +241,7 @@ class SQLiteStore(BlockingStore):
 
     def close_now(self) -> None:
         """Closes the file."""
+        self._reader.close()
         with self._database.lock:
             self._database.close()
             if self._presence is not None:
@@ -253,13 +256,13 @@ class SQLiteStore(BlockingStore):
         import sqlite3
 
         try:
-            with self._database.transaction(reads=reads) as database:
+            with (self._reader if reads else self._database).transaction(reads=reads) as database:
                 if self._present and self._presence is None and not reads:
                     self._presence = Presence(self._database.path, self.name)
                 yield database
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:  # the file may be replaced
-                self._database.close()
+                (self._reader if reads else self._database).close()
             raise
 
     def _used(self, database: sqlite3.Connection, owner: str, key: str) -> float | None:

@@ -16,6 +16,7 @@ import anyio
 from starlette.datastructures import QueryParams
 from starlette.routing import Route
 
+from ...adapters.emitting import comment
 from ...adapters.responses import response_skeleton
 from ...stores import StoreError
 from ...values import ErrorInfo, index
@@ -203,7 +204,7 @@ class KeptResponses:
             status = index(response["error"].get("status")) or 502
             await send_json(incoming.send, status, {"error": response["error"]}, headers)
             return
-        warnings = "; ".join(running.warnings)
+        warnings = "; ".join([*running.warnings, *([running.untold] if running.untold else [])])
         headers |= {"x-streamfold-warnings": warnings[:LONGEST_HEADER]} if warnings else {}
         await send_json(incoming.send, 200, response, headers)
 
@@ -292,7 +293,9 @@ class KeptResponses:
         with running.followed(after) as follower:
             while events := await running.next_events(follower):
                 data = b"".join([event.data for event in events])
-                await sink.write(running.parting + data, last=running.done_by(events[-1]))
+                last = running.done_by(events[-1])
+                note = comment(f"streamfold warning {running.untold}") if last and running.untold else b""
+                await sink.write(note + data, last=last)
                 running.got(follower, events)
         if running.refused is not None:
             await self._refuse(incoming, running.refused)

@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 
-from ...adapters.emitting import comment
 from ...adapters.responses import ResponsesEmitter, WrittenEvent
 from ...stores import StoreError
 from ...values import ErrorInfo, Failure
@@ -156,7 +155,7 @@ class Running(Making):
         refused: why there is no answer; None too where nobody waits for it.
         done: whether nothing more will come.
         warnings: those of the answer, at its end.
-        parting: what else its reader is to be told at its end.
+        untold: what else whoever reads is to be told at its end.
     """
 
     def __init__(self, responses: Responses, memory: Memory, kept: KeptResponse, about: Mapping[str, Any]) -> None:
@@ -172,7 +171,7 @@ class Running(Making):
         self._forgotten = self._unkept = False
         self.ended = False
         self.warnings: list[str] = []
-        self.parting = b""
+        self.untold = ""
         self.refused: Refused | None = None
         self.done = False
 
@@ -281,7 +280,7 @@ class Running(Making):
     # --- keeping and telling ------------------------------------------------------------------------------------------
 
     async def save(self) -> str:
-        """Keeps what has come, and tells it. Its readers are told the rest: see `parting`."""
+        """Keeps what has come, and tells it. Its readers are told the rest: see `untold`."""
         async with self._saving:
             while events := self._behind(self._told):
                 await self._keep(events)
@@ -292,7 +291,7 @@ class Running(Making):
     async def _keep(self, events: list[KeptEvent]) -> None:
         state, over = self.state, self.over
         if self._forgotten or self._unkept:
-            self.parting = comment(f"streamfold warning {_TOO_LONG}") if self._unkept else b""
+            self.untold = _TOO_LONG if self._unkept else ""
             return
         new = state if over or state != self._saved[0] else b""
         head = over or self.resumable != self._saved[1]
@@ -301,16 +300,16 @@ class Running(Making):
         if not (fits and await self._put(new, events, ended=over, head=head)) and over:
             await self._keep_less(state, fits=fits)
         elif over and not self.resumable:
-            self.parting = comment(f"streamfold warning {_NO_EVENTS}")
+            self.untold = _NO_EVENTS
 
     async def _keep_less(self, state: bytes, *, fits: bool) -> None:
         """Keeps the end of a response that is too long to keep all of it, or says that it is."""
         self.forget_events()
         await self._delete()
         if fits and await self._put(state, [], ended=True):
-            self.parting = comment(f"streamfold warning {_NO_EVENTS}")
+            self.untold = _NO_EVENTS
             return
-        self.parting = comment(f"streamfold warning {_TOO_LONG}")
+        self.untold = _TOO_LONG
         if self.about["background"]:
             error = {"code": "response_too_long", "message": "the answer is too long to be kept"}
             response, _ = broken_off(self.kept.response, [], "failed", error=error)

@@ -1,0 +1,101 @@
+"""What is too much to keep reaches its client all the same, and is said; what is too much to ask for is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from folding import DONE, fin, text
+from gateways import RESPONSES, client_of
+from servers import END, STREAM, Connection, framed, serving
+from streamfold.gateway import gateway
+
+
+async def says_much(connection: Connection) -> None:
+    """A provider that answers with 50,000 characters in 50 pieces."""
+    await connection.request()
+    await connection.send(STREAM, *(framed(text("x" * 1000)) for _ in range(50)), framed(fin("stop"), DONE), END)
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [(10**6, None), (200_000, "response_not_resumable"), (50_000, "response_not_kept")],
+)
+@pytest.mark.parametrize("how", [{}, {"store": True}, {"stream": True}, {"stream": True, "store": True}])
+async def test_an_answer_that_is_too_long(size: int, said: str | None, how: dict[str, Any]) -> None:
+    """Its client gets all of it, and is told what is not kept."""
+    async with (
+        serving(says_much) as upstream,
+        upstream.provider() as main,
+        gateway({"main": main}, responses_bytes=size) as app,
+        client_of(app) as client,
+    ):
+        answer = await client.post(RESPONSES, json={"model": "main", "input": "Hi", **how})
+        assert answer.text.count("x" * 50_000) == (5 - 1 if how.get("stream") else 1)
+        told = answer.headers.get("x-streamfold-warnings", "") + answer.text.replace("x" * 1000, "")
+        expected = None if said == "response_not_resumable" and not how else said
+        for warning in ("response_not_resumable", "response_not_kept"):
+            assert (warning in told) is (warning == expected)
+        response_id = answer.headers["x-request-id"]
+        with anyio.fail_after(10):  # until its maker has gone
+            status = 404 if said == "response_not_kept" else 200
+            while (await client.get(f"{RESPONSES}/{response_id}")).status_code != status:
+                await anyio.sleep(0.01)
+
+
+async def test_an_answer_that_is_too_long_and_nobody_waits_for() -> None:
+    """The response says so."""
+    async with (
+        serving(says_much) as upstream,
+        upstream.provider() as main,
+        gateway({"main": main}, responses_bytes=50_000) as app,
+        client_of(app) as client,
+    ):
+        begun = (await client.post(RESPONSES, json={"model": "main", "input": "Hi", "background": True})).json()
+        app_done = f"{RESPONSES}/{begun['id']}"
+        response = begun
+        while response.get("error") is None:
+            await anyio.sleep(0.01)
+            response = (await client.get(app_done)).json()
+        assert (response["status"], response["error"]["code"]) == ("failed", "response_too_long")
+
+
+async def test_references_are_counted_before_they_are_written_out() -> None:
+    """To items, and to responses: they stand for more than one request may have."""
+    async with (
+        serving(says_much) as upstream,
+        upstream.provider() as main,
+        gateway({"main": main}, max_body_bytes=200_000) as app,
+        client_of(app) as client,
+    ):
+        first = (await client.post(RESPONSES, json={"model": "main", "input": "Hi"})).json()
+        reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+        for count, status in ((3, 200), (4, 413), (2000, 413)):
+            answer = await client.post(RESPONSES, json={"model": "main", "input": [reference] * count})
+            assert answer.status_code == status
+            assert status == 200 or "with what it refers to" in answer.text
+        last = first["id"]
+        for status in (200, 200, 200, 413):
+            body = {"model": "main", "input": "More", "previous_response_id": last}
+            answer = await client.post(RESPONSES, json=body)
+            assert answer.status_code == status
+            last = answer.json().get("id", last)
+        assert app._handler.bodies._held == 0
+
+
+@pytest.mark.parametrize("after", ["9" * 30, "-" + "9" * 30, "9" * 5000, "1e3", "", "-", "0x10"])
+async def test_odd_numbers(after: str) -> None:
+    """They are refused."""
+    async with (
+        serving(says_much) as upstream,
+        upstream.provider() as main,
+        gateway({"main": main}) as app,
+        client_of(app) as client,
+    ):
+        streamed = await client.post(RESPONSES, json={"model": "main", "input": "Hi", "stream": True})
+        path = f"{RESPONSES}/{streamed.headers['x-request-id']}"
+        odd = await client.get(path, params={"stream": "true", "starting_after": after})
+        assert (odd.status_code, "starting_after must be a whole number" in odd.text) == (400, True)
+        assert (await client.get(f"{RESPONSES}/{'a' * 5000}%00")).status_code == 404
