@@ -18,11 +18,14 @@ from streamfold import (
     GeneratedFile,
     HostedTool,
     McpServer,
+    Message,
     ProtocolError,
     Provider,
     ToolCall,
     WebSearch,
     run_tools,
+    tool_result,
+    user,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
@@ -134,6 +137,25 @@ async def test_without_a_function_the_run_pauses_for_an_approval() -> None:
         run.approve("mcpr_1")
         assert [chunk async for chunk in run]
     assert script.bodies[1]["input"][-1]["approve"] is True
+
+
+def test_an_approval_is_answered_in_words_too() -> None:
+    """Words that agree are an approval; any others are the reason of a refusal, as is an error."""
+    provider = Script().provider("openai-responses", "gpt-5.4")
+    call = ToolCall("mcpr_1", "drop", {"t": 1}, '{"t":1}', kind="approval")
+    turn = Message("assistant", tool_calls=(call,), extras={"output": [ASKED]})
+    said: list[tuple[Any, dict[str, Any]]] = [
+        (True, {"approve": True}),
+        (False, {"approve": False}),
+        ("yes", {"approve": True}),
+        ("not today", {"approve": False, "reason": "not today"}),
+        ({"approve": False, "reason": "no"}, {"approve": False, "reason": "no"}),
+    ]
+    for content, wanted in said:
+        sent = provider.preview([user("q"), turn, tool_result(call, content)], [SERVER]).json()["input"]
+        assert sent[1:] == [ASKED, {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", **wanted}]
+    unanswered = provider.preview([user("q"), turn, user("go on")], [SERVER], repair=True).json()["input"]
+    assert (unanswered[1], unanswered[2]["approve"]) == (ASKED, False)
 
 
 # --- what the program runs --------------------------------------------------------------------------------------------

@@ -41,15 +41,17 @@ def _value(message: Message) -> Any:
         return text
 
 
+_AGREES = ("yes", "true", "ok", "approve", "approved", "allow", "allowed")
+
+
 def _approval(call: ToolCall, message: Message, where: str) -> dict[str, Any]:
     said = _value(message)
     answer, reason = (said.get("approve"), said.get("reason")) if isinstance(said, Mapping) else (said, None)
     if message.error:
         answer, reason = False, _text(message)
-    if not isinstance(answer, bool):
-        raise ConfigError(
-            f'{where} answers a request for approval: write True, False or {{"approve": False, "reason": ...}}'
-        )
+    if not isinstance(answer, bool):  # words: those that agree, else why not
+        agrees = str(answer).strip().lower() in _AGREES
+        answer, reason = agrees, None if agrees else answer
     item = {"type": "mcp_approval_response", "approval_request_id": call.id, "approve": answer}
     return {**item, "reason": str(reason)} if reason else item
 
