@@ -125,6 +125,23 @@ def test_a_rate_that_changes() -> None:
     assert len([moment for moment in server.refused if moment > 35]) < 0.05 * len(server.accepted)
 
 
+def test_headers_lift_a_belief() -> None:
+    """A rate that the server says in its answers ends what one early refusal made the limiter believe."""
+    told = RateLimit((RateLimitWindow("requests", 30_000, 29_990, reset_after=0.02),))
+    granted: list[float] = []
+
+    async def ask(reservation: Any) -> None:
+        granted.append(trio.current_time())
+        await trio.sleep(0.05)
+        if len(granted) == 4:
+            reservation.refused(0.1, told)
+        else:
+            reservation.answered(told)
+
+    run(lambda: load(limiters(1, adapt=True), 60, 6, ask))
+    assert sum(moment > granted[0] + 2 for moment in granted) >= 0.9 * 4 * 500
+
+
 @pytest.mark.slow
 def test_several_processes_and_one_rate() -> None:
     """All of it is used, by all of them alike, never more, and nobody is refused; processes that are killed take

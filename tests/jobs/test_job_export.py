@@ -89,6 +89,19 @@ async def test_shards_that_are_no_whole_job(tmp_path: Path) -> None:
         assert export([opened["1of2"], opened["0of2"]], out, whole=True) == 6
 
 
+@pytest.mark.skipif(os.name == "nt", reason="files have no such modes there")
+async def test_a_ledger_is_for_its_user_alone(tmp_path: Path) -> None:
+    """It holds prompts and answers. Where a link is in its place, somebody else may have put it there."""
+    await job(tmp_path / "ledger", ["1"])
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"ledger": 0o600, "ledger.lock": 0o600}
+    for name in ("other", "third.lock"):
+        (tmp_path / name).symlink_to(tmp_path / "precious")
+        with pytest.raises(ConfigError, match="it is a link; name the file that it leads to"):
+            await job(tmp_path / name.removesuffix(".lock"), ["1"])
+    assert not (tmp_path / "precious").exists()
+
+
 @pytest.mark.slow
 async def test_shards_are_merged(tmp_path: Path) -> None:
     """Their rows come out as if one job had asked for all."""

@@ -219,11 +219,19 @@ def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
 
 
 def _lock(path: Path) -> IO[bytes]:
-    """Returns an open file that keeps other jobs away until it is closed, also by the end of the process."""
+    """Returns an open file that keeps other jobs away until it is closed, also by the end of the process.
+
+    It and the ledger are files that only this user may read, and no links that somebody else may have put there.
+    """
     try:
+        for file in (path, path.with_name(f"{path.name}.lock")):
+            os.close(os.open(file, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600))
         return locked_file(path.with_name(f"{path.name}.lock"), "a+b")
     except BlockingIOError:
         raise ConfigError(f"{path}: another job is using this ledger") from None
+    except OSError as error:
+        why = "it is a link; name the file that it leads to" if file.is_symlink() else error.strerror
+        raise ConfigError(f"{file}: {why}") from None
 
 
 def _short(text: str | None) -> str:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from ..values import ConfigError
@@ -56,7 +57,7 @@ def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bo
 
 def _replace(target: Path, write: Callable[[Path], int]) -> int:
     """Writes a file beside its name and renames it, so that it is never half there."""
-    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    draft = target.with_name(f".{target.name}.{token_hex(8)}.part")  # a name at which nobody can have put a link
     try:
         count = write(draft)
         draft.replace(target)

@@ -15,7 +15,7 @@ from uuid import uuid4
 import anyio
 
 from ..values import ConfigError
-from .algorithm import DAY, Ask, Grant, Settlement
+from .algorithm import DAY, Ask, Belief, Grant, Settlement
 from .errors import BudgetExceededError, LimitReachedError
 from .heartbeat import Heartbeat
 from .opening import guarded_store
@@ -102,6 +102,7 @@ class RateLimiter:
         self._owns_store = isinstance(store, str)
         self._rate, self._token_rate = (rpm or 0.0) / 60, (tpm or 0.0) / 60
         self._told, self._told_tokens = 0.0, 0.0
+        self._lifted = 0.0  # the rate that the server said when the belief in a slower one was given up
         self._adapt = adapt
         self._burst = burst
         self._slots = max_concurrent or 0
@@ -234,6 +235,9 @@ class RateLimiter:
         if grant.holder:
             self._heartbeat.hold(grant.requests)
         better = after_clean(grant.belief, rate)
+        if self._told > grant.belief.rate > 0 and not self._rate and self._lifted != self._told:
+            # The server knows better. Once: if it refuses again, others use the same limit.
+            better, self._lifted, self._sample = Belief(grant.belief.epoch), self._told, None
         if self._sample is not None and grant.reason != "rest":
             sample, self._sample = self._sample, None
             if grant.belief.epoch == sample.epoch + 1:  # else somebody knows better by now
