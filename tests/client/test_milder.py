@@ -11,7 +11,7 @@ import pytest
 
 from folding import DONE, call, entry, fin, text
 from servers import STREAM, Connection, answer, framed, serving
-from streamfold import Tool, UnsupportedOptionError, run_tools, user
+from streamfold import Tool, ToolCall, UnsupportedOptionError, run_tools, user
 from streamfold.requests import Lesson, Request, lesson_from, with_lessons
 from streamfold.values import Message, error_info
 
@@ -301,7 +301,8 @@ async def test_reasoning_that_is_refused_is_left_out() -> None:
             refused = b"reasoning_content" in await peer.request()
             await peer.send(answer("400 No", script_body) if refused else GOOD)
 
-    turns = [user("q"), Message("assistant", "a", reasoning="because"), user("and?")]
+    thought = Message("assistant", None, (ToolCall("call_1", "weather", {}, "{}"),), reasoning="because")
+    turns = [user("q"), thought, Message("tool", "warm", tool_call_id="call_1")]
     quirks = {"reasoning_field": "reasoning_content"}
     async with serving(script) as server, server.provider(quirks=quirks) as provider:
         for _ in range(2):
