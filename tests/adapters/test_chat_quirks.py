@@ -65,13 +65,13 @@ def test_effort(quirks: ChatQuirks, effort: str, members: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("switch", "members", "instead"),
     [
-        ("enable_thinking", {"enable_thinking": True}, "thinking was switched on"),
-        (None, {}, "nothing was sent instead"),
+        ("enable_thinking", {"enable_thinking": True}, "for reasoning_effort='low', thinking is on"),
+        (None, {}, "reasoning_effort='low' was not sent"),
     ],
 )
 def test_effort_without_grades(switch: Any, members: dict[str, Any], instead: str) -> None:
     """A grade that can't be said is told; a switch is turned on even so."""
-    detail = f"this provider has no grades of reasoning_effort, and 'low' was not sent: {instead}"
+    detail = f"m has no levels of effort: {instead}"
     quirks = ChatQuirks(thinking_switch=switch, effort_grades=False)
     code = "option_changed" if switch else "option_dropped"
     assert sent(quirks, reasoning_effort="low") == (members, [(code, detail)])

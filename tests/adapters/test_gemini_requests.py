@@ -221,11 +221,9 @@ def test_a_form_beside_tools() -> None:
 
 
 def test_what_has_no_place() -> None:
-    """It is refused, by name."""
-    with pytest.raises(ConfigError, match="'parallel_tool_calls'"):
-        sent("Hi", [TIME], parallel_tool_calls=False)
-    with pytest.raises(ConfigError, match="at most 5 stop strings"):
-        sent("Hi", stop=list("abcdef"))
+    """It is left out or emulated, with a warning; or refused, by name."""
+    assert "parallel_tool_calls" not in sent("Hi", [TIME], parallel_tool_calls=False)
+    assert sent("Hi", stop=list("abcdef"))["generationConfig"]["stopSequences"] == list("abcde")
     with pytest.raises(ConfigError, match=r"extra_body\.cachedContent can\'t be sent beside tools"):
         sent("Hi", [TIME], extra_body={"cachedContent": "cachedContents/x"})
 

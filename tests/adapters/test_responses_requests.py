@@ -346,11 +346,22 @@ def test_options():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("option", "value"), [("stop", "END"), ("stop", ["a"]), ("seed", 1)])
-def test_options_that_the_wire_can_not_carry(option: str, value: Any):
-    """They are refused by name, never dropped."""
-    with pytest.raises(ConfigError, match=f"no '{option}'"):
-        write("x", **{option: value})
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"stop": "END"}, "option_emulated"),
+        ({"stop": ["a"]}, "option_emulated"),
+        ({"seed": 1}, "option_dropped"),
+        ({"max_output_tokens": 9}, "option_changed"),
+    ],
+)
+def test_options_that_the_wire_can_not_carry(asked: dict[str, Any], code: str) -> None:
+    """They are left out, emulated or clamped, each with a warning; or refused by name, if that is wanted."""
+    ready = ResponsesAdapter().prepare(Request.read("m", "x", [], "auto", asked))
+    assert [warning.code for warning in ready.warnings] == [code]
+    assert not {"stop", "seed"} & json.loads(ready.body).keys()
+    with pytest.raises(ConfigError, match="strict"):
+        ResponsesAdapter().prepare(Request.read("m", "x", [], "auto", {**asked, "unsupported_options": "strict"}))
 
 
 class Answer(BaseModel):

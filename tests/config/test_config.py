@@ -183,6 +183,8 @@ def test_layers(monkeypatch: pytest.MonkeyPatch) -> None:
         "max_tokens_field": "max_completion_tokens",
         "strict_output": True,
         "allowed_tools": True,
+        "stop_max": 4,
+        "says_json": True,
         "stream_usage": False,
     }
     assert (profile.max_retries, profile.model, profile.base_url) == (7, "file", "https://api.openai.com/v1")
@@ -325,8 +327,8 @@ URL = 'base_url = "http://x/v1"\n'
             PROVIDER + URL + 'modell = "x"',
             (
                 ":3: providers.a.modell: unknown key (did you mean 'model'?). Allowed: profile, adapter, "
-                "base_url, api_key, api_key_env, key_header, auth, origin, model, model_family, families, dialect, "
-                "defuse, quirks, headers, options, "
+                "base_url, api_key, api_key_env, key_header, auth, wire, origin, model, model_family, families, "
+                "dialect, defuse, quirks, headers, options, unsupported_options, "
                 "extra_body, timeouts, max_retries, limits, coalesce, transport, http2, rpm, tpm, max_concurrent, "
                 "max_cost_per_day, rate_limits, fallback, memory, capabilities, hosted, prices, batches, models"
             ),
@@ -593,7 +595,7 @@ def test_every_value_has_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["base_url"][0] == '"${GATEWAY}/v1", not set (GATEWAY)'
     assert found["api_key"][0] == "not set (MY_KEY)"
     found = {value.key: (value.shown, value.source) for value in effective_values(read_config(), "openai")}
-    assert found["quirks.max_tokens_field"] == ('"max_completion_tokens"', "catalogue openai.toml:11")
+    assert found["quirks.max_tokens_field"] == ('"max_completion_tokens"', "catalogue openai.toml:12")
 
 
 SECRETS = f"""\

@@ -243,7 +243,8 @@ OPTIONS: list[Row] = [
         lambda: ask(shape="round"),
         (
             "unknown option 'shape': allowed: temperature, top_p, max_output_tokens, stop, seed,"
-            " parallel_tool_calls, reasoning_effort, response_format, force_by_disabling_thinking, extra_body, model,"
+            " parallel_tool_calls, reasoning_effort, response_format, force_by_disabling_thinking, unsupported_options,"
+            " extra_body, model,"
             " extra_headers, timeouts, repair, fragments, coalesce. Anything else goes into extra_body={'shape': ...}"
         ),
     ),
@@ -289,10 +290,10 @@ OPTIONS: list[Row] = [
     (lambda: ask(timeouts=5), 'timeouts must be a Timeouts or a mapping such as {"read": 5}, not int'),
     (lambda: ask(model=5), "model is the name of a model, not int"),
     (
-        lambda: ask(seed=1, to="responses"),
-        "the Responses API has no 'seed': leave the option out, or use the adapter 'chat'",
+        lambda: ask(seed=1, to="responses", unsupported_options="strict"),
+        'm is served without a seed: seed=1 was not sent (it is an error because unsupported_options is "strict")',
     ),
-    (lambda: ask(temperature=1.5, to="kimi"), "Kimi's temperature is between 0 and 1, not 1.5"),
+    (lambda: ask(unsupported_options="maybe"), 'unsupported_options must be "adapt" or "strict", not \'maybe\''),
 ]
 
 PROFILES: list[Row] = [

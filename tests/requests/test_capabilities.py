@@ -385,7 +385,6 @@ AFTER_ALL = '. If that is not so, write capabilities = {{ {} = "yes" }} for this
         ("images", {"messages": [user("a", PIXEL)]}, "see images, which messages[0].content[1] needs: leave it out"),
         ("files", {"messages": [user(PDF)]}, "read files, which messages[0].content[0] needs: leave it out"),
         ("audio", {"messages": [user(SOUND)]}, "hear audio, which messages[0].content[0] needs: leave it out"),
-        ("reasoning", {"reasoning_effort": "low"}, "reason, which reasoning_effort= needs: leave reasoning_effort out"),
         (
             "structured_output",
             {"response_format": Answer},

@@ -57,7 +57,7 @@ PLAIN = replace(RICH, messages=(RICH.messages[0], user("What is this?", image(PN
 
 def profile(name: str) -> Profile:
     known = read_profile(name)
-    return known if known.model else read_profile(name, {"model": MODELS.get(name, "gpt-5-mini")})
+    return known if known.model else read_profile(name, {"model": MODELS.get(name, "some-model")})
 
 
 def states(outcome: Outcome) -> dict[str, str]:

@@ -175,6 +175,10 @@ class Search:
             case "choice":
                 return self._choice(fact)
             case "option":
+                if fact.path == "stop" and self.ready.request.options.cut_at:
+                    return Finding(fact, "changed", "the reader stops there", False)
+                if fact.value == 1 and fact.path == "temperature" and self.ready.request.family.sampling == "default":
+                    return Finding(fact, "kept", "it samples with 1 anyway")
                 return Finding(fact, *option_state(fact, self.sent.data))
         return Finding(fact, "lost")
 

@@ -347,11 +347,11 @@ async def test_several_tasks_share_a_script() -> None:
 async def test_what_went_over_the_wire() -> None:
     """The body that was sent is there too, in the words of the wire; the key is not needed."""
     provider = ScriptedProvider("Hi.", provider="openai-responses:gpt-5")
-    await provider.chat([{"role": "user", "content": "Hi"}], max_output_tokens=7)
+    await provider.chat([{"role": "user", "content": "Hi"}], max_output_tokens=70)
     (request,) = provider.requests
     assert request.messages == (user("Hi"),)
-    assert (request.text, request.model, request.options.max_output_tokens) == ("Hi", "gpt-5", 7)
-    assert (request.body["model"], request.body["max_output_tokens"]) == ("gpt-5", 7)
+    assert (request.text, request.model, request.options.max_output_tokens) == ("Hi", "gpt-5", 70)
+    assert (request.body["model"], request.body["max_output_tokens"]) == ("gpt-5", 70)
 
 
 async def test_the_text_of_a_request() -> None:

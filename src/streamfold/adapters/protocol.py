@@ -13,13 +13,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from ..requests import (
+    NO_FAMILY,
     HistoryRules,
+    OptionRules,
     Rules,
     apply_rules,
     check_history,
     check_hosted,
     describe_missing,
     emulated,
+    fit,
     missing,
 )
 from ..values import APIError, ConfigError, ErrorInfo, error_info, nearest
@@ -29,7 +32,7 @@ from .unread import recorded, unread
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-    from ..requests import Request
+    from ..requests import Family, Request
     from ..values import Delta, GeneratedFile, Limits, ProtocolWarning
     from .batches import BatchAPI, BatchSettings
 
@@ -98,6 +101,7 @@ class Adapter(ABC):
         maker: the vendor whose models' own API has this format, and nobody else's; `hosted = false` among the quirks
             says that it is a server of somebody else.
         counts_tokens: whether `encode_count` and `read_count` are there, to ask how many tokens a prompt has.
+        family: what is known of the model, for requests that don't say it.
         refused: warnings about parts of the request that this endpoint has refused before, so that they are left out.
             They are added to every request; see `retry_without`.
     """
@@ -109,6 +113,7 @@ class Adapter(ABC):
     framing: type[Framing] | None = None
     maker: ClassVar[str | None] = None
     counts_tokens: ClassVar[bool] = False
+    family: Family = NO_FAMILY
     refused: tuple[ProtocolWarning, ...] = ()
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -166,6 +171,14 @@ class Adapter(ABC):
         """Returns what the endpoint accepts in tool names, schemas and response formats."""
         return Rules()
 
+    def option_rules(self, request: Request) -> OptionRules:
+        """Returns which options the endpoint has a place for. Others are left out or emulated: see `fit`."""
+        return OptionRules()
+
+    def known_family(self, family: Family) -> Family:
+        """Returns what is known of a model here, with what is assumed where nothing is known of it."""
+        return family
+
     def history_rules(self, request: Request) -> HistoryRules:
         """Returns what the endpoint demands of a conversation. Checked before `rewrite` is called."""
         return HistoryRules()
@@ -180,7 +193,12 @@ class Adapter(ABC):
         Raises:
             ConfigError: the endpoint would refuse the request, and no equivalent exists.
         """
-        return apply_rules(request, self.rules(request))
+        family = self.known_family(self.family if request.family is NO_FAMILY else request.family)
+        rules, tools = self.option_rules(request), bool(request.tools)
+        options, fitted = fit(request.options, family, rules, model=request.model, tools=tools)
+        request = replace(request, options=options, family=family)
+        request, changes = apply_rules(request, self.rules(request))
+        return request, [*fitted, *changes]
 
     @abstractmethod
     def encode(self, request: Request) -> dict[str, Any]:

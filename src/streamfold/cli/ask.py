@@ -85,7 +85,7 @@ class _Asker:
                 folder,
                 name=self.name,
                 secrets=profile.secrets(),
-                adapter=profile.adapter,
+                adapter=profile.adapter_of(profile.model),
             )
             try:
                 async with client:

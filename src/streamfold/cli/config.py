@@ -97,7 +97,7 @@ async def _silent_providers(config: Config) -> list[str]:
         if profile.model is None:
             problems.append(f"{name}: no model is configured, so that it can't be asked")
             continue
-        tokens = _FEWEST.get(profile.adapter, 1)
+        tokens = _FEWEST.get(profile.adapter_of(profile.model), 1)
         try:
             async with Provider(profile.model_copy(update={"max_retries": 0})) as provider:
                 await provider.chat("Hello", max_output_tokens=tokens)

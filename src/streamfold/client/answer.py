@@ -25,6 +25,8 @@ from .reading import AnswerReader
 
 __all__ = ["NetworkAnswer"]
 
+_UNMET = "several calls came, though parallel_tool_calls=False was asked for: run_tools() runs them one by one"
+
 
 class NetworkAnswer:
     """Gets one answer: attempts up to its first chunk, then the rest of that attempt.
@@ -119,12 +121,15 @@ class NetworkAnswer:
                 self._notifier.notify("on_close")
 
     def _reply(self, reply: Reply, exchange: Exchange, first_chunk: float) -> Reply:
+        unmet = (
+            [ProtocolWarning("parallel_calls_unmet", _UNMET)] if self._plan.one_call and reply.tool_calls[1:] else []
+        )
         return replace(
             reply,
             request_id=exchange.request_id,
             rate_limit=exchange.rate_limit,
             timing=Timing(self._attempts.headers_after, first_chunk, self._attempts.elapsed()),
-            warnings=[*self._plan.warnings, *exchange.warnings, *reply.warnings],
+            warnings=[*self._plan.warnings, *exchange.warnings, *reply.warnings, *unmet],
             attempts=tuple(self._attempts.failed),
             provider=self._notifier.info.provider,
             origin=self._plan.origin,

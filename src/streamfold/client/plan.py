@@ -27,6 +27,7 @@ class Plan:
             if the provider does not keep it.
         warnings: what had to be changed in the request.
         origin: the `origin` of the message that the answer becomes.
+        one_call: one call at a time was asked for, and the server could not be told.
         pricing: finds out what the answer cost; None: nobody can.
     """
 
@@ -38,3 +39,4 @@ class Plan:
     warnings: Sequence[ProtocolWarning] = ()
     origin: str | None = None
     pricing: ProfilePricing | None = None
+    one_call: bool = False

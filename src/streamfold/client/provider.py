@@ -199,13 +199,14 @@ class Provider(BaseChatModel):
         """Returns what stands behind the provider: its endpoint and those of its fallbacks, without secrets."""
         profile = self.profile
         problem = profile.problem()
+        adapter = profile.adapter_of(profile.model)
         url, prices = shown_url(profile.base_url), partial(_pricing, profile)
-        own = EndpointFacts(profile.name, profile.adapter, url, profile.model, problem, prices)
+        own = EndpointFacts(profile.name, adapter, url, profile.model, problem, prices)
         others = [facts for model in self.fallbacks if (facts := facts_of(model)) is not None]
         return ModelFacts(
             (own, *(endpoint for facts in others for endpoint in facts.endpoints)),
             len(others) < len(self.fallbacks) or any(facts.changed for facts in others),
-            self._count_request if find_adapter(profile.adapter).counts_tokens else None,
+            self._count_request if find_adapter(adapter).counts_tokens else None,
             self,
         )
 
@@ -254,9 +255,10 @@ class Provider(BaseChatModel):
             await self._connections.aclose()
 
     def __repr__(self) -> str:
-        url, others = shown_url(self.profile.base_url), ", ".join(model.name for model in self.fallbacks)
+        profile, others = self.profile, ", ".join(model.name for model in self.fallbacks)
+        wire, url = profile.adapter_of(profile.model), shown_url(profile.base_url)
         more = f" fallbacks={others}" if others else ""
-        return f"<Provider {self.name} {self.profile.adapter} {url} model={self.profile.model!r}{more}>"
+        return f"<Provider {self.name} {wire} {url} model={profile.model!r}{more}>"
 
     def _stream(self, arguments: Arguments) -> ChatStream:
         memory = self.memory

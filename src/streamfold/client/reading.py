@@ -84,8 +84,9 @@ class AnswerReader:
         return self._rest()
 
     async def drain(self) -> None:
-        """Reads the rest behind the end of the answer."""
-        await self._exchange.drain()
+        """Reads the rest behind the end of the answer. One that was ended here has more, which nobody wants."""
+        if not self._decoder.stopped:
+            await self._exchange.drain()
 
     async def _resumed(self, error: APIConnectionError) -> bool:
         """Continues on another connection, if that is possible."""

@@ -48,6 +48,7 @@ class _Model(NamedTuple):
     """What is known about a model here. Models with the same `quirks` share an adapter."""
 
     family: Family
+    origin: str
     quirks: str
     prices: ModelPrices
 
@@ -70,7 +71,6 @@ class Requester:
         self._hooks = hooks
         self._adapters: dict[str, Adapter] = {}  # by the quirks of models
         self._endpoint = Endpoint(profile)
-        self._origin = profile.origin or f"{profile.adapter} {shown_url(profile.base_url)}"
         self._models: dict[str, _Model] = {}
         self._prefixes = CachedPrefixes()
         self.learned = learned or Learned()
@@ -176,7 +176,7 @@ class Requester:
         profile = self._profile
         request = self._http_request(self._adapter(profile.sent_model()), call, None, timeouts)
         url = self._endpoint.urls(call.path).named
-        info = RequestInfo(profile.name, profile.adapter, url, Request("", ()), None)
+        info = RequestInfo(profile.name, profile.adapter_of(profile.model), url, Request("", ()), None)
         return WholeRequest(
             replace(request, limits=limits),
             Notifier(info, ()),
@@ -200,7 +200,8 @@ class Requester:
     def _notifier(self, ready: Prepared, request: Request, hooks: tuple[Hooks, ...]) -> Notifier:
         profile = self._profile
         url = self._endpoint.urls(ready.path).named
-        return Notifier(RequestInfo(profile.name, profile.adapter, url, request, profile.dialect), hooks)
+        adapter = profile.adapter_of(request.model)
+        return Notifier(RequestInfo(profile.name, adapter, url, request, profile.dialect), hooks)
 
     def _adapter(self, model: str | None) -> Adapter:
         """Returns the adapter for a model. Models with the same quirks share one, and what it learned to leave out."""
@@ -214,10 +215,12 @@ class Requester:
         if (facts := self._models.get(model)) is None:
             if len(self._models) >= _MOST_MODELS:
                 self._models = {}
+            profile, adapter = self._profile, self._profile.adapter_of(model)
             facts = self._models[model] = _Model(
-                self._profile.family_of(model),
-                str(sorted(self._profile.quirks_of(model).items())),
-                ModelPrices.of(self._profile, model),
+                profile.family_of(model),
+                profile.origin or f"{adapter} {shown_url(profile.base_url)}",
+                f"{adapter} {sorted(profile.quirks_of(model).items())}",
+                ModelPrices.of(profile, model),
             )
         return facts
 
@@ -232,14 +235,14 @@ class Requester:
                 f'no model for "{self._profile.name}": write "{self._profile.name}:MODEL", or pass model='
             )
         options = self._profile.with_default_options(arguments.request.options)
-        family = self._facts(model).family
+        facts = self._facts(model)
         return replace(
             arguments.request,
             model=model,
             options=options,
-            origin=self._origin,
-            capabilities=family.capabilities,
-            family=family,
+            origin=facts.origin,
+            capabilities=facts.family.capabilities,
+            family=facts.family,
         )
 
     def _prepared(
@@ -261,11 +264,12 @@ class Requester:
 
     def _is_strict(self, request: Request) -> bool:
         """Whether options are sent as the caller wrote them, or not at all."""
-        return False
+        return request.options.unsupported_options == "strict"
 
     def _plan(
         self, adapter: Adapter, ready: Prepared, arguments: Arguments, changed: Iterable[ProtocolWarning]
     ) -> Plan:
+        wanted = self._profile.with_default_options(arguments.request.options).parallel_tool_calls
         return Plan(
             adapter=adapter,
             sent=ready.request,
@@ -275,6 +279,7 @@ class Requester:
             warnings=(*ready.warnings, *changed),
             origin=ready.request.origin,
             pricing=self._pricing(ready.request.model),
+            one_call=wanted is False and ready.request.options.parallel_tool_calls is None,
         )
 
     def _milder_plan(
@@ -312,6 +317,7 @@ class Requester:
             tools=(*request.tools, *raw_tools(request.options)),
             tool_choice=request.tool_choice,
             limits=self._profile.limits,
+            stop=request.options.cut_at or (),
             names=WireNames(request.names, request.answer_tool),
             fragments=fragments,
             coalesce=self._profile.coalesce if coalesce is None else coalesce,

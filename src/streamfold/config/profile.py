@@ -9,15 +9,14 @@ from dataclasses import fields, replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, PlainValidator, SecretStr, ValidationInfo, field_validator
 
-from ..adapters import Adapter, find_adapter
+from ..adapters import find_adapter
 from ..adapters.batches import BatchSettings
 from ..engine.dialects import DialectContext, find_dialect
 from ..net import Redactor, Signer, make_signer, secrets_in_headers, secrets_in_url
-from ..requests import CAPABILITIES, Capabilities, Family, ModelTable, Options, joined
+from ..requests import Capabilities, ModelTable, Options
 from ..text import check_references, filled, referenced, shown_url
 from ..values import ConfigError, Limits, NotConfiguredError, Timeouts, nearest
 from .catalogue import provider_files
@@ -32,7 +31,7 @@ from .checks import (
     read_timeouts,
     variable_is_set,
 )
-from .families import examples, find_family, is_makers_host, own_family
+from .endpoint_models import ModelsOfEndpoint
 from .rate_limits import RateLimitSettings
 from .stores import StoreName, store_url
 from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Table, as_table, invalid
@@ -44,7 +43,7 @@ _PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be 
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of HTTP
 
 
-class Profile(Table):
+class Profile(ModelsOfEndpoint, Table):
     """The settings of one provider, merged from all places and checked.
 
     Attributes:
@@ -60,6 +59,10 @@ class Profile(Table):
         auth: how requests are authenticated where no key is set. "key": a key is required, if `api_key_env` names any;
             "sigv4": each request is signed with AWS credentials, found as the AWS tools find them (extra `bedrock`);
             "google": with an access token of Google's application default credentials (extra `vertex`).
+        wire: for endpoints that have both Chat Completions and the Responses API. "auto": Chat Completions, and the
+            Responses API for models that take no tools on the other, or are served there alone, at the maker's own
+            address; "chat" or "responses": always that one. Default: what `adapter` says. Where it is another wire than
+            that of `adapter`, the quirks of this provider do not count.
         origin: name of whoever makes the answers, where several endpoints share it: what only they can read (such as
             signed thinking) may go to any of them. Default: the adapter and the base URL.
         model: model to use when a call names none.
@@ -73,6 +76,8 @@ class Profile(Table):
         quirks: differences of the endpoint, as typed settings of the adapter.
         headers: headers of every request.
         options: default options of every request, such as `temperature`; options of a call win over them.
+        unsupported_options: what becomes of an option that the model or its endpoint does not take. "adapt": it is
+            translated, clamped, emulated or left out, each with a warning; "strict": it is an error.
         extra_body: additional members of the JSON body of every request.
         timeouts: seconds to wait: connect, first_event, read, stall, total; `inf` for no limit.
         max_retries: how often a request that failed before its first chunk is sent again; 0: never.
@@ -119,6 +124,7 @@ class Profile(Table):
     api_key_env: Names = ()
     key_header: str = "Authorization"
     auth: Literal["key", "sigv4", "google"] = "key"
+    wire: Literal["auto", "chat", "responses"] | None = None
     origin: str | None = None
     model: str | None = None
     model_family: str | None = None
@@ -128,6 +134,7 @@ class Profile(Table):
     quirks: dict[str, Any] = Field(default={})
     headers: dict[str, str] = Field(default={}, repr=False)  # their values are often secrets
     options: dict[str, Any] = Field(default={})
+    unsupported_options: Literal["adapt", "strict"] = "adapt"
     extra_body: dict[str, Any] = Field(default={})
     timeouts: Annotated[Timeouts, PlainValidator(read_timeouts)] = Timeouts()
     max_retries: Count = 2
@@ -241,64 +248,13 @@ class Profile(Table):
             raise invalid(mistakes)
         return options
 
-    def make_adapter(self, model: str | None = None) -> Adapter:
-        """Returns the adapter with the quirks of this endpoint, and of a model where they differ for it."""
-        kind = find_adapter(self.adapter)
-        quirks = read_quirks(self.adapter, self.quirks_of(model))
-        return kind() if quirks is None else kind(quirks)  # type: ignore[call-arg]
-
-    def capabilities_of(self, model: str | None) -> Capabilities:
-        """Returns the known capabilities of a model; without one, those of all models of the endpoint."""
-        return self.family_of(model).capabilities
-
-    def family_of(self, model: str | None) -> Family:
-        """Returns what is known of a model at this endpoint.
-
-        Key by key: what `models` says of it, `capabilities`, the user's own families, those of the catalogue.
-        """
-        own, found = self.families_of(model)
-        can = {each: said for each in CAPABILITIES if (said := self.capabilities.of(each)) != "unknown"}
-        quirks = {adapter: {**found.quirks.get(adapter, {}), **table} for adapter, table in own.quirks.items()}
-        known = {**own.known(), **can, **joined(self.models, model or "")}
-        return found.over({**known, "quirks": {**found.quirks, **quirks}} if quirks else known)
-
-    def families_of(self, model: str | None) -> tuple[Family, Family]:
-        """Returns what the user's own families say of a model, and what those of the catalogue say of it here."""
-        name = self.model_family or model or ""
-        found = find_family(name)
-        return own_family(self.families, name), found if self._is_makers_own(found.vendor) else found.elsewhere()
-
-    def quirks_of(self, model: str | None) -> dict[str, Any]:
-        """Returns the quirks for a model: those of its family, of this endpoint, and of its tables in `models`."""
-        tables = [table.quirks for table in self.models if table.fits(model or "")]
-        family = self.family_of(model)
-        quirks = {**_as_quirks(family, self.adapter), **family.quirks.get(self.adapter, {})}
-        for table in (self.quirks, *tables):
-            quirks |= table
-        return quirks
-
-    def prices_of(self, model: str | None) -> dict[str, Any]:
-        """Returns the known prices of a model as a table; those of `models` win over those of all, key by key."""
-        prices = dict(self.prices)
-        for table in self.models:
-            if table.fits(model or ""):
-                prices |= table.prices
-        return prices
-
-    def models_with(self, capability: str) -> list[str]:
-        """Returns the example models that are known to have a capability."""
-        return [name for name in self.examples() if self.capabilities_of(name).of(capability) == "yes"]
-
-    def examples(self) -> list[str]:
-        """Returns some models of this endpoint of which something is known."""
-        own = (name for table in self.models for name in table.examples)
-        return list(dict.fromkeys([*examples(self._is_makers_own), *own]))
-
     def with_default_options(self, options: Options) -> Options:
         """Returns the options of a request with the configured ones for those that it leaves out.
 
         `extra_body` is merged member by member.
         """
+        if options.unsupported_options is None and self.unsupported_options != "adapt":
+            options = replace(options, unsupported_options=self.unsupported_options)
         if not self.options and not self.extra_body:
             return options
         defaults, unset = Options.read(self.options), Options()
@@ -425,20 +381,6 @@ class Profile(Table):
         for name, value in super().__repr_args__():
             yield name, shown_url(value) if name in ("base_url", "memory") and isinstance(value, str) else value
 
-    def _is_makers_own(self, vendor: str | None) -> bool:
-        """Whether the maker of a model serves it here itself: a matter of the host, unless the adapter is its own."""
-        if vendor is not None and find_adapter(self.adapter).maker == vendor:
-            return bool(self.quirks.get("hosted", True))
-        host = self._host()
-        return host is None or is_makers_host(vendor, host)
-
-    def _host(self) -> str | None:
-        """Returns the host of the base URL; None if a variable in it is not set."""
-        try:
-            return (urlsplit(self._filled("base_url", self.base_url)).hostname or "").lower()
-        except (NotConfiguredError, ValueError):
-            return None
-
     def _filled(self, key: str, text: str) -> str:
         def value_of(variable: str) -> str:
             if not variable_is_set(variable):
@@ -454,22 +396,3 @@ class Profile(Table):
         if not value.isascii() or not (value.isprintable() or not value):
             raise ConfigError(f'provider "{self.name}": {key}: has a character that a header can\'t carry')
         return value
-
-
-def _as_quirks(family: Family, adapter: str) -> dict[str, Any]:
-    """Returns the facts that adapters still take as quirks."""
-    found: dict[str, Any] = {}
-    if adapter == "anthropic" and family.vendor in ("anthropic", "moonshot"):
-        ways = {"asked": "manual" if family.budget else "adaptive", "default": "adaptive"}
-        found["thinking"] = ways.get(family.thinking or "", family.thinking)
-        if family.vendor == "anthropic":
-            found |= {"efforts": list(family.efforts or ()), "sampling": family.sampling in ("yes", "one_of")}
-            found["max_tokens"] = family.max_output_tokens
-    elif adapter == "gemini" and family.vendor == "google":
-        found["thinking"] = "budget" if family.budget else "never" if family.thinking == "never" else "level"
-        found |= {"levels": family.efforts, "budget": family.budget}
-        found["can_stop_thinking"] = family.thinking in ("asked", "default")
-    elif adapter == "kimi" and family.vendor == "moonshot":
-        found["thinking"] = family.thinking if family.thinking in ("never", "always") else "switch"
-        found |= {"fixed_sampling": family.sampling != "yes", "reasoning_effort": bool(family.efforts)}
-    return {name: value for name, value in found.items() if value is not None}

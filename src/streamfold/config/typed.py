@@ -79,7 +79,7 @@ class ModelConfig(CapabilitiesConfig, total=False):
     default_effort: ReasoningEffort
     budget: tuple[int, int]
     none_as: Literal["between_tools"]
-    sampling: Literal["yes", "no", "one_of", "ignored"]
+    sampling: Literal["yes", "no", "default", "one_of", "ignored"]
     samples_while_thinking: bool
     temperature_max: float
     stop: Literal["yes", "no"]
@@ -106,6 +106,7 @@ class ProviderConfig(TypedDict, total=False):
     api_key_env: str | Sequence[str] | None
     key_header: str | None
     auth: Literal["key", "sigv4", "google"] | None
+    wire: Literal["auto", "chat", "responses"] | None
     origin: str | None
     model: str | None
     model_family: str | None
@@ -115,6 +116,7 @@ class ProviderConfig(TypedDict, total=False):
     quirks: Mapping[str, Any] | None
     headers: Mapping[str, str] | None
     options: ChatOptions | None
+    unsupported_options: Literal["adapt", "strict"] | None
     extra_body: Mapping[str, Any] | None
     timeouts: Timeouts | TimeoutOptions | None
     max_retries: int | None

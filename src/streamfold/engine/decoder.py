@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -29,10 +29,12 @@ from .coalescing import coalesced
 from .dialects import Dialect, DialectContext, find_dialect
 from .drafts import Drafts
 from .finish import WireNames
-from .fold import Fold, Listener
+from .fold import Fold
 from .known import KnownEvents, Run
 from .pipeline import Pipeline, is_progress
+from .placement import Listener
 from .sse import SSEDecoder, body_kind, skip_blank
+from .stopping import StopAt
 from .transcript import Transcript
 
 if TYPE_CHECKING:
@@ -51,16 +53,15 @@ class StreamDecoder:
     Args:
         adapter: the wire format, by name or as a value.
         dialect: how the model writes calls inside its text, if it does. It is never guessed.
+        stop: texts at which the answer ends, because the model could not be told so. Its usage is unknown then.
         tools: the tools that the request declared.
         tool_choice: the tool choice of the request; after `"none"` no call is handed out.
         start_in_reasoning: the output begins inside reasoning (the prompt opened it); for dialects.
         limits: how much is accepted before ProtocolError is raised.
         names: what the request calls tools on the wire, where that is not their own name.
         listener: called with the placement of each fragment of a call, and with each warning; for explanations.
-        fragments: also return a chunk for each fragment of a call, without text. Such chunks are for showing a call
-            while it is written (`StreamChunk.fragments`), not for running it.
-        coalesce: return consecutive text of one `feed` as one chunk, and consecutive reasoning, instead of one for each
-            event.
+        fragments: also return a chunk for each fragment of a call: for showing a call that is written, not to run it.
+        coalesce: return consecutive text of one `feed` as one chunk, and reasoning, instead of one for each event.
 
     Attributes:
         events: how many events carried a part of the answer; pings, empty deltas and bare metadata do not.
@@ -76,6 +77,7 @@ class StreamDecoder:
         adapter: str | Adapter,
         *,
         dialect: str | Dialect | None = None,
+        stop: Collection[str] = (),
         tools: Iterable[ToolLike] = (),
         tool_choice: Any = "auto",
         start_in_reasoning: bool = False,
@@ -97,6 +99,7 @@ class StreamDecoder:
             context = DialectContext(functions, choice, start_in_reasoning, self._drafts.feed)
             read = {"think", *dialect.split("+")} if context.calls_allowed else {"think"}
             dialect = find_dialect(dialect, context)
+        dialect = StopAt(stop, dialect) if stop else dialect
         self._fold = Fold(
             tool_names=[tool.name for tool in read_tools],
             tool_choice=choice,
@@ -121,6 +124,11 @@ class StreamDecoder:
     def finished(self) -> bool:
         """Whether the finished chunk has been handed out."""
         return self._fold.finished
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the answer was ended at one of the texts of `stop`: more may be on its way."""
+        return self._fold.stopped
 
     @property
     def done(self) -> bool:

@@ -17,7 +17,7 @@ does not become whole again. `finish.py` decides which calls are handed out.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..text import join_surrogates
 from ..values import (
@@ -40,6 +40,7 @@ from ..values import (
     Refusal,
     Reply,
     Served,
+    Stopped,
     StreamChunk,
     StreamfoldError,
     Summary,
@@ -60,14 +61,11 @@ from .fragments import Fragments
 from .hosted import HostedTools, in_order
 from .lanes import Lane
 from .opencall import OpenCall
-from .placement import Placement
+from .placement import Listener, Placement
 from .usage import AnswerUsage
 from .warnings import Warnings
 
-__all__ = ["Fold", "Listener"]
-
-# Called with every placement of a fragment, and with every warning and the call that it is about.
-Listener: TypeAlias = Callable[[Placement | tuple[ProtocolWarning, OpenCall | None]], None]
+__all__ = ["Fold"]
 
 
 class Fold:
@@ -85,6 +83,7 @@ class Fold:
         finished: whether the finished chunk has been made.
         meta: id, model and time of the answer, as far as they are known.
         identified: whether id, model and time are known, so that a `Meta` adds nothing.
+        stopped: whether the reader ended the answer, before the server did.
         behind_reason: whether what is fed came after a finish reason, which may be fed later itself.
     """
 
@@ -121,7 +120,7 @@ class Fold:
         self._kept = 0  # characters of the extras
         self._warnings = Warnings(limits.warnings)
         self._reply: Reply | None = None
-        self.finished = self.identified = self.behind_reason = False
+        self.finished = self.identified = self.behind_reason = self.stopped = False
         self.blocks = Blocks()
 
     @property
@@ -217,6 +216,8 @@ class Fold:
                 return self._fail(delta)
             case Done():
                 return self._done()
+            case Stopped(text):
+                return self._stop(text)
         self._begun = True
         return None
 
@@ -347,6 +348,16 @@ class Fold:
             )
         if self._finish is None:
             self.warn("missing_finish_reason", "the stream was declared done without a finish reason")
+        return self._finished()
+
+    def _stop(self, text: str) -> StreamChunk:
+        """Ends the answer here. Calls that were begun, and what the server says of the whole answer, are not of it."""
+        if begun := [call.name or call.id for call in self._calls.finish()]:
+            self.warn("calls_dropped", f"the answer was ended at {text!r} before they were whole: {', '.join(begun)}")
+        self._calls, self._usage, self.blocks = Calls((), self._limits), AnswerUsage(), Blocks()
+        self._extras.pop("output", None)
+        self._finish = Finish("stop", "stop")
+        self.stopped = True
         return self._finished()
 
     def _finished(self) -> StreamChunk:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
-from ..values import Call
+from ..values import Call, ProtocolWarning
 from .opencall import OpenCall
 
-__all__ = ["Placement", "Rule"]
+__all__ = ["Listener", "Placement", "Rule"]
 
 # The rows of the tables in `calls.py`. The inspector of the lab has a sentence for each.
 Rule: TypeAlias = Literal[
@@ -50,3 +51,7 @@ class Placement(NamedTuple):
     part: Call
     opened: bool = False
     rival: OpenCall | None = None
+
+
+Listener: TypeAlias = Callable[[Placement | tuple[ProtocolWarning, OpenCall | None]], None]
+"""Called with every placement of a fragment, and with every warning and the call that it is about."""

@@ -5,6 +5,7 @@ from .capabilities import CAPABILITIES, Capabilities, Support
 from .defusing import defused
 from .families import EFFORTS, FACTS, NO_FAMILY, Facts, Family, ModelTable, Thinking, bare_name, joined
 from .fields import Fields, kind_of
+from .fit import OptionRules, fit, nearest_effort, refuse_if_strict
 from .headers import read_headers
 from .history import GO_ON, HistoryRules, check_history, is_custom, says_nothing
 from .hosted import HostedEndpoint, HostedForm, check_hosted, raw_tools, with_raw_tools, written_hosted
@@ -16,3 +17,4 @@ from .parts import read_part
 from .request import Request
 from .requirements import describe_missing, is_forced, missing
 from .rewrite import Rules, apply_rules, drop_force, emulated, schema_passes
+from .thinks import thinks

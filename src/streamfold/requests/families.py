@@ -63,7 +63,8 @@ class Facts:
         budget: the fewest and the most tokens of thinking, for models that are told a number instead of a level.
         none_as: what the effort "none" is for a model that can't stop thinking altogether: "between_tools" is a mode in
             which it thinks between calls alone.
-        sampling: whether `temperature` and `top_p` are accepted: "one_of": not both; "ignored": without effect.
+        sampling: whether `temperature` and `top_p` are accepted: "default": 1 alone, which they are anyway; "one_of":
+            not both; "ignored": without effect.
         samples_while_thinking: whether they are accepted, and have an effect, while it thinks.
         temperature_max: the highest temperature.
         stop: whether texts to stop at are accepted.
@@ -83,7 +84,7 @@ class Facts:
     default_effort: ReasoningEffort | None = None
     budget: tuple[int, int] | None = None
     none_as: Literal["between_tools"] | None = None
-    sampling: Literal["yes", "no", "one_of", "ignored"] | None = None
+    sampling: Literal["yes", "no", "default", "one_of", "ignored"] | None = None
     samples_while_thinking: bool | None = None
     temperature_max: float | None = None
     stop: Literal["yes", "no"] | None = None
@@ -147,9 +148,19 @@ class Family(Facts):
         said = {name: getattr(self, name) for name in CAPABILITIES} | {"reasoning": self.reasoning or thinks}
         return Capabilities(**{name: value for name, value in said.items() if value is not None})
 
+    @property
+    def takes_chat(self) -> bool:
+        """Whether Chat Completions is enough: it serves these models, and takes tools however much they think."""
+        served = self.wires is None or "chat" in self.wires
+        return served and self.tools_on_chat in (None, "yes")
+
     def over(self, others: Mapping[str, Any]) -> Family:
         """Returns the family with other facts in place of its own, key by key."""
         return replace(self, **others) if others else self
+
+    def filled(self, assumed: Facts) -> Family:
+        """Returns the family with what is assumed of a model that nobody knows, where nothing is known."""
+        return self.over({name: value for name, value in assumed.known().items() if getattr(self, name) is None})
 
     def elsewhere(self) -> Family:
         """Returns what is known of the models at another address than the maker's."""

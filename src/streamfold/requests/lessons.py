@@ -76,8 +76,6 @@ def lesson_from(meaning: ErrorMeaning, message: str, sent: Request, body: Mappin
         body: its JSON.
     """
     option = _option(meaning.param or "", sent, body)
-    if option == "stop":  # it can't be left out
-        return None
     if option is None or not sent.options.extra_body.keys().isdisjoint(_MEMBERS.get(option, ())):
         return None
     why = message if len(message) <= _LONGEST_REASON else f"{message[:_LONGEST_REASON]}..."
@@ -122,6 +120,8 @@ def with_lessons(request: Request, lessons: Iterable[Lesson]) -> tuple[Request, 
     warnings: list[ProtocolWarning] = []
     for lesson in lessons:
         match lesson.option:
+            case "stop":  # never left out: the reader ends the answer there
+                request = replace(request, family=request.family.over({"stop": "no"}))
             case "tool_choice":
                 request = drop_force(request, f"refused a forced tool choice ({lesson.why})", warnings)
             case "reasoning":

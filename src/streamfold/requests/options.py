@@ -37,8 +37,9 @@ class TimeoutOptions(TypedDict, total=False):
 class ChatOptions(TypedDict, total=False):
     """The keyword options of `chat`, `chat_stream` and `run_tools`.
 
-    None is the same as leaving an option out: it is not sent and the server decides. An option that the provider's wire
-    format cannot carry raises ConfigError; it is never dropped silently.
+    None is the same as leaving an option out: it is not sent and the server decides. An option that the model or its
+    wire format does not take is translated, clamped, emulated or dropped, always with a warning, never silently; one
+    without which the request would mean something else raises ConfigError. See `unsupported_options`.
     """
 
     model: str | None
@@ -73,6 +74,10 @@ class ChatOptions(TypedDict, total=False):
     """For models that accept no forced tool choice while they think (Kimi): disable thinking for this request.
     Otherwise `tool_choice` becomes "auto", with the warning `forced_choice_dropped`."""
 
+    unsupported_options: Literal["adapt", "strict"] | None
+    """What becomes of an option that the model or the wire format does not take: "adapt" (the default) translates,
+    clamps, emulates or drops it, each with a warning; "strict" raises ConfigError for it."""
+
     extra_body: Mapping[str, Any] | None
     """Additional members of the JSON body, for parameters that are not options here (`{"top_k": 40}`). They replace
     members of the same name."""
@@ -101,6 +106,10 @@ class Options:
     """The options of a request that are written into its body. None: not sent, the server decides.
 
     The meaning of each is documented in `ChatOptions`.
+
+    Attributes:
+        cut_at: texts at which the reader ends the answer, because the model does not take them as `stop`. Set while a
+            request is prepared, never by callers.
     """
 
     temperature: float | None = None
@@ -112,7 +121,9 @@ class Options:
     reasoning_effort: ReasoningEffort | None = None
     response_format: Any = None
     force_by_disabling_thinking: bool = False
+    unsupported_options: Literal["adapt", "strict"] | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
+    cut_at: tuple[str, ...] | None = None
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Options:
@@ -124,9 +135,10 @@ class Options:
         given = dict(given)
         if given.pop("n", 1) != 1:
             raise ConfigError("n must be 1: one stream carries one answer. Send several requests instead")
+        known = [name for name in cls.__dataclass_fields__ if name != "cut_at"]
         for name in given:
-            if name not in cls.__dataclass_fields__:
-                raise ConfigError(f"unknown option {name!r}: {_hint(name, list(cls.__dataclass_fields__))}")
+            if name not in known:
+                raise ConfigError(f"unknown option {name!r}: {_hint(name, known)}")
         chosen = {name: value for name, value in given.items() if value is not None}
         for name, value in chosen.items():
             if name in _TAKES and not _TAKES[name][0](value):
@@ -186,6 +198,7 @@ _TAKES: dict[str, tuple[Callable[[Any], bool], str]] = {
         f"one of {', '.join(get_args(ReasoningEffort))}",
     ),
     "force_by_disabling_thinking": (lambda value: isinstance(value, bool), "true or false"),
+    "unsupported_options": (lambda value: value in ("adapt", "strict"), '"adapt" or "strict"'),
     "extra_body": (lambda value: isinstance(value, Mapping), "a mapping"),
 }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +24,7 @@ from ..values import (
     Tool,
     system,
 )
+from .fit import refuse_if_strict
 from .hosted import HostedForm
 from .options import ResponseFormat, read_response_format
 from .request import Request
@@ -50,6 +51,7 @@ class Rules:
     Attributes:
         tool_name: the pattern of a tool name that it accepts.
         response_format: how a schema for the answer is requested.
+        json_mode: whether any JSON object can be requested: "says_json": only if a message says "json".
         strict_tools: convert the schemas of tools with `strict=True` to OpenAI's strict subset.
         strict_output: convert response schemas generated from pydantic models to OpenAI's strict subset.
         passes: other passes for every schema.
@@ -59,6 +61,7 @@ class Rules:
 
     tool_name: re.Pattern[str] = _OPENAI_NAME
     response_format: Literal["json_schema", "json_object", "tool"] = "json_schema"
+    json_mode: Literal["yes", "says_json", "no"] = "yes"
     strict_tools: bool = False
     strict_output: bool = False
     passes: tuple[Pass, ...] = ()
@@ -89,9 +92,11 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ProtocolW
     if wanted is not None and wanted.schema is not None and form != "json_schema":
         step = _by_instruction if form == "json_object" else _by_tool
         request = step(request, wanted, warnings)
+    if wanted is not None and wanted.schema is None:
+        request = _any_json(request, rules, warnings)
     if request.capabilities.forced_choice == "no":
         request = drop_force(request, "takes no forced tool choice", warnings)
-    return _without_moot_options(request, warnings), warnings
+    return request, warnings
 
 
 # --- what the model can't ---------------------------------------------------------------------------------------------
@@ -101,7 +106,9 @@ def emulated(request: Request, rules: Rules) -> frozenset[str]:
     """Returns the capabilities that `apply_rules` can emulate, with a warning, if the model lacks them."""
     form = _form(request, rules)
     by_other_means = form == "json_object" or (form == "tool" and request.capabilities.tools != "no")
-    return frozenset({"forced_choice", "parallel_calls", *(["structured_output"] if by_other_means else [])})
+    return frozenset(
+        {"forced_choice", "parallel_calls", "reasoning", *(["structured_output"] if by_other_means else [])}
+    )
 
 
 def drop_force(request: Request, why: str, warnings: list[ProtocolWarning]) -> Request:
@@ -110,7 +117,9 @@ def drop_force(request: Request, why: str, warnings: list[ProtocolWarning]) -> R
         return request
     choice = request.tool_choice
     free: ReadToolChoice = AllowedTools(choice.names) if isinstance(choice, AllowedTools) else "auto"
-    warnings.append(ProtocolWarning("forced_choice_dropped", f"{request.model} {why}: auto was sent"))
+    dropped = ProtocolWarning("forced_choice_dropped", f"{request.model} {why}: auto was sent")
+    refuse_if_strict(request.options, [dropped])
+    warnings.append(dropped)
     return replace(request, tool_choice=free)
 
 
@@ -121,19 +130,6 @@ def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object
         # JSON mode may be refused as well; a call that can be forced is known to work.
         return "tool" if can.tools == can.forced_choice == "yes" else "json_schema"
     return rules.response_format
-
-
-def _without_moot_options(request: Request, warnings: list[ProtocolWarning]) -> Request:
-    """Drops options that request the model's only behaviour: it may refuse them."""
-    can, options = request.capabilities, request.options
-    if can.parallel_calls == "no" and options.parallel_tool_calls is not None:
-        detail = f"{request.model} makes one call at a time: parallel_tool_calls was not sent"
-        warnings.append(ProtocolWarning("option_dropped", detail))
-        options = replace(options, parallel_tool_calls=None)
-    if can.reasoning == "no" and options.reasoning_effort == "none":
-        warnings.append(ProtocolWarning("option_dropped", f"{request.model} does not reason: no effort was sent"))
-        options = replace(options, reasoning_effort=None)
-    return request if options is request.options else replace(request, options=options)
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
@@ -208,15 +204,39 @@ def _by_instruction(request: Request, wanted: ResponseFormat, warnings: list[Pro
     """Requests JSON mode and puts the schema into an instruction, for servers without schemas."""
     schema = json.dumps(wanted.schema, ensure_ascii=False)
     text = f"Answer with one JSON object that fits this JSON schema, and with nothing else:\n{schema}"
+    _report(warnings, "response_format_changed", wanted.name, ["sent as JSON mode and an instruction with the schema"])
+    return _with_format(_instructed(request, text), ResponseFormat())
+
+
+def _any_json(request: Request, rules: Rules, warnings: list[ProtocolWarning]) -> Request:
+    """Requests a JSON object by an instruction where there is no JSON mode, or none without the word in a message."""
+    if rules.json_mode == "yes" or (rules.json_mode == "says_json" and _says_json(request.messages)):
+        return request
+    means = "JSON mode and an instruction" if rules.json_mode == "says_json" else "an instruction"
+    changed = ProtocolWarning("response_format_changed", f"response_format='json' was sent as {means}")
+    refuse_if_strict(request.options, [changed])
+    warnings.append(changed)
+    request = _instructed(request, "Answer with one JSON object, and with nothing else.")
+    return request if rules.json_mode == "says_json" else _with_format(request, None)
+
+
+def _says_json(messages: Iterable[Message]) -> bool:
+    return any("json" in str(message.content or "").lower() for message in messages)
+
+
+def _with_format(request: Request, wanted: ResponseFormat | None) -> Request:
+    return replace(request, options=replace(request.options, response_format=wanted))
+
+
+def _instructed(request: Request, text: str) -> Request:
+    """Returns the request with another instruction to the model."""
     messages = list(request.messages)
     first = messages[0]
     if first.role in ("system", "developer") and isinstance(first.content, str):  # some templates take only one
         messages[0] = replace(first, content=f"{first.content}\n\n{text}")
     else:
         messages.insert(0, system(text))
-    _report(warnings, "response_format_changed", wanted.name, ["sent as JSON mode and an instruction with the schema"])
-    options = replace(request.options, response_format=ResponseFormat())
-    return replace(request, messages=tuple(messages), options=options)
+    return replace(request, messages=tuple(messages))
 
 
 def _by_tool(request: Request, wanted: ResponseFormat, warnings: list[ProtocolWarning]) -> Request:

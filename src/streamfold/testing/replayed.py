@@ -89,7 +89,7 @@ class RecordingProvider(SpyProvider):
         self._name = name
         self._draft = Draft(folder, name)
         _, self._transport = recording_client(
-            make_client(profile.transport), self._draft.folder, name=name, adapter=profile.adapter
+            make_client(profile.transport), self._draft.folder, name=name, adapter=profile.adapter_of(profile.model)
         )
         super().__init__(profile, hooks=overrides.get("hooks", ()))
 

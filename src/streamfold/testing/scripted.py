@@ -62,7 +62,9 @@ class ScriptedProvider(SpyProvider):
         self._then = None if then is None else _checked_turn(then, "then")
         self._problems: list[str] = []
         self._calls = 0
-        AnswerWriter(self.profile.adapter)  # an adapter without an emitter is an error now, not with the first request
+        AnswerWriter(
+            self.profile.adapter_of(self.profile.model)
+        )  # an adapter without an emitter is an error now, not with the first request
 
     def assert_done(self) -> None:
         """Raises ScriptError if a turn was not used, or if a request had no turn or failed to play."""
@@ -96,8 +98,8 @@ class ScriptedProvider(SpyProvider):
         """Returns the answer that the steps make, or the error that the connection fails with."""
         last = steps[-1] if steps and isinstance(steps[-1], Fail) else None
         if last and (last.only_first or (last.how == "broken" and not _speaks(steps))):
-            return _no_answer(last, number, steps, self.profile.adapter)
-        writer = AnswerWriter(self.profile.adapter, model, number, self._next_id)
+            return _no_answer(last, number, steps, self.profile.adapter_of(model))
+        writer = AnswerWriter(self.profile.adapter_of(model), model, number, self._next_id)
         events = list(writer.events(steps))
         return Recording(
             f"turn {number}",

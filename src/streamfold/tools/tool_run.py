@@ -329,7 +329,7 @@ class ToolRun(AsyncIteration):
         self.messages += turn.messages()
 
     async def _run_calls(self) -> bool:
-        """Runs the calls that are ready, at the same time. Returns False if all others wait for somebody."""
+        """Runs the calls that are ready, at once unless the options say otherwise. Returns False if all others wait."""
         for call in (new := self._turn.having("new")):
             if not self._turns_left:
                 names = ", ".join(call.name for call in new)
@@ -353,7 +353,10 @@ class ToolRun(AsyncIteration):
         async with anyio.create_task_group() as group:
             for call in ready:
                 self._turn.set(call, "started")
-                group.start_soon(run, call)
+                if self._options.get("parallel_tool_calls") is not False:
+                    group.start_soon(run, call)
+                else:
+                    await run(call)  # after a failure, it is cancelled with the group
         if failures:
             raise failures[0]
         self._results.extend(results[call.id] for call in ready)

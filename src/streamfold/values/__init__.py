@@ -25,6 +25,7 @@ from .deltas import (
     Refusal,
     Sequence,
     Served,
+    Stopped,
     Summary,
     Text,
     ToolRequests,

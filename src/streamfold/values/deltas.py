@@ -38,6 +38,7 @@ __all__ = [
     "Refusal",
     "Sequence",
     "Served",
+    "Stopped",
     "Summary",
     "Text",
     "ToolRequests",
@@ -316,6 +317,13 @@ class Done(Slotted):
     """The server declares the end of the stream."""
 
 
+@dataclass(slots=True)
+class Stopped(Slotted):
+    """The reader ends the answer here, because the model was to stop at a text and could not be told so."""
+
+    text: str
+
+
 Delta: TypeAlias = (
     Text
     | Reasoning
@@ -339,4 +347,5 @@ Delta: TypeAlias = (
     | UsageUpdate
     | Finish
     | Done
+    | Stopped
 )

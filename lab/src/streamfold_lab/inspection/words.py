@@ -23,6 +23,7 @@ from streamfold.values import (
     Refusal,
     Sequence,
     Served,
+    Stopped,
     Summary,
     Text,
     ToolRequests,
@@ -58,6 +59,7 @@ _KINDS: dict[type[object], str] = {
     Usage: "usage",
     Finish: "finish",
     Done: "done",
+    Stopped: "stopped",
     MessageStart: "message",
     UsageUpdate: "usage",
     Block: "block",
@@ -152,6 +154,8 @@ def delta_words(delta: Delta) -> str:
             return reason if reason == raw else f"{reason} (as sent: {_quoted(raw)})"
         case Done():
             return "nothing follows"
+        case Stopped(text):
+            return f"the answer ends at {_quoted(text)}"
         case MessageStart(message_id):
             return f"message {_quoted(message_id or '')} begins"
         case UsageUpdate(members):

@@ -14,7 +14,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ...requests import HistoryRules, Request, Rules, read_response_format, with_raw_tools, written_hosted
+from ...requests import (
+    Facts,
+    Family,
+    HistoryRules,
+    OptionRules,
+    Request,
+    Rules,
+    read_response_format,
+    with_raw_tools,
+    written_hosted,
+)
 from ...values import (
     ConfigError,
     Delta,
@@ -41,7 +51,7 @@ from .eventstream import AWSEventStream
 from .hosted_tools import FILES_BETA, MCP_BETA, add_hosted_members, hosted_forms, uses_mcp
 from .quirks import AnthropicQuirks
 from .strict import closed_schema, fit_strict
-from .thinking import fit_thinking, thinking_details, thinking_members
+from .thinking import fit_thinking, output_limit, thinking_details, thinking_members
 from .turns import (
     CALL_EXTRAS,
     as_it_came,
@@ -64,6 +74,7 @@ _COUNTED = (
     "mcp_servers", "context_management",
 )  # fmt: skip
 _PATH = ":;@!$&'()*+,="  # what may stand in a part of a path (RFC 3986)
+_UNKNOWN = Facts(thinking="asked", efforts=("low", "medium", "high"))
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
@@ -94,7 +105,17 @@ class AnthropicAdapter(EventReader, Adapter):
     def rules(self, request: Request) -> Rules:
         """Returns what the API accepts in tool names and response formats."""
         forms = hosted_forms(self.quirks.web_search)
-        return Rules(tool_name=_NAME, response_format=self.quirks.response_format, hosted=forms)
+        return Rules(tool_name=_NAME, response_format=self.quirks.response_format, hosted=forms, json_mode="no")
+
+    def option_rules(self, request: Request) -> OptionRules:
+        """Returns which options the API has a place for."""
+        sampling = self.quirks.version < "2026-10-21"
+        efforts = self.quirks.effort_grades
+        return OptionRules(sampling=sampling, seed=False, blank_stops=False, efforts=efforts, switch=True, budgets=True)
+
+    def known_family(self, family: Family) -> Family:
+        """Returns what is known of a model, and what is assumed where nothing is known of it."""
+        return family.filled(_UNKNOWN).over(self.quirks.facts())
 
     def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
@@ -169,10 +190,8 @@ class AnthropicAdapter(EventReader, Adapter):
     def encode(self, request: Request) -> dict[str, Any]:
         """Returns the JSON body for a streamed answer. Raises ConfigError for what this API can't carry."""
         options = request.options
-        if options.seed is not None:
-            raise ConfigError("the Messages API has no 'seed': leave the option out")
         opening, rest = split_system(request.messages)
-        max_tokens = options.max_output_tokens or self.quirks.max_tokens
+        max_tokens = output_limit(request, self.quirks)
         body: dict[str, Any] = {"model": request.model, "max_tokens": max_tokens}
         if system := [
             block for at, message in enumerate(opening) for block in content_blocks(message, f"messages[{at}]")
@@ -188,7 +207,7 @@ class AnthropicAdapter(EventReader, Adapter):
         said = {
             "temperature": options.temperature,
             "top_p": options.top_p,
-            "stop_sequences": [stop for stop in stops if stop.strip()] or None,
+            "stop_sequences": stops or None,
         }
         body.update({name: value for name, value in said.items() if value is not None})
         body.update(thinking_members(request, self.quirks, max_tokens))
@@ -278,10 +297,8 @@ class AnthropicAdapter(EventReader, Adapter):
 
     def _output_format(self, wanted: Any) -> dict[str, Any] | None:
         read = read_response_format(wanted)
-        if read is None:
+        if read is None or read.schema is None:
             return None
-        if read.schema is None:
-            raise ConfigError('response_format="json": the Messages API needs a schema; pass one, or a pydantic model')
         return {"type": "json_schema", "schema": closed_schema(read.schema)}
 
     # --- answers ------------------------------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from ...requests import ReasoningEffort
 
 __all__ = ["AnthropicQuirks"]
 
@@ -17,17 +19,19 @@ class AnthropicQuirks:
             The body is nearly the same; address and framing differ.
         version: the header `anthropic-version`. From 2026-10-21 on, sampling options are refused.
         betas: words for the header `anthropic-beta`.
-        max_tokens: sent where the request names no `max_output_tokens`, because the API requires a number.
-        thinking: how thinking is switched on. "manual": with a budget of tokens (up to Claude 4.5); "adaptive": the
-            model decides, guided by the effort; "always": adaptive, and it can't be switched off; "never": not at all.
-            https://docs.anthropic.com/en/docs/build-with-claude/adaptive-thinking
-        efforts: the words of `output_config.effort` that the model knows, the lowest first. Empty: it has no such
-            member. https://docs.anthropic.com/en/docs/build-with-claude/effort
+        max_tokens: sent where the request names no `max_output_tokens`, because the API requires a number. Default: the
+            most that the model writes.
+        thinking: how thinking is switched on, where it is not as the family of the model says. "manual": with a budget
+            of tokens; "adaptive": the model decides, guided by the effort; "always": adaptive, and it can't be switched
+            off; "never": not at all.
+        efforts: the levels of effort then, the lowest first. Empty: thinking is a switch.
+        sampling: whether `temperature` and `top_p` are accepted then.
+        effort_grades: levels of effort are sent, as `output_config.effort`, to models that have some. Otherwise
+            thinking is a switch. https://docs.anthropic.com/en/docs/build-with-claude/effort
         thinking_history: "signed": thinking goes back only with its signature, which Anthropic checks. "required": an
             assistant turn with calls is refused without a thinking block, signed or not (DeepSeek, Kimi).
         inline_system: system messages are accepted inside the conversation (Claude Opus 4.8 and later).
         prefill: a last message of the assistant is continued (refused by Claude Opus 4.6 and later).
-        sampling: `temperature` and `top_p` are accepted.
         forced_while_thinking: a forced tool choice is accepted while the model thinks. Manual thinking never allows it.
         response_format: how an answer that fits a schema is requested: "json_schema" is `output_config.format`.
         web_search: the version of the search that the server runs.
@@ -37,14 +41,29 @@ class AnthropicQuirks:
     platform: Literal["anthropic", "vertex", "bedrock"] = "anthropic"
     version: str = "2023-06-01"
     betas: tuple[str, ...] = ()
-    max_tokens: int = 4096
-    thinking: Literal["manual", "adaptive", "always", "never"] = "adaptive"
-    efforts: tuple[str, ...] = ("low", "medium", "high")
+    max_tokens: int | None = None
+    thinking: Literal["manual", "adaptive", "always", "never"] | None = None
+    efforts: tuple[ReasoningEffort, ...] | None = None
+    sampling: bool | None = None
+    effort_grades: bool = True
     thinking_history: Literal["signed", "required"] = "signed"
     inline_system: bool = False
     prefill: bool = False
-    sampling: bool = True
     forced_while_thinking: bool = True
     response_format: Literal["json_schema", "tool"] = "json_schema"
     web_search: str = "web_search_20260318"
     cache_included: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the facts about the models of an endpoint that its quirks say."""
+        said: dict[str, Any] = {}
+        if self.thinking is not None:
+            manual = self.thinking == "manual"
+            how = "asked" if self.thinking in ("manual", "adaptive") else self.thinking
+            said = {"thinking": how, "budget": (1024, 64000) if manual else None}
+            said |= {"samples_while_thinking": False} if manual else {}
+        if self.efforts is not None:
+            said["efforts"] = self.efforts
+        if self.sampling is not None:
+            said["sampling"] = "yes" if self.sampling else "no"
+        return said

@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from ...requests import drop_force, is_forced
-from ...values import ConfigError, Message, ProtocolWarning
+from ...requests import drop_force, is_forced, refuse_if_strict, thinks
+from ...values import Message, ProtocolWarning
 from ..chat.thinking import without_thinking
 from .quirks import AnthropicQuirks
 from .turns import assistant_blocks
@@ -19,25 +19,25 @@ from .turns import assistant_blocks
 if TYPE_CHECKING:
     from ...requests import Request
 
-__all__ = ["fit_thinking", "thinking_details", "thinking_members"]
+__all__ = ["fit_thinking", "output_limit", "thinking_details", "thinking_members"]
 
-_BUDGETS = {"minimal": 1024, "low": 1024, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 64000}
-_ORDER = ("minimal", "low", "medium", "high", "xhigh", "max")
+_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 64000}
 _THINKING = ("thinking", "redacted_thinking")
 _SMALLEST_BUDGET = 1024
+_DEFAULT_LIMIT = 4096  # of an answer of a model that nobody knows
 
 
 def thinking_members(request: Request, quirks: AnthropicQuirks, max_tokens: int) -> dict[str, Any]:
     """Returns the members of the body that ask for this effort; none if the request says nothing of it."""
-    effort = request.options.reasoning_effort
+    effort, family = request.options.reasoning_effort, request.family
     if effort is None:
         return {}
     if effort == "none":
-        return {} if quirks.thinking == "never" else {"thinking": {"type": "disabled"}}
-    if quirks.thinking == "manual":
+        return {"thinking": {"type": family.none_as or "disabled"}}
+    if family.budget is not None:
         budget = min(_BUDGETS[effort], max_tokens - 1)
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
-    level = {"output_config": {"effort": _nearest(effort, quirks)}} if quirks.efforts else {}
+    level = {"output_config": {"effort": effort}} if quirks.effort_grades and family.efforts else {}
     return {"thinking": {"type": "adaptive"}, **level}
 
 
@@ -59,47 +59,28 @@ def thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mappi
 
 
 def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ProtocolWarning]]:
-    """Returns the request with an effort, a tool choice and sampling options that go together, and what was changed.
-
-    Raises:
-        ConfigError: the model can't be told what the request asks for.
-    """
-    request, warnings = _possible_effort(request, quirks)
+    """Returns the request with an effort and a tool choice that go together, and what was changed."""
+    request, warnings = _possible_budget(request, quirks)
     request, lost = _without_lost_thinking(request, quirks)
     request, choice = _possible_choice(request, quirks)
-    request, sampling = _possible_sampling(request, quirks)
-    return request, [*warnings, *lost, *choice, *sampling]
+    return request, [*warnings, *lost, *choice]
 
 
-def _possible_effort(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ProtocolWarning]]:
-    effort, name = request.options.reasoning_effort, request.model
-    if effort == "none" and quirks.thinking == "always":
-        raise ConfigError(f"{name} always thinks: reasoning_effort can't be 'none'")
-    if effort in (None, "none"):
+def output_limit(request: Request, quirks: AnthropicQuirks) -> int:
+    """Returns the number of tokens that an answer may have: the API requires one."""
+    limits = (request.options.max_output_tokens, quirks.max_tokens, request.family.max_output_tokens)
+    return next((limit for limit in limits if limit is not None), _DEFAULT_LIMIT)
+
+
+def _possible_budget(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ProtocolWarning]]:
+    """Switches thinking off where the answer is too short for it."""
+    limit = output_limit(request, quirks)
+    if request.family.budget is None or request.options.reasoning_effort in (None, "none") or limit > _SMALLEST_BUDGET:
         return request, []
-    if quirks.thinking == "never":
-        detail = f"{name} does not think: reasoning_effort={effort!r} was not sent"
-        return _with_effort(request, None), [ProtocolWarning("option_dropped", detail)]
-    if quirks.thinking == "manual":
-        limit = request.options.max_output_tokens or quirks.max_tokens
-        if limit > _SMALLEST_BUDGET:
-            return request, []
-        detail = (
-            f"max_output_tokens={limit} leaves no room for thinking ({_SMALLEST_BUDGET} tokens at least): it is off"
-        )
-        return _with_effort(request, "none"), [ProtocolWarning("option_changed", detail)]
-    if not quirks.efforts:
-        detail = f"{name} has no levels of effort: for reasoning_effort={effort!r}, thinking was switched on"
-        return request, [ProtocolWarning("option_changed", detail)]
-    sent = _nearest(str(effort), quirks)
-    detail = f"{name} does not know reasoning_effort={effort!r}: {sent!r} was sent"
-    return request, [ProtocolWarning("option_changed", detail)] if sent != effort else []
-
-
-def _nearest(effort: str, quirks: AnthropicQuirks) -> str:
-    """The highest level that is not above the one that was asked for, else the lowest that the model has."""
-    below = [level for level in quirks.efforts if _ORDER.index(level) <= _ORDER.index(effort)]
-    return below[-1] if below else quirks.efforts[0]
+    detail = f"max_output_tokens={limit} leaves no room for thinking ({_SMALLEST_BUDGET} tokens at least): it is off"
+    changed = [ProtocolWarning("option_changed", detail)]
+    refuse_if_strict(request.options, changed)
+    return _with_effort(request, "none"), changed
 
 
 def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ProtocolWarning]]:
@@ -109,7 +90,7 @@ def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[R
     the beginning of a loop, and need not think again after results: to the API all of the loop is one turn.
     https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking#extended-thinking-with-tool-use
     """
-    if quirks.thinking != "manual" or request.options.reasoning_effort in (None, "none"):
+    if request.family.budget is None or request.options.reasoning_effort in (None, "none"):
         return request, []
     loop = _open_loop(request.messages)
     if not loop or any(_begins_with_thinking(message, request, quirks) for message in loop):
@@ -132,35 +113,14 @@ def _begins_with_thinking(message: Message, request: Request, quirks: AnthropicQ
 
 
 def _possible_choice(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ProtocolWarning]]:
-    thinks = _thinks(request, quirks)
-    if not is_forced(request) or not thinks or (quirks.thinking != "manual" and quirks.forced_while_thinking):
+    family = request.family
+    possible = family.budget is None and quirks.forced_while_thinking
+    if possible or not is_forced(request) or thinks(request.options, family) is False:
         return request, []
-    if request.options.force_by_disabling_thinking and quirks.thinking != "always":
+    if request.options.force_by_disabling_thinking and family.thinking != "always":
         return without_thinking(request)
     warnings: list[ProtocolWarning] = []
     return drop_force(request, "takes no forced tool choice while it thinks", warnings), warnings
-
-
-def _possible_sampling(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ProtocolWarning]]:
-    options = request.options
-    given = [name for name in ("temperature", "top_p") if getattr(options, name) is not None]
-    fixed = not quirks.sampling or quirks.version >= "2026-10-21"
-    if not given or not (fixed or (quirks.thinking == "manual" and _thinks(request, quirks))):
-        return request, []
-    why = "fixes its sampling" if fixed else "fixes its sampling while it thinks"
-    detail = f"{request.model} {why}: {' and '.join(given)} not sent"
-    options = replace(options, temperature=None, top_p=None)
-    return replace(request, options=options), [ProtocolWarning("option_dropped", detail)]
-
-
-def _thinks(request: Request, quirks: AnthropicQuirks) -> bool:
-    own = request.options.extra_body.get("thinking")
-    if isinstance(own, dict) and "type" in own:
-        return bool(own["type"] != "disabled")
-    effort = request.options.reasoning_effort
-    if effort is None:  # a server that refuses a forced choice while it thinks does so unless it is told not to
-        return quirks.thinking == "always" or not quirks.forced_while_thinking
-    return effort != "none"
 
 
 def _with_effort(request: Request, effort: Any) -> Request:

@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
-from ...requests import HistoryRules, Request, Rules, schema_passes
+from ...requests import HistoryRules, OptionRules, Request, Rules, schema_passes
 from ...values import APIError, BadRequestError, ProtocolWarning
 from ..batches.files import FilesAPI
 from ..batches.protocol import BatchAPI, BatchSettings
@@ -24,7 +24,7 @@ from .history import ids_changed, with_short_ids
 from .quirks import ChatQuirks
 from .reasoning import goes_back, with_reasoning_to_send
 from .signatures import sign_open_calls
-from .thinking import grade_dropped, only_allowed_tools, possible_choice, thinks
+from .thinking import may_think, only_allowed_tools, possible_choice
 
 __all__ = ["ChatAdapter", "ChatQuirks"]
 
@@ -55,16 +55,23 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
         quirks = self.quirks
         return Rules(
             response_format=quirks.response_format,
+            json_mode="says_json" if quirks.says_json else "yes",
             strict_tools=True,
             strict_output=quirks.strict_output,
             passes=schema_passes(inline=quirks.inline_refs, unsupported=quirks.unsupported_keywords),
             hosted=self.hosted_forms,
         )
 
+    def option_rules(self, request: Request) -> OptionRules:
+        """Returns which options the endpoint has a place for."""
+        quirks = self.quirks
+        switch = quirks.thinking_switch is not None
+        return OptionRules(chat=True, stops=quirks.stop_max, efforts=quirks.effort_grades, switch=switch)
+
     def history_rules(self, request: Request) -> HistoryRules:
         """Returns what this wire format demands of a conversation."""
         roles = HistoryRules().roles - (set() if self.quirks.developer_role else {"developer"})
-        wants = self.quirks.reasoning_required and thinks(request)
+        wants = self.quirks.reasoning_required and may_think(request)
         return HistoryRules(roles, empty_others=self.quirks.empty_turns, wants_reasoning=wants)
 
     def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
@@ -88,7 +95,7 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
         unsigned: list[ProtocolWarning] = []
         if self.quirks.call_signatures:
             request, unsigned = sign_open_calls(request)
-        return request, [*dropped, *moved, *changes, *only, *free, *unsigned, *grade_dropped(request, self.quirks)]
+        return request, [*dropped, *moved, *changes, *only, *free, *unsigned]
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         return possible_choice(request, self.quirks)

@@ -65,7 +65,7 @@ class RequestWriter:
             "stop": options.stop,
             self.quirks.seed_field: options.seed,
             "parallel_tool_calls": options.parallel_tool_calls,
-            **effort_members(options.reasoning_effort, self.quirks),
+            **effort_members(request, self.quirks),
             "reasoning_split": self.quirks.reasoning_split or None,
             "response_format": self._response_format(options.response_format),
         }

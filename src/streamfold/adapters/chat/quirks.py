@@ -42,8 +42,8 @@ class ChatQuirks:
         thinking_switch: the member that turns thinking on or off, for servers on which `reasoning_effort` does not:
             `thinking: {"type": ...}`, `enable_thinking: true`, or `reasoning: {"enabled": true}`. The effort "none" is
             off, any other is on. None: there is no such member.
-        effort_grades: whether `reasoning_effort` is sent. Beside a switch it is sent for every effort but "none". If
-            there is only a switch, a warning says that the grade was not sent.
+        effort_grades: whether `reasoning_effort` is sent, to models that have levels of effort. Beside a switch it is
+            sent for every effort but "none".
         forced_while_thinking: whether "required" and named tool choices can be sent while the model thinks, which it
             does unless the request says otherwise. If not, "auto" is sent, with a warning. For models that never accept
             forced choices there is the capability `forced_choice`.
@@ -55,6 +55,8 @@ class ChatQuirks:
         message_names: whether a message may have a `name`.
         empty_turns: whether turns of users and systems may be without content. Otherwise they are an error.
         seed_field: the name of the seed.
+        stop_max: the most texts to stop at. Others are found by the reader.
+        says_json: JSON mode is refused unless a message says "json" (OpenAI, Azure, DashScope).
         call_ids: which ids of calls are accepted. Mistral accepts nine letters and digits only; other ids are replaced,
             equal ids by equal ones.
         continues: how the server is told to go on with the text of the last message, which is marked as partial: by the
@@ -85,6 +87,8 @@ class ChatQuirks:
     message_names: bool = True
     empty_turns: bool = False
     seed_field: Literal["seed", "random_seed"] = "seed"
+    stop_max: int | None = None
+    says_json: bool = False
     call_ids: Literal["any", "nine_alphanumeric"] = "any"
     call_signatures: bool = False
     hosted_tools: Literal["none", "openrouter"] = "none"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .quirks import ChatQuirks
-from .thinking import thinks
+from .thinking import may_think
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -78,7 +78,7 @@ def kept_members(request: Request, body: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the members that ask the server to keep the reasoning of finished turns, where some is sent."""
     keep = request.family.keep
     start = _open_turn(request.messages)
-    if not keep or request.family.reasoning_back != "all" or not thinks(request):
+    if not keep or request.family.reasoning_back != "all" or not may_think(request):
         return {}
     if not any(message.reasoning for message in request.messages[:start]):
         return {}

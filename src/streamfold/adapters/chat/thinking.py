@@ -1,12 +1,12 @@
-"""Reasoning effort for servers without `reasoning_effort`, and tool choices that thinking models refuse."""
+"""How an effort is written for a server, and tool choices that thinking models refuse."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...requests import drop_force, is_forced
+from ...requests import drop_force, is_forced, thinks
 from ...values import AllowedTools, ProtocolWarning
 from .quirks import ChatQuirks
 
@@ -15,21 +15,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "effort_members",
-    "grade_dropped",
+    "may_think",
     "only_allowed_tools",
     "only_these",
     "possible_choice",
-    "thinks",
     "without_thinking",
 ]
 
 
-def effort_members(effort: str | None, quirks: ChatQuirks) -> dict[str, Any]:
-    """Returns the members of the body that request an effort."""
+def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
+    """Returns the members of the body that request an effort: a level, a switch, or both."""
+    effort = request.options.reasoning_effort
     if effort is None:
         return {}
     on = effort != "none"
-    graded = {"reasoning_effort": effort} if quirks.effort_grades and (on or not quirks.thinking_switch) else {}
+    has_levels = quirks.effort_grades and request.family.efforts != ()
+    graded = {"reasoning_effort": effort} if not quirks.thinking_switch or (on and has_levels) else {}
     match quirks.thinking_switch:
         case "thinking":
             return {"thinking": {"type": "enabled" if on else "disabled"}, **graded}
@@ -39,17 +40,6 @@ def effort_members(effort: str | None, quirks: ChatQuirks) -> dict[str, Any]:
             return {"reasoning": {"enabled": on}, **graded}
         case None:
             return graded
-
-
-def grade_dropped(request: Request, quirks: ChatQuirks) -> list[ProtocolWarning]:
-    """Returns a warning if the request names a grade of effort and the server has none, or only a switch."""
-    effort = request.options.reasoning_effort
-    if effort is None or quirks.effort_grades or (quirks.thinking_switch and effort == "none"):
-        return []
-    said = f"this provider has no grades of reasoning_effort, and {effort!r} was not sent"
-    if quirks.thinking_switch:
-        return [ProtocolWarning("option_changed", f"{said}: thinking was switched on")]
-    return [ProtocolWarning("option_dropped", f"{said}: nothing was sent instead")]
 
 
 def only_allowed_tools(request: Request) -> tuple[Request, list[ProtocolWarning]]:
@@ -75,7 +65,7 @@ def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list
     "Thinking mode does not support this tool_choice" (DeepSeek), "The tool_choice parameter does not support being set
     to required or object in thinking mode" (DashScope): both are a 400.
     """
-    if quirks.forced_while_thinking or not is_forced(request) or not thinks(request):
+    if quirks.forced_while_thinking or not is_forced(request) or not may_think(request):
         return request, []
     if request.options.force_by_disabling_thinking:
         return without_thinking(request)
@@ -92,14 +82,6 @@ def without_thinking(request: Request) -> tuple[Request, list[ProtocolWarning]]:
     return replace(request, options=replace(request.options, reasoning_effort="none")), dropped
 
 
-def thinks(request: Request) -> bool:
+def may_think(request: Request) -> bool:
     """Returns whether the model may think: many do unless the request says otherwise."""
-    body = request.options.extra_body
-    thinking, reasoning = body.get("thinking"), body.get("reasoning")
-    if isinstance(thinking, Mapping) and "type" in thinking:
-        return bool(thinking["type"] != "disabled")
-    if isinstance(reasoning, Mapping) and "enabled" in reasoning:
-        return bool(reasoning["enabled"])
-    if "enable_thinking" in body:
-        return bool(body["enable_thinking"])
-    return request.options.reasoning_effort != "none"
+    return thinks(request.options, request.family) is not False

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from ...requests import HistoryRules, Request, Rules, read_response_format, with_raw_tools
+from ...requests import Facts, Family, HistoryRules, OptionRules, Request, Rules, read_response_format, with_raw_tools
 from ...requests.schema import openapi_subset
 from ...values import AllowedTools, ConfigError, ErrorInfo, FilePart, Message, NamedTool, ProtocolWarning, Tool
 from ..batches.gemini import GeminiBatchAPI
@@ -27,12 +27,13 @@ from .errors import read_google_error
 from .hosted_tools import FORMS, mixes_tools, tool_entries
 from .quirks import GeminiQuirks
 from .signatures import signature_of
-from .thinking import fit_effort, thinking_config
+from .thinking import thinking_config
 
 __all__ = ["GeminiAdapter", "GeminiQuirks"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _PLACE = re.compile(r"(?:(?:publishers/[^/?#&]+/)?models|tunedModels|endpoints)/[A-Za-z0-9_.@-]+")
+_NEWEST = Facts(thinking="always", efforts=("low", "medium", "high"))
 _METHOD = "streamGenerateContent?alt=sse"
 _COUNTED = ("contents", "systemInstruction", "tools", "generationConfig")  # what Vertex AI takes
 _SYSTEM = ("system", "developer")
@@ -85,8 +86,15 @@ class GeminiAdapter(EventReader, Adapter):
         if isinstance(request.tool_choice, AllowedTools) and request.tool_choice.mode == "auto":
             request, only = only_allowed_tools(request)
             changes += only
-        request, effort = fit_effort(request, self.quirks)
-        return request, [*warnings, *changes, *effort, *self._doubts(request)]
+        return request, [*warnings, *changes, *self._doubts(request)]
+
+    def option_rules(self, request: Request) -> OptionRules:
+        """Returns which options the API has a place for."""
+        return OptionRules(stops=5, parallel_calls=False, budgets=True)
+
+    def known_family(self, family: Family) -> Family:
+        """Returns what is known of a model. One of which nothing is known is treated like the newest ones."""
+        return family.filled(_NEWEST).over(self.quirks.facts())
 
     def _doubts(self, request: Request) -> list[ProtocolWarning]:
         """What is sent otherwise than it was written: late system messages, and calls whose signature is lost."""
@@ -122,8 +130,6 @@ class GeminiAdapter(EventReader, Adapter):
     def encode(self, request: Request) -> dict[str, Any]:
         """Returns the JSON body for a streamed answer. Raises ConfigError for what this API can't carry."""
         options = request.options
-        if options.parallel_tool_calls is False:
-            raise ConfigError("Gemini has no 'parallel_tool_calls': leave the option out")
         contents = self._contents(request)
         if self.quirks.signatures == "required":
             sign_open_calls(contents)
@@ -184,15 +190,13 @@ class GeminiAdapter(EventReader, Adapter):
     def _generation(self, request: Request) -> dict[str, Any]:
         options = request.options
         stops = [options.stop] if isinstance(options.stop, str) else options.stop or []
-        if len(stops) > 5:
-            raise ConfigError(f"Gemini takes at most 5 stop strings, not {len(stops)}")
         config: dict[str, Any] = {
             "temperature": options.temperature,
             "topP": options.top_p,
             "seed": options.seed,
             "maxOutputTokens": options.max_output_tokens,
             "stopSequences": stops or None,
-            "thinkingConfig": thinking_config(options.reasoning_effort, self.quirks),
+            "thinkingConfig": thinking_config(request),
         }
         wanted = read_response_format(options.response_format)
         if wanted is not None:

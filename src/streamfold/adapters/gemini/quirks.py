@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from ...requests import ReasoningEffort
 
 __all__ = ["GeminiQuirks"]
 
@@ -15,11 +17,11 @@ class GeminiQuirks:
     Attributes:
         schemas: "json": real JSON Schema (`parametersJsonSchema`); "openapi": the older subset (`parameters`), for
             proxies and models that know no other.
-        thinking: how much thinking is asked for: as a "level" (Gemini 3), as a "budget" of tokens (Gemini 2.5), or
-            "never". https://ai.google.dev/gemini-api/docs/thinking
-        levels: the thinking levels that the model knows, the lowest first.
-        budget: the smallest and the largest budget.
-        can_stop_thinking: a budget of 0 is accepted. Gemini 3 can't stop thinking.
+        thinking: how much thinking is asked for, where it is not as the family of the model says: as a "level", as a
+            "budget" of tokens, or "never".
+        levels: the thinking levels then, the lowest first.
+        budget: the smallest and the largest budget then.
+        can_stop_thinking: a budget of 0 is accepted then.
         signatures: "required": the first call of each answer of the current turn is refused without its signature
             (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures
         result_images: images are accepted inside the result of a call (Gemini 3); else they follow in a user content.
@@ -35,9 +37,9 @@ class GeminiQuirks:
     """
 
     schemas: Literal["json", "openapi"] = "json"
-    thinking: Literal["level", "budget", "never"] = "level"
-    levels: tuple[str, ...] = ("low", "medium", "high")
-    budget: tuple[int, int] = (128, 32768)
+    thinking: Literal["level", "budget", "never"] | None = None
+    levels: tuple[ReasoningEffort, ...] | None = None
+    budget: tuple[int, int] | None = None
     can_stop_thinking: bool = False
     signatures: Literal["required", "optional"] = "required"
     result_images: bool = True
@@ -47,3 +49,13 @@ class GeminiQuirks:
     call_ids: bool = True
     validated: bool = True
     count_form: Literal["request", "members"] = "request"
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the facts about the models of an endpoint that its quirks say."""
+        said: dict[str, Any] = {} if self.levels is None else {"efforts": self.levels}
+        if self.thinking == "budget" or self.budget is not None:
+            how = "default" if self.can_stop_thinking else "always"
+            return {"thinking": how, "budget": self.budget or (128, 32768), "efforts": None}
+        if self.thinking is not None:
+            said |= {"thinking": "never" if self.thinking == "never" else "always", "budget": None}
+        return said

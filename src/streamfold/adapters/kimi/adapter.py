@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...requests import HistoryRules, Rules, drop_force
+from ...requests import Facts, Family, HistoryRules, OptionRules, Rules, drop_force
 from ...requests.schema import moonshot, moonshot_problems
 from ...values import AudioPart, ConfigError, FilePart, Message, NamedTool, ProtocolWarning, Tool
 from ..chat import ChatAdapter, ChatQuirks
 from ..chat.history import ids_changed
 from ..chat.quirks import ReasoningField
-from ..chat.thinking import only_these, without_thinking
+from ..chat.thinking import may_think, only_these, without_thinking
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -35,20 +35,17 @@ class KimiQuirks(ChatQuirks):
         max_tokens_field: the hosted API calls the old name deprecated, the engines know only that one.
         reasoning_field: Kimi wants its reasoning back.
         result_images: Kimi takes the images of results in the results, as MoonshotAI/kimi-cli sends them.
-        thinking: whether the model thinks never, always, or as the request says.
-        fixed_sampling: the hosted API fixes the sampling of the model and refuses any other value.
-        reasoning_effort: the model accepts `reasoning_effort`; others have a switch at most.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
     reasoning_field: ReasoningField | None = "reasoning_content"
     result_images: bool = True
     hosted: bool = True
-    thinking: Literal["never", "switch", "always"] = "switch"
-    fixed_sampling: bool = True
-    reasoning_effort: bool = False
 
 
+# What is assumed of a model without a family: thinking can be switched, and the hosted API fixes its sampling.
+_NEWEST = Facts(thinking="default", efforts=())
+_NEWEST_HOSTED = Facts(thinking="default", efforts=(), sampling="no")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{2,63}")
 
 
@@ -77,7 +74,7 @@ class KimiAdapter(ChatAdapter):
         """Returns what Kimi demands of a conversation. Ids are always renumbered."""
         # "role 'developer' is not allowed" (earendil-works/pi#8109)
         roles = HistoryRules().roles - {"developer", "function"} if self.hosted else HistoryRules().roles
-        thinks = self.hosted and self._thinks(request)
+        thinks = self.hosted and may_think(request)
         others = self.quirks.empty_turns
         return HistoryRules(roles, unique_ids=None, empty_turn="refused", empty_others=others, wants_reasoning=thinks)
 
@@ -85,10 +82,19 @@ class KimiAdapter(ChatAdapter):
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         if self.hosted:
             self._check_tools(request.tools)
-            self._check_options(request)
+            if request.messages[-1].partial and request.options.response_format == "json":
+                raise ConfigError('Kimi refuses partial mode with response_format="json": leave one of them out')
         request, changes = super().rewrite(request)
-        request, dropped = self._pinned_sampling(request)
-        return request, [*changes, *dropped, *self._ungraded(request), *ids_changed(request.messages, _renumbered)]
+        return request, [*changes, *ids_changed(request.messages, _renumbered)]
+
+    def option_rules(self, request: Request) -> OptionRules:
+        """Returns which options the endpoint has a place for."""
+        rules = replace(super().option_rules(request), switch=True)
+        return replace(rules, stops=5, stop_bytes=32) if self.hosted else rules
+
+    def known_family(self, family: Family) -> Family:
+        """Returns what is known of a model. One of which nothing is known is treated like the newest ones."""
+        return family.filled(_NEWEST_HOSTED if self.hosted else _NEWEST)
 
     def rules(self, request: Request) -> Rules:
         """Returns what the endpoint accepts in tool names, schemas and response formats."""
@@ -105,57 +111,17 @@ class KimiAdapter(ChatAdapter):
         if len(tools) > 128:
             raise ConfigError(f"Kimi takes at most 128 tools, not {len(tools)}")
 
-    def _check_options(self, request: Request) -> None:
-        options = request.options
-        if options.temperature is not None and not 0 <= options.temperature <= 1:
-            raise ConfigError(f"Kimi's temperature is between 0 and 1, not {options.temperature}")
-        if request.messages[-1].partial and options.response_format == "json":
-            raise ConfigError('Kimi refuses partial mode with response_format="json": leave one of them out')
-        stops = [options.stop] if isinstance(options.stop, str) else options.stop or []
-        if len(stops) > 5 or any(len(stop.encode()) > 32 for stop in stops):
-            raise ConfigError(f"Kimi takes at most 5 stop strings of at most 32 bytes each, not {stops!r}")
-
     def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """Replaces forced choices that the hosted API refuses while the model thinks."""
         choice = request.tool_choice
-        if choice in ("auto", "none") or not self.hosted or not self._thinks(request):
+        if choice in ("auto", "none") or not self.hosted or not may_think(request):
             return request, []
-        if (
-            self.quirks.reasoning_effort
-        ):  # K3 takes `required`, and no named choice: required, with only that tool to choose
+        if request.family.efforts:  # K3 takes `required`, and no named choice: required, with only that tool to choose
             return only_these(request, (choice.name,), "required") if isinstance(choice, NamedTool) else (request, [])
-        if request.options.force_by_disabling_thinking and self.quirks.thinking == "switch":
+        if request.options.force_by_disabling_thinking and request.family.thinking in ("default", None):
             return without_thinking(request)
         warnings: list[ProtocolWarning] = []
         return drop_force(request, "thinks, and takes no forced tool choice meanwhile", warnings), warnings
-
-    def _pinned_sampling(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
-        """K2.5 and later: the hosted API fixes temperature and top_p, and answers any other value with a 400."""
-        options = request.options
-        asked = [name for name in ("temperature", "top_p") if getattr(options, name) is not None]
-        if not asked or not self.hosted or not self.quirks.fixed_sampling:
-            return request, []
-        detail = f"{request.model} has its sampling fixed by the server: {' and '.join(asked)} was not sent"
-        options = replace(options, temperature=None, top_p=None)
-        return replace(request, options=options), [ProtocolWarning("option_dropped", detail)]
-
-    def _ungraded(self, request: Request) -> list[ProtocolWarning]:
-        """Returns a warning if the model has no grades of effort, only a switch."""
-        effort = request.options.reasoning_effort
-        if effort in (None, "none") or self.quirks.reasoning_effort or self.quirks.thinking == "never":
-            return []
-        detail = f"{request.model} knows no grades of thinking: for reasoning_effort={effort!r}, it was switched on"
-        return [ProtocolWarning("option_changed", detail)]
-
-    def _thinks(self, request: Request) -> bool:
-        thinking = self.quirks.thinking
-        if thinking != "switch":
-            return thinking == "always"
-        body = request.options.extra_body
-        own = body.get("thinking") or body.get("chat_template_kwargs")
-        if isinstance(own, Mapping):
-            return own.get("type") != "disabled" and own.get("thinking") is not False
-        return request.options.reasoning_effort != "none"
 
     # --- how it is written --------------------------------------------------------------------------------------------
 
@@ -164,21 +130,17 @@ class KimiAdapter(ChatAdapter):
         effort = request.options.reasoning_effort
         body = super().encode(replace(request, options=replace(request.options, reasoning_effort=None)))
         body["messages"] = list(_renumbered(body["messages"]))
-        if self.hosted and self._thinks(request):
+        if self.hosted and may_think(request):
             _mark_reasoning(body["messages"])
         if effort is not None:
-            body.update(self._thinking(request.model, effort))
+            body.update(self._thinking(effort, bool(request.family.efforts)))
         body.update(request.options.extra_body)  # once more: it wins over ours
         return body
 
-    def _thinking(self, name: str, effort: str) -> dict[str, Any]:
-        """Returns the members for an effort: grades on K3, a switch on the models before it."""
-        if self.quirks.thinking == "never":
-            raise ConfigError(f"{name} does not think: reasoning_effort can't be sent")
-        if self.quirks.reasoning_effort and effort != "none":
+    def _thinking(self, effort: str, has_levels: bool) -> dict[str, Any]:
+        """Returns the members for an effort: levels on K3, a switch on the models before it."""
+        if has_levels:
             return {"reasoning_effort": effort}
-        if effort == "none" and self.quirks.thinking == "always":
-            raise ConfigError(f"{name} always thinks: reasoning_effort can't be 'none'")
         if not self.hosted:  # the switch of the chat template, for vLLM, SGLang and KTransformers
             return {"chat_template_kwargs": {"thinking": effort != "none"}}
         return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}

@@ -8,9 +8,10 @@ may be *sent* are `ResponsesQuirks`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 from urllib.parse import quote
 
-from ...requests import HistoryRules, Request, Rules
+from ...requests import HistoryRules, OptionRules, Request, Rules
 from ...values import GeneratedFile, ProtocolWarning
 from ..batches.files import FilesAPI
 from ..batches.protocol import BatchAPI, BatchSettings
@@ -71,4 +72,11 @@ class ResponsesAdapter(RequestWriter, EventReader, Adapter):
 
     def rules(self, request: Request) -> Rules:
         """Returns what the endpoint accepts in tool names, schemas and response formats."""
-        return Rules(strict_tools=True, strict_output=self.quirks.strict_output, hosted=self.hosted_forms)
+        json_mode: Literal["says_json", "yes"] = "says_json" if self.quirks.says_json else "yes"
+        return Rules(
+            strict_tools=True, strict_output=self.quirks.strict_output, json_mode=json_mode, hosted=self.hosted_forms
+        )
+
+    def option_rules(self, request: Request) -> OptionRules:
+        """Returns which options the API has a place for. "Expected a value >= 16" (earendil-works/pi#6265)."""
+        return OptionRules(seed=False, stops=0, least_output_tokens=16)

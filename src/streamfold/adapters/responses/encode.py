@@ -36,6 +36,7 @@ class ResponsesQuirks:
         hosted_tools: in whose words tools that the provider runs are written.
         strict_output: a `response_format` that is a pydantic model is sent in the subset of OpenAI's strict mode, which
             guarantees a fitting answer.
+        says_json: JSON mode is refused unless a message says "json" (OpenAI, Azure).
     """
 
     store: bool | None = False
@@ -43,6 +44,7 @@ class ResponsesQuirks:
     system_as_instructions: bool = False
     strict_output: bool = True
     hosted_tools: Literal["openai", "xai", "openrouter"] = "openai"
+    says_json: bool = True
 
 
 # Each of them lets the provider go on with what it has kept.
@@ -60,9 +62,6 @@ class RequestWriter:
     def encode(self, request: Request) -> dict[str, Any]:
         """Returns the JSON body for a streamed answer. Raises ConfigError for what this wire format can't carry."""
         options = request.options
-        for name in ("stop", "seed"):
-            if getattr(options, name) is not None:
-                raise ConfigError(f"the Responses API has no {name!r}: leave the option out, or use the adapter 'chat'")
         store = self._store(options)
         stored = self.stores(request)
         instructions, messages = self._instructions(request.messages)
