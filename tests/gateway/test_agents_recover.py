@@ -157,6 +157,37 @@ async def test_a_break_behind_a_finished_thought(name: str, body: bytes) -> None
     assert "content_block_stop" not in events
 
 
+async def test_a_broken_connection_has_the_words_for_temporary() -> None:
+    """Agents read from the message whether to ask again (pi 0.73: "server error", "connection error", 502, ...)."""
+    half = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"Half"}}]}\n\n'
+    question = {"model": "main", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+    gemini = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+    for path, body in ((CHAT, question), (MESSAGES, {**question, "max_tokens": 9}), (GEMINI, gemini)):
+        async with before("openai:gpt-5-mini", half, breaks=True) as (client, _):
+            answer = await client.post(path, json=body)
+        last = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")][-1]
+        assert last["error"]["message"].endswith("(server error)"), path
+
+
+async def test_a_prompt_that_is_too_long_has_openais_code() -> None:
+    """By the code Codex knows that the conversation has to become shorter, whatever the provider called it."""
+    said = b'{"error":{"message":"Your request exceeded model token limit: 262144 (requested: 300000)"}}'
+    for path, question in ((CHAT, {"messages": [{"role": "user", "content": "Hi"}]}), (RESPONSES, {"input": "Hi"})):
+        async with behind(said, status=400) as client:
+            answer = await client.post(path, json={"model": "main", **question})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+
+
+async def test_a_spent_account_is_a_quota_failure_to_geminis_clients() -> None:
+    """Gemini CLI stops at once where the details say which quota is used up."""
+    spent = b'{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}'
+    for body, there in ((spent, True), (b'{"error":{"message":"slow down"}}', False)):
+        async with behind(body, status=429) as client:
+            answer = await client.post(GEMINI, json={"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]})
+        kinds = [detail["@type"].rpartition(".")[2] for detail in answer.json()["error"].get("details", ())]
+        assert ("QuotaFailure" in kinds) is there
+
+
 async def test_hidden_thinking_is_written_in_its_place() -> None:
     """It waits for what comes next, and stands before it."""
     rest = named(

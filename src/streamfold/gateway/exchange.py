@@ -124,7 +124,7 @@ class Exchange:
                 raise refusal from refusal.__cause__
             self.log.failed(refusal)
             partial = error.partial if isinstance(error, APIError) else None
-            await self._end(sink, b"".join([*waiting, writer.fail(self.wire.info(refusal), partial)]))
+            await self._end(sink, b"".join([*waiting, writer.fail(self.wire.stream_info(refusal), partial)]))
 
     async def _end(self, sink: Sink, events: bytes) -> None:
         """Writes the last events, when the answer is kept: its client may refer to it from then on."""

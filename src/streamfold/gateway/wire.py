@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,13 +13,15 @@ from ..adapters.emitting import Emitter, error_body
 from ..adapters.responses import ResponsesEmitter, WrittenEvent
 from ..config import GatewayOptions
 from ..requests import Request
-from ..values import Delta, ErrorInfo, ProtocolWarning, Reply, Tool
+from ..values import APIConnectionError, Delta, ErrorInfo, IncompleteStreamError, ProtocolWarning, Reply, Tool
 from .failures import Refused
 from .models import Served
 
 __all__ = ["AtOnce", "ClientRequest", "Keeper", "Size", "Warnings", "Wire", "functions_of", "listed", "not_sent"]
 
 Warnings: TypeAlias = list[ProtocolWarning]
+
+_TEMPORARY = re.compile("overloaded|rate.?limit|server error|timed? ?out|temporar|unavailable|try again", re.IGNORECASE)
 
 # Values of members of tools that ask for nothing: to be called by the model alone is to be called directly.
 _ASK_NOTHING: tuple[Any, ...] = (None, [], {}, False, ["direct"])
@@ -203,7 +206,22 @@ class Wire(ABC):
 
     def info(self, refusal: Refused) -> ErrorInfo:
         """Returns an error as this API's clients understand it."""
+        meaning = refusal.info.meaning()
+        if meaning is not None and meaning.kind == "context_length":  # by the code, Codex compacts a conversation
+            return replace(refusal.info, code="context_length_exceeded")
         return refusal.info
+
+    def stream_info(self, refusal: Refused) -> ErrorInfo:
+        """Returns an error for a stream that has begun. Clients read from the words of its message whether to retry.
+
+        "server error" is such a word to agents (pi 0.73); the types of errors are not shown to all of them. What a
+        provider says itself stays as it is.
+        """
+        info, cause = self.info(refusal), refusal.__cause__
+        broke = isinstance(cause, APIConnectionError | IncompleteStreamError) and cause.retryable
+        if not broke or _TEMPORARY.search(info.message):
+            return info
+        return replace(info, message=f"{info.message} (server error)")
 
     def error(self, refusal: Refused, answer_id: str) -> tuple[int, dict[str, Any]]:
         """Returns status and body of an error response."""

@@ -104,6 +104,9 @@ def google_error(info: ErrorInfo) -> dict[str, Any]:
     reason = re.sub(r"\W+", "_", (info.code or info.type or "").upper())
     if reason and reason != word:
         details.append({"@type": f"{_RPC}ErrorInfo", "reason": reason, "domain": "streamfold"})
+    if info.quota:  # by this, clients (Gemini CLI) know that it does not come back within minutes
+        violation = {"quotaId": "RequestsPerDay", "quotaMetric": "streamfold/account"}
+        details.append({"@type": f"{_RPC}QuotaFailure", "violations": [violation]})
     if info.retry_after is not None:
         details.append({"@type": f"{_RPC}RetryInfo", "retryDelay": f"{info.retry_after:g}s"})
     error = {"code": status, "message": info.message, "status": word or ("INTERNAL" if status >= 500 else _BAD_REQUEST)}
