@@ -63,19 +63,21 @@ class _Call(Generic[T]):
 
     Attributes:
         began, ended: whether its thread has begun with it, and is done.
+        found: what it has returned, in a list; empty before, and if it has failed.
     """
 
     def __init__(self, gate: _Gate, call: Callable[[], T]) -> None:
         self._gate, self._call = gate, call
         self._failures = gate.failures
         self.began = self.ended = False
+        self.found: list[T] = []
 
-    def run(self) -> T:
+    def run(self) -> None:
         if self._gate.failures != self._failures:  # while it waited for its thread
             self._gate.check()
         self.began = True
         try:
-            return self._call()
+            self.found.append(self._call())
         finally:
             self.ended = True
 
@@ -160,11 +162,12 @@ class BlockingStore(ABC):
         call = _Call(gate, ask)
         try:
             with anyio.move_on_after(PATIENCE):
-                found = await anyio.to_thread.run_sync(call.run, abandon_on_cancel=True, limiter=self._limiter(gate))
-                gate.worked()
-                return found
+                await anyio.to_thread.run_sync(call.run, abandon_on_cancel=True, limiter=self._limiter(gate))
         except self.failures() as error:
             raise gate.failed(f"{self!r} can't be used: {error}") from error
+        if call.found:  # in time, or while the event loop was too busy to see it
+            gate.worked()
+            return call.found[0]
         if not call.began:
             raise StoreError(f"{self!r} has too much to do")
         gate.given_up.append(call)
