@@ -6,12 +6,13 @@ Annotations of Chat Completions are read here too: they are the same with one mo
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ...text import parse_object
-from ..media import from_base64, media_type_of, read_data_url
+from ..media import media_type_of, read_data_url
 from ..wire import index, word
 from .parts import Citation, CitationKind, GeneratedFile, HostedPart, PartKind, Runner
 from .places import Places
@@ -245,8 +246,9 @@ def _at(url: str) -> GeneratedFile:
 
 
 def _bytes(result: Any) -> bytes:
+    """The bytes of an image, as browsers read base64: without padding too, and past what is none."""
     try:
-        return from_base64(result) if isinstance(result, str) else b""
+        return b64decode(result + "=" * (-len(result) % 4)) if isinstance(result, str) else b""
     except ValueError:
         return b""
 
