@@ -256,7 +256,8 @@ def _bytes(result: Any) -> bytes:
 def _image_type(item: Mapping[str, Any], data: bytes) -> str:
     if said := word(item.get("output_format")):
         return f"image/{said}"
-    return media_type_of(data, "image.png")
+    found = media_type_of(data, None)
+    return found if found.startswith("image/") else "image/png"
 
 
 def requests(items: list[Mapping[str, Any]]) -> Iterator[str]:
