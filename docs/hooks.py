@@ -1,8 +1,9 @@
-"""Fills in the pages of the documentation that are made from the source: warnings, providers and the changelog."""
+"""Fills in pages made from the source (warnings, providers, the changelog), and writes the whole site as text."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +66,47 @@ PARTS = {"warning-codes": warnings_table, "providers": providers, "changelog": c
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replaces `<!-- include: NAME -->` by the part of that name."""
     return re.sub(r"<!-- include: ([\w-]+) -->", lambda found: PARTS[found[1]](), markdown)
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Writes `llms.txt` (https://llmstxt.org), which lists the pages, and `llms-full.txt`, which has them."""
+    site = Path(config["site_dir"])
+    pages = list(_pages(config["nav"]))
+    (site / "llms.txt").write_text(llms_index(config["site_name"], config["site_description"], pages), "utf-8")
+    texts = (on_page_markdown((ROOT / "docs" / path).read_text("utf-8")) for _, path in pages)
+    guide = (ROOT / "src" / "streamfold" / "AGENTS.md").read_text("utf-8")
+    (site / "llms-full.txt").write_text(
+        "\n\n".join(_HIDDEN.sub("", text).strip() for text in (guide, *texts)) + "\n", "utf-8"
+    )
+
+
+_HIDDEN = re.compile(r"^<!-- .*? -->\n", re.M | re.S)  # notes for the tests of the pages
+
+
+def _pages(entries: list[Any], section: str = "") -> Iterator[tuple[str, str]]:
+    """Returns (title, path) of each page of the navigation; the titles of sections stand before."""
+    for entry in entries:
+        ((title, inside),) = entry.items()
+        if isinstance(inside, list):
+            yield from _pages(inside, f"{section}{title}: ")
+        elif not inside.startswith("reference/"):  # their text is made from docstrings
+            yield section + title, inside
+
+
+def llms_index(name: str, description: str, pages: list[tuple[str, str]]) -> str:
+    """Returns the list of pages for language models."""
+    links = [f"- [{title}]({path.removesuffix('index.md').removesuffix('.md') or '.'}/)" for title, path in pages]
+    return "\n".join(
+        [
+            f"# {name}",
+            "",
+            f"> {description}",
+            "",
+            "[All of it as one text](llms-full.txt)",
+            "",
+            "## Pages",
+            "",
+            *links,
+            "",
+        ]
+    )

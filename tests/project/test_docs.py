@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from importlib import import_module
@@ -58,7 +59,7 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
 
 
-@pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "AGENTS.md"])
 def test_every_link_leads_somewhere(name: str) -> None:
     """Links between files, and to headings of the same file."""
     page = ROOT / name
@@ -112,6 +113,36 @@ def test_the_set_up_commands_are_one_line_each() -> None:
     """The demo and the tests each need one line, which is also what the continuous integration runs."""
     assert re.search(r"^python3 -m venv .* && \.venv/bin/streamfold demo$", README, re.M)
     assert re.search(r"^python3 -m venv .* && \.venv/bin/python -m pytest$", README, re.M)
+
+
+def test_the_site_as_text(hooks: Any, tmp_path: Path) -> None:
+    """For language models: a list of the pages, and one text with all of them, without the notes of our tests."""
+    nav = [{"Home": "index.md"}, {"Guides": [{"Tools": "guides/tools.md"}]}]
+    hooks.on_post_build(
+        {"site_dir": str(tmp_path), "nav": nav, "site_name": "streamfold", "site_description": "A client."}
+    )
+    index, full = (tmp_path / "llms.txt").read_text("utf-8"), (tmp_path / "llms-full.txt").read_text("utf-8")
+    assert index.startswith("# streamfold\n\n> A client.\n")
+    assert "- [Guides: Tools](guides/tools/)" in index
+    assert full.startswith("# Using streamfold, for coding agents")
+    assert "needs_approval" in full
+    assert "<!-- answers" not in full
+    assert "<!-- prints" not in full
+
+
+def test_what_agents_are_told_is_there() -> None:
+    """The guide in the wheel names what can be imported, options that exist, and runs as far as it goes."""
+    guide = (ROOT / "src" / "streamfold" / "AGENTS.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.S)
+    compile(code, "AGENTS.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    options = re.search(r"on every provider: `([^`]+)`", guide)
+    assert options
+    assert set(re.split(r",\s+", options[1])) <= set(streamfold.ChatOptions.__annotations__)
+    for name in [*re.findall(r"`(\w+Error)`", guide), "tool_result", "run_tools", "tool"]:
+        assert hasattr(streamfold, name), name
+    for door in set(re.findall(r"`streamfold\.([\w.]+)`", guide)) - {"toml"}:
+        module, _, name = f"streamfold.{door}".rpartition(".")
+        assert find_spec(f"streamfold.{door}") or hasattr(import_module(module), name), door
 
 
 @pytest.mark.thorough
