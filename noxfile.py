@@ -330,6 +330,13 @@ def fixtures(session: nox.Session) -> None:
 
 
 @nox.session(python=VERSIONS[0])
+def picture(session: nox.Session) -> None:
+    """Draws the moving picture of the documentation's first page."""
+    session.install("-e", ".[testing]")
+    session.run("python", "tools/stream_picture.py")
+
+
+@nox.session(python=VERSIONS[0])
 def bench(session: nox.Session) -> None:
     """Costs as ratios, measured side by side; `nox -s bench -- peers` installs other libraries to compare with."""
     session.install("-e", ".[dev]")

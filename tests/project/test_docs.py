@@ -115,6 +115,17 @@ def test_the_set_up_commands_are_one_line_each() -> None:
     assert re.search(r"^python3 -m venv .* && \.venv/bin/python -m pytest$", README, re.M)
 
 
+def test_the_moving_picture_is_up_to_date() -> None:
+    """It is drawn from a fixture and from what the decoder makes of it."""
+    spec = spec_from_file_location("stream_picture", ROOT / "tools" / "stream_picture.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.picture() == (DOCS / "assets" / "stream.svg").read_text("utf-8"), "run `nox -s picture`"
+    assert [words for words in ("search_flights", "Tromsø") if words not in module.picture()] == []
+
+
 def test_the_site_as_text(hooks: Any, tmp_path: Path) -> None:
     """For language models: a list of the pages, and one text with all of them, without the notes of our tests."""
     nav = [{"Home": "index.md"}, {"Guides": [{"Tools": "guides/tools.md"}]}]
