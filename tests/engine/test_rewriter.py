@@ -258,7 +258,9 @@ def check_rewritten(adapter: str, body: bytes, wire: str, interrupted: str | Non
         assert not any(map(looks_whole, open_calls(out)))
         return
     reply = read(wire, out)
-    assert sorted(str(call[1:]) for call in told(reply)) == sorted(str(call[1:]) for call in told(expected))
+    # Other wires than its own have no place for a call that is no function.
+    calls = [made for made in expected.tool_calls if made.kind == "function" or adapter == wire]
+    assert sorted(str(made[1:]) for made in told(reply)) == sorted(str((made.name, made.arguments)) for made in calls)
     assert reply.text.strip() in (expected.text.strip(), (expected.text + (expected.refusal or "")).strip())
 
 

@@ -330,8 +330,9 @@ async def test_a_store_that_fails_later_stops_nothing(tmp_path: Path, caplog: py
         ask = Ask({"base_url": server.base_url, "model": "m"}, answers=f"sqlite:///{where}", concurrency=1)
         await ask({"id": ["a"], "prompt": ["one"]})
         with closing(sqlite3.connect(where, isolation_level=None)) as database:
-            for name in ("answers", "answers_size"):
-                database.execute(f"DROP TABLE {name}")
+            database.execute("DROP TABLE answers_values")
+            full = "CREATE TRIGGER full BEFORE INSERT ON answers_records BEGIN SELECT RAISE(ABORT, 'full'); END"
+            database.execute(full)
         made = await ask({"id": ["a", "b"], "prompt": ["one", "two"]})
         await ask.aclose()
     assert made["text"] == ["one", "two"]
