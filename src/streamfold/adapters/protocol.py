@@ -196,7 +196,8 @@ class Adapter(ABC):
         family = self.known_family(self.family if request.family is NO_FAMILY else request.family)
         rules, tools = self.option_rules(request), bool(request.tools)
         options, fitted = fit(request.options, family, rules, model=request.model, tools=tools)
-        request = replace(request, options=options, family=family)
+        if options is not request.options or family is not request.family:
+            request = replace(request, options=options, family=family)
         request, changes = apply_rules(request, self.rules(request))
         return request, [*fitted, *changes]
 

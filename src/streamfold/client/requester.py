@@ -47,6 +47,7 @@ _COMMON_HEADERS = {
 class _Model(NamedTuple):
     """What is known about a model here. Models with the same `quirks` share an adapter."""
 
+    adapter: str
     family: Family
     origin: str
     quirks: str
@@ -200,7 +201,7 @@ class Requester:
     def _notifier(self, ready: Prepared, request: Request, hooks: tuple[Hooks, ...]) -> Notifier:
         profile = self._profile
         url = self._endpoint.urls(ready.path).named
-        adapter = profile.adapter_of(request.model)
+        adapter = self._facts(request.model).adapter
         return Notifier(RequestInfo(profile.name, adapter, url, request, profile.dialect), hooks)
 
     def _adapter(self, model: str | None) -> Adapter:
@@ -217,6 +218,7 @@ class Requester:
                 self._models = {}
             profile, adapter = self._profile, self._profile.adapter_of(model)
             facts = self._models[model] = _Model(
+                adapter,
                 profile.family_of(model),
                 profile.origin or f"{adapter} {shown_url(profile.base_url)}",
                 f"{adapter} {sorted(profile.quirks_of(model).items())}",

@@ -34,6 +34,8 @@ def closed_schema(schema: Mapping[str, Any]) -> Any:
 
 def fit_strict(request: Request) -> tuple[Request, list[ProtocolWarning]]:
     """Returns the request with as many strict tools as the API takes, and a warning about the others."""
+    if not any(tool.strict for tool in request.tools):
+        return request, []
     used: Counter[str] = Counter()
     tools, dropped = list[Tool](), list[str]()
     for at, tool in enumerate(request.tools):

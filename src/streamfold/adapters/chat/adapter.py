@@ -84,7 +84,7 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
             messages, moved = results_without_media(request.messages)
             if moved:  # errors name the positions that the caller knows
                 self._messages(request)
-            request = replace(request, messages=messages)
+                request = replace(request, messages=messages)
         request, changes = super().rewrite(request)
         only: list[ProtocolWarning] = []
         if not self.quirks.allowed_tools:
