@@ -330,6 +330,13 @@ def fixtures(session: nox.Session) -> None:
 
 
 @nox.session(python=VERSIONS[0])
+def options(session: nox.Session) -> None:
+    """Writes docs/options-table.md: what becomes of each option at each model of the catalogue."""
+    session.install("-e", ".")
+    session.run("python", "tools/options_page.py")
+
+
+@nox.session(python=VERSIONS[0])
 def picture(session: nox.Session) -> None:
     """Draws the moving picture of the documentation's first page."""
     session.install("-e", ".[testing]")
