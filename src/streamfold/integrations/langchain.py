@@ -228,7 +228,8 @@ def _bound_tool(tool: Any, strict: bool | None) -> dict[str, Any]:
     """Returns a tool as the core takes it. A provider's own stays as it is: LangChain would make a function of it."""
     if isinstance(tool, Mapping) and tool.get("type") not in _OF_FUNCTIONS and "input_schema" not in tool:
         return dict(tool)
-    return convert_to_openai_tool(tool, strict=strict)
+    function: dict[str, Any] = convert_to_openai_tool(tool, strict=strict)
+    return function
 
 
 def _choice(choice: str | bool | dict[str, Any]) -> Any:
