@@ -330,6 +330,15 @@ def fixtures(session: nox.Session) -> None:
 
 
 @nox.session(python=VERSIONS[0])
+def facts(session: nox.Session) -> None:
+    """Lists what four packages say otherwise of models than providers/families.toml does; a person decides."""
+    session.install(
+        "-e", ".", "litellm", "langchain-openai", "pydantic-ai-slim[openai,anthropic,google]", "modelparams"
+    )
+    session.run("python", "tools/families_drift.py")
+
+
+@nox.session(python=VERSIONS[0])
 def options(session: nox.Session) -> None:
     """Writes docs/options-table.md: what becomes of each option at each model of the catalogue."""
     session.install("-e", ".")
