@@ -330,6 +330,13 @@ def fixtures(session: nox.Session) -> None:
 
 
 @nox.session(python=VERSIONS[0])
+def judges(session: nox.Session) -> None:
+    """Other people's compliance tests against the gateway, and LangChain's against its model; offline."""
+    session.install("-e", ".[dev,langchain]", "-e", "lab", "llm-comply==0.5.0", "langchain-tests")
+    session.run("pytest", "-n", "0", *ALL, "lab/tests/test_judges.py", "tests/integrations/test_langchain_standard.py")
+
+
+@nox.session(python=VERSIONS[0])
 def facts(session: nox.Session) -> None:
     """Lists what four packages say otherwise of models than providers/families.toml does; a person decides."""
     session.install(
