@@ -50,10 +50,10 @@ async def test_reasoning_text_and_call(config: dict[str, Any]) -> None:
     async with Provider.from_config(config) as provider:
         reply = await provider.chat("think and call", [TIME])
     assert (reply.reasoning, reply.text) == ("The time is asked for.", "One moment.")
-    if config["adapter"] == "gemini":  # it ends with a word that Google does not have, so empty arguments are doubted
-        assert [warning.code for warning in reply.warnings] == ["unknown_finish_reason", "calls_dropped"]
-    else:
-        assert [(call.name, call.arguments) for call in reply.tool_calls] == [("get_time", {})]
+    assert [(call.name, call.arguments) for call in reply.tool_calls] == [("get_time", {})]
+    # On Gemini's wire it ends with a word that Google does not have; the arguments, an empty object, came whole.
+    doubts = ["unknown_finish_reason"] if config["adapter"] == "gemini" else []
+    assert [warning.code for warning in reply.warnings] == doubts
 
 
 async def test_no_money(config: dict[str, Any]) -> None:
