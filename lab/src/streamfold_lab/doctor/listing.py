@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from streamfold.config import Profile
+from streamfold.requests import NO_FAMILY
 from streamfold.values import APIError, ProtocolError, Timeouts
 
 from .sending import Endpoint
@@ -109,4 +110,7 @@ def _parts(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _known(name: str, profile: Profile | None) -> bool:
-    return profile is not None and any(table.pattern != "*" and table.fits(name) for table in profile.models)
+    if profile is None:
+        return False
+    named = any(table.pattern != "*" and table.fits(name) for table in profile.models)
+    return named or any(family != NO_FAMILY for family in profile.families_of(name))
