@@ -116,3 +116,13 @@ async def test_a_job_does_not_go_on_with_another_model(tmp_path: Path, wrap: str
     with pytest.raises(ConfigError, match="m2"):
         async with batch(WRAPS[wrap](provider(model="m2", client=client)), rows, ledger=tmp_path / "ledger"):
             pass
+
+
+async def test_models_that_share_an_adapter_share_no_facts() -> None:
+    """What is known of the first model that was asked says nothing about the next one, of which nothing is known."""
+    client, sent = answering(text("Hi") + fin("stop") + DONE)
+    async with provider(client=client) as shared:
+        known = await shared.chat("Hello", model="gpt-5", temperature=0.3)
+        unknown = await shared.chat("Hello", model="m", temperature=0.3)
+    assert [warning.code for warning in known.warnings] == ["option_dropped"]
+    assert (unknown.warnings, ["temperature" in body for body in sent]) == ([], [False, True])

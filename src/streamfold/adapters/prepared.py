@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["Prepared", "renamed", "whole_number", "write_body"]
 
 
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """An HTTP request for a streamed answer. It has no secrets: the base URL and the key are added by the provider.
@@ -50,7 +53,7 @@ def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple[bytes
         ConfigError: JSON can't represent a value; the message names its place.
     """
     try:
-        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _JSON.encode(body)
     except (TypeError, ValueError, RecursionError) as exc:
         where = _not_json({"extra_body": extra}, "") or _not_json(body, "") or str(exc)
         raise ConfigError(f"the request can't be written as JSON: {where}") from exc

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -27,7 +28,7 @@ from ..requests import (
 )
 from ..values import APIError, ConfigError, ErrorInfo, error_info, nearest
 from .prepared import Prepared, renamed, write_body
-from .unread import recorded, unread
+from .unread import asked_for, recorded, unread
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -101,7 +102,6 @@ class Adapter(ABC):
         maker: the vendor whose models' own API has this format, and nobody else's; `hosted = false` among the quirks
             says that it is a server of somebody else.
         counts_tokens: whether `encode_count` and `read_count` are there, to ask how many tokens a prompt has.
-        family: what is known of the model, for requests that don't say it.
         refused: warnings about parts of the request that this endpoint has refused before, so that they are left out.
             They are added to every request; see `retry_without`.
     """
@@ -113,8 +113,12 @@ class Adapter(ABC):
     framing: type[Framing] | None = None
     maker: ClassVar[str | None] = None
     counts_tokens: ClassVar[bool] = False
-    family: Family = NO_FAMILY
     refused: tuple[ProtocolWarning, ...] = ()
+
+    @cached_property
+    def family(self) -> Family:
+        """What is known of the model, for requests that don't say it."""
+        return self.known_family(NO_FAMILY)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -130,10 +134,16 @@ class Adapter(ABC):
             ConfigError: the request can't be sent to this endpoint.
         """
         ready, changes = self._ready(request, repair, endpoint)
-        view, reads = recorded(ready)
+        asked = asked_for(ready)
+        view, reads = recorded(ready) if asked else (ready, set[str]())
         body, replaced = write_body(renamed(self.encode(view), ready.renames), ready.options.extra_body)
         path, headers = self.request_path(view), self.headers(view)
-        warnings = (*changes, *unread(ready, reads, self.name), *replaced, *self.refused)
+        warnings = (
+            *changes,
+            *unread([name for name in asked if name not in reads], self.name),
+            *replaced,
+            *self.refused,
+        )
         return Prepared(ready, self.method, path, headers, body, warnings)
 
     def prepare_count(self, request: Request, *, repair: bool = False, endpoint: Endpoint | None = None) -> Prepared:
@@ -154,13 +164,17 @@ class Adapter(ABC):
         self._check_capabilities(request, endpoint)
         dropped = check_hosted(request.tools, self.rules(request).hosted, self.name, endpoint) if request.tools else []
         messages, found = check_history(request.messages, self.history_rules(request), repair=repair)
-        ready, changes = self.rewrite(replace(request, messages=messages))
+        if messages is not request.messages:
+            request = replace(request, messages=messages)
+        ready, changes = self.rewrite(request)
         return ready, [*found, *dropped, *changes]
 
     def _check_capabilities(self, request: Request, endpoint: Endpoint | None) -> None:
         """Raises ConfigError if the model lacks a capability that the request requires and nothing can stand in."""
-        emulated = self.emulated_capabilities(request)
-        lacking = [found for found in missing(request.capabilities, request) if found.capability not in emulated]
+        lacking = missing(request.capabilities, request)
+        if lacking:
+            emulated = self.emulated_capabilities(request)
+            lacking = tuple(found for found in lacking if found.capability not in emulated)
         if not lacking:
             return
         others = {found.capability: endpoint.models_with(found.capability) for found in lacking} if endpoint else {}
@@ -193,7 +207,7 @@ class Adapter(ABC):
         Raises:
             ConfigError: the endpoint would refuse the request, and no equivalent exists.
         """
-        family = self.known_family(self.family if request.family is NO_FAMILY else request.family)
+        family = self.family if request.family is NO_FAMILY else request.family
         rules, tools = self.option_rules(request), bool(request.tools)
         options, fitted = fit(request.options, family, rules, model=request.model, tools=tools)
         if options is not request.options or family is not request.family:

@@ -5,18 +5,21 @@ So an adapter that doesn't know an option needs no line about it, and no option 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from ..requests import Options, Request
 from ..values import ConfigError, ProtocolWarning
 
-__all__ = ["recorded", "unread"]
+__all__ = ["asked_for", "recorded", "unread"]
 
 # Without one of these the answer is worse, or another one, and still what was asked for. Without the others it is not.
 _MAY_BE_DROPPED = ("temperature", "top_p", "seed", "parallel_tool_calls", "reasoning_effort")
 _MUST_BE_SENT = ("max_output_tokens", "stop", "response_format")
 _OPTIONS = (*_MAY_BE_DROPPED, *_MUST_BE_SENT)
+_ASKED = attrgetter(*_OPTIONS)
 _OF_OPTIONS = tuple(member.name for member in fields(Options))
 _OF_REQUEST = tuple(member.name for member in fields(Request))
 
@@ -30,25 +33,29 @@ def recorded(request: Request) -> tuple[Request, set[str]]:
     return view, reads
 
 
-def unread(request: Request, reads: set[str], adapter: str) -> list[ProtocolWarning]:
-    """Returns a warning for each option that was asked for and not read.
+def asked_for(request: Request) -> list[str]:
+    """Returns what an adapter has to read of a request: its options, and what it says of tools."""
+    names = [name for name, value in zip(_OPTIONS, _ASKED(request.options), strict=True) if value is not None]
+    if not request.tools:
+        return [name for name in names if name != "parallel_tool_calls"]  # it means nothing then
+    return [*names, "tools", *(["tool_choice"] if request.tool_choice not in ("auto", "none") else [])]
+
+
+def unread(missed: Iterable[str], adapter: str) -> list[ProtocolWarning]:
+    """Returns a warning for each thing that was asked for and not read.
 
     Raises:
         ConfigError: without it the request would mean something else.
     """
-    asked = {name: getattr(request.options, name) for name in _OPTIONS}
-    if not request.tools:
-        asked["parallel_tool_calls"] = None  # it means nothing then
-    missed = [name for name, value in asked.items() if value is not None and name not in reads]
-    if request.tools and "tools" not in reads:
-        missed.append("tools")
+    warnings = []
     for name in missed:
-        if name not in _MAY_BE_DROPPED:
+        if name == "tool_choice":
+            detail = f'adapter {adapter!r} sends no tool choice, which means "auto" to the server'
+            warnings.append(ProtocolWarning("forced_choice_dropped", detail))
+        elif name in _MAY_BE_DROPPED:
+            warnings.append(ProtocolWarning("option_dropped", f"{name}: adapter {adapter!r} does not send it"))
+        else:
             raise ConfigError(f"{name}: adapter {adapter!r} does not send it, and it can't be left out")
-    warnings = [ProtocolWarning("option_dropped", f"{name}: adapter {adapter!r} does not send it") for name in missed]
-    if request.tools and request.tool_choice not in ("auto", "none") and "tool_choice" not in reads:
-        detail = f'adapter {adapter!r} sends no tool choice, which means "auto" to the server'
-        warnings.append(ProtocolWarning("forced_choice_dropped", detail))
     return warnings
 
 
@@ -76,7 +83,7 @@ class _ReadRequest(Request):
 
 def _copied(kind: type[Any], members: tuple[str, ...], value: Any, reads: set[str]) -> Any:
     copy = object.__new__(kind)
-    for name in members:
-        object.__setattr__(copy, name, getattr(value, name))
+    for name, member in zip(members, attrgetter(*members)(value), strict=True):
+        object.__setattr__(copy, name, member)
     object.__setattr__(copy, "_reads", reads)
     return copy

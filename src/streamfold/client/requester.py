@@ -15,7 +15,18 @@ from ..engine import StreamDecoder, WireNames
 from ..engine.dialects import marks_of
 from ..limits import RateLimiter, is_limited, provider_limiter
 from ..net import Exchange, HTTPRequest, Signer
-from ..requests import CachedPrefixes, Family, Lesson, Request, defused, raw_tools, read_headers, with_lessons
+from ..requests import (
+    NO_FAMILY,
+    CachedPrefixes,
+    Family,
+    Lesson,
+    Request,
+    defused,
+    has_cache_marks,
+    raw_tools,
+    read_headers,
+    with_lessons,
+)
 from ..text import shown_url
 from ..values import APIError, ConfigError, Limits, ProtocolWarning, StreamfoldError, Timeouts
 from .answer import NetworkAnswer
@@ -72,6 +83,7 @@ class Requester:
         self._hooks = hooks
         self._adapters: dict[str, Adapter] = {}  # by the quirks of models
         self._endpoint = Endpoint(profile)
+        self._defaults = profile.default_options()
         self._models: dict[str, _Model] = {}
         self._prefixes = CachedPrefixes()
         self.learned = learned or Learned()
@@ -87,11 +99,11 @@ class Requester:
         adapter = self._adapter(request.model)
         ready = self._prepared(adapter, request, arguments)
         changed, hooks = list[ProtocolWarning](), self._hooks
-        if not arguments.many:
+        if not arguments.many and has_cache_marks(request):
             changed = self._prefixes.changed(request)
             hooks = (self._remembering, *hooks)
         answer = NetworkAnswer(
-            self._plan(adapter, ready, arguments, changed),
+            self._plan(adapter, ready, request, arguments, changed),
             self._notifier(ready, request, hooks),
             self._connections,
             max_retries=self._profile.max_retries,
@@ -206,24 +218,20 @@ class Requester:
 
     def _adapter(self, model: str | None) -> Adapter:
         """Returns the adapter for a model. Models with the same quirks share one, and what it learned to leave out."""
-        quirks = self._facts(model).quirks
-        if quirks not in self._adapters:  # another thread may be here too, and what an adapter learned must stay
-            return self._adapters.setdefault(quirks, self._profile.make_adapter(model))
-        return self._adapters[quirks]
+        return self._adapters[self._facts(model).quirks]
 
     def _facts(self, model: str | None) -> _Model:
         model = model or ""
         if (facts := self._models.get(model)) is None:
             if len(self._models) >= _MOST_MODELS:
                 self._models = {}
-            profile, adapter = self._profile, self._profile.adapter_of(model)
-            facts = self._models[model] = _Model(
-                adapter,
-                profile.family_of(model),
-                profile.origin or f"{adapter} {shown_url(profile.base_url)}",
-                f"{adapter} {sorted(profile.quirks_of(model).items())}",
-                ModelPrices.of(profile, model),
-            )
+            profile, wire = self._profile, self._profile.adapter_of(model)
+            quirks = f"{wire} {sorted(profile.quirks_of(model).items())}"
+            made = profile.make_adapter(model)
+            family, made.family = made.family, NO_FAMILY  # it is shared: each request says what its model is
+            self._adapters.setdefault(quirks, made)  # what an adapter learned must stay
+            origin = profile.origin or f"{wire} {shown_url(profile.base_url)}"
+            facts = self._models[model] = _Model(wire, family, origin, quirks, ModelPrices.of(profile, model))
         return facts
 
     def _pricing(self, model: str) -> ProfilePricing:
@@ -236,12 +244,11 @@ class Requester:
             raise ConfigError(
                 f'no model for "{self._profile.name}": write "{self._profile.name}:MODEL", or pass model='
             )
-        options = self._profile.with_default_options(arguments.request.options)
         facts = self._facts(model)
         return replace(
             arguments.request,
             model=model,
-            options=options,
+            options=arguments.request.options.over(self._defaults),
             origin=facts.origin,
             capabilities=facts.family.capabilities,
             family=facts.family,
@@ -269,9 +276,14 @@ class Requester:
         return request.options.unsupported_options == "strict"
 
     def _plan(
-        self, adapter: Adapter, ready: Prepared, arguments: Arguments, changed: Iterable[ProtocolWarning]
+        self,
+        adapter: Adapter,
+        ready: Prepared,
+        request: Request,
+        arguments: Arguments,
+        changed: Iterable[ProtocolWarning],
     ) -> Plan:
-        wanted = self._profile.with_default_options(arguments.request.options).parallel_tool_calls
+        wanted = request.options.parallel_tool_calls
         return Plan(
             adapter=adapter,
             sent=ready.request,
@@ -292,7 +304,8 @@ class Requester:
         adapter: Adapter,
         lessons: tuple[Lesson, ...],
     ) -> Plan:
-        return self._plan(adapter, self._prepared(adapter, request, arguments, lessons), arguments, changed)
+        ready = self._prepared(adapter, request, arguments, lessons)
+        return self._plan(adapter, ready, request, arguments, changed)
 
     def _leave_out(self, model: str, adapter: Adapter, error: APIError) -> Adapter | None:
         """Returns an adapter that leaves out what the server refused unasked, for later requests too."""

@@ -35,7 +35,7 @@ class ModelsOfEndpoint:
         name = self.adapter_of(model)
         kind, quirks = adapter_kind(name), read_quirks(name, self.quirks_of(model))
         adapter = kind() if quirks is None else kind(quirks)  # type: ignore[call-arg]
-        adapter.family = self.family_of(model)
+        adapter.family = adapter.known_family(self.family_of(model))
         return adapter
 
     def adapter_of(self, model: str | None) -> str:

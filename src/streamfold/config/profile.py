@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ from ..adapters import find_adapter
 from ..adapters.batches import BatchSettings
 from ..engine.dialects import DialectContext, find_dialect
 from ..net import Redactor, Signer, make_signer, secrets_in_headers, secrets_in_url
-from ..requests import Capabilities, ModelTable, Options
+from ..requests import NO_OPTIONS, Capabilities, ModelTable, Options
 from ..text import check_references, filled, referenced, shown_url
 from ..values import ConfigError, Limits, NotConfiguredError, Timeouts, nearest
 from .catalogue import provider_files
@@ -248,23 +248,13 @@ class Profile(ModelsOfEndpoint, Table):
             raise invalid(mistakes)
         return options
 
-    def with_default_options(self, options: Options) -> Options:
-        """Returns the options of a request with the configured ones for those that it leaves out.
-
-        `extra_body` is merged member by member.
-        """
-        if options.unsupported_options is None and self.unsupported_options != "adapt":
+    def default_options(self) -> Options:
+        """Returns the configured options; `NO_OPTIONS` if there are none."""
+        options = Options.read(self.options)
+        if self.unsupported_options != "adapt":
             options = replace(options, unsupported_options=self.unsupported_options)
-        if not self.options and not self.extra_body:
-            return options
-        defaults, unset = Options.read(self.options), Options()
-        left_out = [
-            field.name
-            for field in fields(unset)
-            if field.name in self.options and getattr(options, field.name) == getattr(unset, field.name)
-        ]
-        body = {**self.extra_body, **defaults.extra_body, **options.extra_body}
-        return replace(options, **{name: getattr(defaults, name) for name in left_out} | {"extra_body": body})
+        options = replace(options, extra_body={**self.extra_body, **options.extra_body})
+        return NO_OPTIONS if options == NO_OPTIONS else options
 
     def keys_set(self) -> dict[str, bool]:
         """Returns the variables that may hold the key, and whether each is set. Never their values."""

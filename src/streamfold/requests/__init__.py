@@ -1,6 +1,6 @@
 """From what was asked to what an endpoint takes: checks, repairs and rewrites, each with its warning."""
 
-from .caching import CachedPrefixes
+from .caching import CachedPrefixes, has_cache_marks
 from .capabilities import CAPABILITIES, Capabilities, Support
 from .defusing import defused
 from .families import EFFORTS, FACTS, NO_FAMILY, Facts, Family, ModelTable, Thinking, bare_name, joined
@@ -12,7 +12,15 @@ from .hosted import HostedEndpoint, HostedForm, check_hosted, raw_tools, with_ra
 from .items import CALL_EXTRAS, CARRIED_CALL_EXTRAS, ITEM_EXTRAS, read_items
 from .lessons import Lesson, lesson_from, with_lessons
 from .messages import read_messages
-from .options import ChatOptions, Options, ReasoningEffort, ResponseFormat, TimeoutOptions, read_response_format
+from .options import (
+    NO_OPTIONS,
+    ChatOptions,
+    Options,
+    ReasoningEffort,
+    ResponseFormat,
+    TimeoutOptions,
+    read_response_format,
+)
 from .parts import read_part
 from .request import Request
 from .requirements import describe_missing, is_forced, missing

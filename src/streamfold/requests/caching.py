@@ -15,7 +15,7 @@ from typing import Any
 from ..values import Message, ProtocolWarning, write_part
 from .request import Request
 
-__all__ = ["CachedPrefixes"]
+__all__ = ["CachedPrefixes", "has_cache_marks"]
 
 _MOST_MODELS = 100
 
@@ -64,10 +64,13 @@ class CachedPrefixes:
         return [ProtocolWarning("cache_prefix_changed", detail)]
 
 
+def has_cache_marks(request: Request) -> bool:
+    """Returns whether a request says what of it is to be kept in the provider's cache."""
+    return any(tool.cache for tool in request.tools) or any(map(_has_mark, request.messages))
+
+
 def _prefix(request: Request) -> list[_Piece]:
     """The pieces up to the last mark."""
-    if not any(tool.cache for tool in request.tools) and not any(map(_has_mark, request.messages)):
-        return []
     pieces = list(_pieces(request))
     end = max((at for at, piece in enumerate(pieces, 1) if piece.marked), default=0)
     return pieces[:end]

@@ -180,10 +180,10 @@ def _with_level(options: Options, level: ReasoningEffort, fitting: _Fitting) -> 
 
 
 def _sampling(options: Options, fitting: _Fitting) -> Options:
-    given = {name: getattr(options, name) for name in ("temperature", "top_p")}
-    given = {name: value for name, value in given.items() if value is not None}
-    if not given:
+    if options.temperature is None and options.top_p is None:
         return options
+    both = {"temperature": options.temperature, "top_p": options.top_p}
+    given = {name: value for name, value in both.items() if value is not None}
     if (why := _fixed(options, fitting)) is not None:
         at_one = fitting.family.sampling not in ("no", "ignored") and fitting.rules.sampling  # it samples with 1 anyway
         if lost := [name for name, value in given.items() if value != 1 or not at_one]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..values import ErrorMeaning, Message, ProtocolWarning, WarningCode
 from .families import EFFORTS
+from .fit import nearest_effort
 from .requirements import is_forced
 from .rewrite import drop_force
 
@@ -60,7 +61,7 @@ class Lesson:
     instead: str | None = None
     least: float | None = None
     most: float | None = None
-    allowed: tuple[str, ...] = ()
+    allowed: tuple[ReasoningEffort, ...] = ()
     unasked: bool = False
 
 
@@ -91,8 +92,8 @@ def lesson_from(meaning: ErrorMeaning, message: str, sent: Request, body: Mappin
         bounded = replace(lesson, least=meaning.least, most=meaning.most)
         value = getattr(sent.options, option)
         return bounded if _bounded(value, bounded) != value else lesson
-    levels = tuple(level for level in EFFORTS if level in meaning.allowed and level != "none")
-    if option == "reasoning_effort" and levels and sent.options.reasoning_effort not in levels:
+    levels = tuple(level for level in EFFORTS if level in meaning.allowed)
+    if option == "reasoning_effort" and levels not in ((), ("none",)) and sent.options.reasoning_effort not in levels:
         return replace(lesson, allowed=levels)
     return lesson
 
@@ -152,7 +153,7 @@ def _option_sent_otherwise(request: Request, lesson: Lesson, warnings: list[Prot
 def _sent_value(value: Any, lesson: Lesson) -> Any:
     """Returns the value that is sent in place of the one asked for; None: nothing is sent."""
     if lesson.allowed:
-        return _level(value, lesson.allowed)
+        return value if value in lesson.allowed else nearest_effort(value, lesson.allowed)
     if lesson.least is None and lesson.most is None:
         return None
     return _bounded(lesson.most if value is None else value, lesson)
@@ -165,12 +166,6 @@ def _bounded(value: Any, lesson: Lesson) -> Any:
         if value is not None and bound is not None:
             value = pick(value, int(bound) if whole and bound == int(bound) else bound)
     return value
-
-
-def _level(effort: ReasoningEffort, allowed: tuple[str, ...]) -> ReasoningEffort:
-    """Returns the lowest level that is not below the one asked for, else the highest."""
-    levels = [level for level in EFFORTS if level in allowed]
-    return next((level for level in levels if EFFORTS.index(level) >= EFFORTS.index(effort)), levels[-1])
 
 
 def _without_reasoning(request: Request, lesson: Lesson, warnings: list[ProtocolWarning]) -> Request:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from ..values import ConfigError, Timeouts, nearest
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 __all__ = [
+    "NO_OPTIONS",
     "ChatOptions",
     "Options",
     "ReasoningEffort",
@@ -144,6 +146,21 @@ class Options:
             if name in _TAKES and not _TAKES[name][0](value):
                 raise ConfigError(f"{name} must be {_TAKES[name][1]}, not {value!r:.80}{_effort(name, value)}")
         return cls(**chosen)
+
+    def over(self, defaults: Options) -> Options:
+        """Returns the options with default ones for those that it leaves out. `extra_body` is merged by member."""
+        if defaults is NO_OPTIONS:
+            return self
+        if self == NO_OPTIONS:
+            return defaults
+        each = zip(_VALUES(self), _VALUES(NO_OPTIONS), _VALUES(defaults), strict=True)
+        chosen = Options(*(default if own == left_out else own for own, left_out, default in each))
+        return replace(chosen, extra_body={**defaults.extra_body, **self.extra_body})
+
+
+NO_OPTIONS = Options()
+"""Every option is left out."""
+_VALUES = attrgetter(*(each.name for each in fields(Options)))
 
 
 def _hint(name: str, known: list[str]) -> str:

@@ -101,9 +101,11 @@ def tool(
 
 def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
     """Returns a list of tools, each given in any accepted spelling. Raises ConfigError for anything else."""
+    if given is None:
+        return ()
     if isinstance(given, str | Tool | ServerTool | Mapping) or callable(given):
         raise ConfigError("tools is a list of tools: this is a single one")
-    return tuple(as_tool(tool) for tool in given or ())
+    return tuple(as_tool(tool) for tool in given)
 
 
 def as_tool(given: ToolLike) -> Tool:

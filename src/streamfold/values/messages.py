@@ -35,6 +35,7 @@ Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool", "f
 Part: TypeAlias = ContentPart | Mapping[str, Any]
 Content: TypeAlias = str | tuple[Part, ...] | None
 
+_ROLES = get_args(Role)
 _PARTS = (TextPart, ImagePart, FilePart, AudioPart)
 
 
@@ -76,9 +77,9 @@ class Message:
     cache: CacheMark = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.role not in get_args(Role):
-            hint = nearest(str(self.role), get_args(Role))
-            raise ConfigError(f"the role of a message is one of {', '.join(get_args(Role))}, not {self.role!r}{hint}")
+        if self.role not in _ROLES:
+            hint = nearest(str(self.role), _ROLES)
+            raise ConfigError(f"the role of a message is one of {', '.join(_ROLES)}, not {self.role!r}{hint}")
         check_cache_mark(self.cache, "a message")
         if not isinstance(self.content, str | None):
             object.__setattr__(self, "content", _as_parts(self.content, "the content of a message"))
