@@ -612,6 +612,19 @@ class AwayStore(MemoryLimitStore):
         self.paid.append(settlement.money)
 
 
+def test_a_grant_in_memory_does_not_wait() -> None:
+    """What this process counts itself costs no turn of the event loop, and no thread: it is done in one go."""
+    limiter = RateLimiter("a", rpm=60_000, tpm=6e6, max_concurrent=2, store=MemoryLimitStore())
+
+    async def ask() -> None:
+        async with limiter.reserve() as reservation:
+            reservation.settle(Usage(input_tokens=10, output_tokens=10))
+
+    for _ in range(3):
+        with pytest.raises(StopIteration):
+            ask().send(None)
+
+
 async def test_what_was_owed_is_paid_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks first after the store is back, and however many do so at once; nothing is forgotten."""
     monkeypatch.setattr(guard, "_AGAIN", 0.0)

@@ -65,9 +65,12 @@ class Belief:
     filled: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+_NO_BELIEF = Belief()
+
+
+@dataclass(slots=True)
 class Ask:
-    """A question: may so many requests be sent?
+    """A question: may so many requests be sent? Nobody changes one; freezing it would make it five times as dear.
 
     Attributes:
         requests: at most this many; fewer may be granted.
@@ -110,9 +113,9 @@ class Ask:
 Reason: TypeAlias = Literal["", "rate", "rest", "slots", "held", "budget"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Grant:
-    """The answer to an `Ask`.
+    """The answer to an `Ask`, as cheap as that.
 
     Attributes:
         requests: how many may be sent; 0: none now, for this `reason`.
@@ -138,7 +141,7 @@ class Grant:
     day: int = 0
     spent: int = 0
     reason: Reason = ""
-    belief: Belief = Belief()
+    belief: Belief = _NO_BELIEF
     slots: bool = False
     holder: str = ""
     local: bool = False
@@ -158,7 +161,7 @@ class Grant:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Settlement:
     """How a reservation ended.
 
@@ -218,7 +221,7 @@ def read(stored: object, now: float) -> State:
 def take(state: State, now: float, ask: Ask) -> Grant:
     """Reserves moments for requests, if they are near enough."""
     get = state.get
-    if ask.clean and ask.epoch == get("epoch", 0):
+    if ask.clean and get("rate") and ask.epoch == get("epoch", 0):
         state["clean"] = get("clean", 0) + ask.clean
     if not get("rate") and ask.start:
         _change(state, Belief(rate=ask.start, need=5))
@@ -344,6 +347,8 @@ def _change(state: State, belief: Belief) -> None:
 
 def _belief(state: State) -> Belief:
     get = state.get
+    if not get("epoch"):
+        return _NO_BELIEF
     return Belief(
         int(get("epoch", 0)),
         get("rate", 0.0),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -19,10 +18,10 @@ from .algorithm import DAY, Ask, Belief, Grant, Settlement
 from .errors import BudgetExceededError, LimitReachedError
 from .heartbeat import Heartbeat
 from .opening import guarded_store
-from .reservation import BILLION, Reservation, current_reservation
+from .reservation import BILLION, Reservation, Reserving, current_reservation
 from .sample import Sample
 from .search import FIRST_RATE, after_clean, after_refusal, after_sample
-from .store import LimitStore, check_number
+from .store import LimitStore, MemoryLimitStore, check_number
 
 __all__ = ["RateLimiter"]
 
@@ -69,6 +68,7 @@ class RateLimiter:
 
     Attributes:
         store: where it is counted.
+        counts_here: whether that is this process alone, so that nothing has to be waited for but the limit.
 
     Raises:
         ConfigError: an argument is wrong.
@@ -110,24 +110,23 @@ class RateLimiter:
         self._spent = (0, 0)  # the day, and what is known to have been spent on it
         self._unusable = ""  # why costs can't be counted
         self._currency: str | None = None
-        self._gate = anyio.Lock()
+        self.counts_here = type(self.store) is MemoryLimitStore
+        self._gate = anyio.Lock(fast_acquire=True)
         self._waiting = self._number = 0
         self._leases: deque[_Lease] = deque()
         self._epoch = self._clean = 0
         self._sample: Sample | None = None
-        self._freed = anyio.Event()
+        self._freed: anyio.Event | None = None  # of those who wait for a slot or for money that is reserved
         self._refusals, self._pause_ends = 0, 0.0  # one after the other
         self._holder = uuid4().hex[:12]
         self._heartbeat = Heartbeat(self._beat, self.store.lifetime / 3)
 
-    @asynccontextmanager
-    async def reserve(self, *, max_wait: float | None = None) -> AsyncIterator[Reservation]:
+    def reserve(self, *, max_wait: float | None = None) -> AbstractAsyncContextManager[Reservation]:
         """Waits until a request may be sent; the block sends it. See `acquire`.
 
         If the block asks a provider that has this limiter, its first request uses this reservation.
         """
-        async with await self.acquire(max_wait=max_wait) as reservation:
-            yield reservation
+        return Reserving(lambda: self.acquire(max_wait=max_wait))
 
     async def acquire(self, *, max_wait: float | None = None, cost: Decimal | None = None) -> Reservation:
         """Waits until a request may be sent. The reservation must be closed; `async with` does.
@@ -146,6 +145,8 @@ class RateLimiter:
             raise ConfigError(f"{self.label}: max_cost_per_day: {self._unusable}")
         if max_wait is not None:
             return self._reservation(await self._within(max_wait, cost or Decimal(0)))
+        if self.counts_here and not self._waiting and (grant := await self._take(1, 0.0)).requests:
+            return self._reservation(grant)
         self._waiting += 1
         try:
             async with self._gate:  # one waits, the others behind it: a new rate counts for them
@@ -204,9 +205,12 @@ class RateLimiter:
             raise self._spent_error(grant)
         if grant.reason == "rest" and grant.wait > _LONGEST_REST:
             raise self._reached(grant)
-        freed = self._freed
-        with anyio.move_on_after(seconds):
-            await (freed.wait() if grant.reason in ("slots", "held") else anyio.sleep(seconds))
+        if grant.reason in ("slots", "held"):
+            self._freed = self._freed or anyio.Event()
+            with anyio.move_on_after(seconds):
+                await self._freed.wait()
+        else:
+            await anyio.sleep(seconds)
 
     async def _take(self, requests: int, horizon: float, money: int = 0) -> Grant:
         rate, token_rate = self._rate or self._told, self._token_rate or self._told_tokens
@@ -294,8 +298,9 @@ class RateLimiter:
         try:
             await self.store.settle(self.name, settlement)
         finally:
-            self._freed.set()
-            self._freed = anyio.Event()
+            if self._freed is not None:
+                self._freed.set()
+                self._freed = None
 
     def _beat(self, held: int) -> None:
         self.store.alive(self.name, self._holder, held if self._slots else 0)

@@ -90,7 +90,7 @@ local function free_slots(ask)
 end
 
 local function take(ask)
-    if ask.clean > 0 and ask.epoch == get('epoch') then set('clean', get('clean') + ask.clean) end
+    if ask.clean > 0 and get('rate') > 0 and ask.epoch == get('epoch') then set('clean', get('clean') + ask.clean) end
     if get('rate') == 0 and ask.start > 0 then change(ask.start, 0, 0, 5, 0, 0) end
     local day = math.floor(now / 86400)
     if state.day ~= day then

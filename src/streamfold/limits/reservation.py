@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Protocol, Self
@@ -12,7 +13,7 @@ from ..values import Cost, RateLimit, Usage
 from .algorithm import Grant, Settlement
 from .search import told_rate
 
-__all__ = ["BILLION", "Reservation", "Settled", "current_reservation"]
+__all__ = ["BILLION", "Reservation", "Reserving", "Settled", "current_reservation"]
 
 BILLION = 1_000_000_000
 _SENDING = 3.0  # seconds that settling may take
@@ -28,6 +29,8 @@ def current_reservation() -> Reservation | None:
 
 class Settled(Protocol):
     """What a limiter learns of the requests that it let through."""
+
+    counts_here: bool
 
     @property
     def limits_cost(self) -> bool: ...
@@ -118,12 +121,17 @@ class Reservation:
         if self._closed:
             return
         self._closed = True
-        limiter, grant = self._limiter, self._grant
-        with anyio.move_on_after(_SENDING, shield=True):  # perhaps because the task is being cancelled
-            if (settlement := self._settlement()) != _NOTHING:
-                await limiter.settle(settlement)
-            if self._refused:
-                await limiter.refused(grant, self._number, self._retry_after)
+        if self._limiter.counts_here:  # without a wait, so that nothing can be cancelled
+            await self._end()
+        else:
+            with anyio.move_on_after(_SENDING, shield=True):  # perhaps because the task is being cancelled
+                await self._end()
+
+    async def _end(self) -> None:
+        if (settlement := self._settlement()) != _NOTHING:
+            await self._limiter.settle(settlement)
+        if self._refused:
+            await self._limiter.refused(self._grant, self._number, self._retry_after)
 
     def _settlement(self) -> Settlement:
         grant, used, cost = self._grant, self._tokens, self._cost
@@ -141,6 +149,22 @@ class Reservation:
             holder=grant.holder,
             local=grant.local,
         )
+
+
+class Reserving:
+    """The block of a reservation that is still to be made. A class, for a generator would cost as much as the rest."""
+
+    def __init__(self, acquire: Callable[[], Awaitable[Reservation]]) -> None:
+        self._acquire = acquire
+
+    async def __aenter__(self) -> Reservation:
+        self._reservation = await self._acquire()
+        return await self._reservation.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._reservation.__aexit__(kind, error, traceback)
 
 
 def _total(usage: Usage | None) -> float | None:
