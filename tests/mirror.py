@@ -59,6 +59,12 @@ def emit_reply(wire: str, reply: Reply, **rest: Any) -> bytes:
     return emit(wire, reply_deltas(reply), **rest)
 
 
+def whole(wire: str, reply: Reply, **rest: Any) -> dict[str, Any]:
+    """The body of an answer that is there already, for a client that asked for no stream."""
+    made = emitter(wire, **rest)
+    return made.whole([*chunk_deltas(StreamChunk(reply.text, reasoning=reply.reasoning)), *end_deltas(reply)])
+
+
 def payloads(body: bytes) -> list[dict[str, Any]]:
     """The payloads of a body's events, without `[DONE]`."""
     lines = [line[6:] for line in body.decode().split("\n") if line.startswith("data: ")]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from folding import DONE, fold, fold_error
-from mirror import comments, emit, emit_reply, emitter, openai_chat, payloads, read
+from mirror import comments, emit, emit_reply, emitter, openai_chat, payloads, read, whole
 from streamfold import (
     APIConnectionError,
     APITimeoutError,
@@ -24,7 +24,7 @@ from streamfold import (
     UpstreamError,
     Usage,
 )
-from streamfold.adapters.chat.emit import ChatEmitter, completion
+from streamfold.adapters.chat.emit import ChatEmitter
 from streamfold.adapters.emitting.answers import error_delta
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import (
@@ -192,7 +192,7 @@ def test_the_finish_reason(finish: Finish | None, calls: bool, choice: Any, word
     """OpenAI's word for it, streamed or not; a word that nobody knows is handed on, and none is invented."""
     said, reply = _ended(finish, calls=calls)
     assert _reasons_of(emit("chat", said, tool_choice=choice, include_usage=False)) == ([word] if word else [])
-    body = completion(reply, id="c", model="m", tool_choice=choice)
+    body = whole("chat", reply, id="c", model="m", tool_choice=choice)
     assert body["choices"][0]["finish_reason"] == word
     assert bool(body["choices"][0]["message"].get("tool_calls")) == (calls and choice != "none")
 
@@ -211,7 +211,7 @@ def test_a_missing_finish_reason_is_mended(finish: Finish | None, calls: bool, c
     """For clients that want one, as the gateway asks for; the server's own word stays."""
     said, reply = _ended(finish, calls=calls)
     assert _reasons_of(emit("chat", said, tool_choice=choice, include_usage=False, mend_finish=True)) == [word]
-    body = completion(reply, id="c", model="m", tool_choice=choice, mend_finish=True)
+    body = whole("chat", reply, id="c", model="m", tool_choice=choice, mend_finish=True)
     assert body["choices"][0]["finish_reason"] == word
 
 
@@ -240,7 +240,7 @@ def test_a_completion() -> None:
         usage=Usage(1, 2, 3),
         extras={"audio": [{"id": "a", "data": "AA"}, {"data": "BB"}], "annotations": [{"type": "x"}]},
     )
-    assert completion(reply, id="chatcmpl-1", model="main", created=7) == {
+    assert whole("chat", reply, id="chatcmpl-1", model="main", created=7) == {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 7,

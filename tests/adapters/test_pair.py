@@ -28,10 +28,10 @@ from mirror import (
     openai_response,
     read,
     sorted_deltas,
+    whole,
 )
 from planned import planned_calls
 from streamfold import Reply, StreamChunk, StreamDecoder, StreamError, UpstreamError, Usage
-from streamfold.adapters.chat.emit import completion
 from streamfold.adapters.emitting.answers import chunk_deltas, error_delta
 from streamfold.adapters.emitting.emitter import json_text
 from streamfold.adapters.responses.emit import ResponsesEmitter
@@ -268,7 +268,7 @@ def test_a_recorded_answer_as_one_body(name: str) -> None:
     """The JSON bodies of both wires say what the streams say."""
     outcome = play(name)[2]
     assert isinstance(outcome, Reply)
-    body = json_text(completion(outcome, id=outcome.id or "id_0", model=outcome.model or "m", created=1)).encode()
+    body = json_text(whole("chat", outcome, id=outcome.id or "id_0", model=outcome.model or "m", created=1)).encode()
     assert facts(read("chat", body)) == facts(read("chat", emit_reply("chat", outcome, id="id_0")))
     made = emitter("responses", id="id_0", mend_finish=True)
     assert isinstance(made, ResponsesEmitter)

@@ -36,9 +36,7 @@ def emit(*deltas: Delta, **options: Any) -> bytes:
 
 
 def whole(*deltas: Delta) -> dict[str, Any]:
-    made = GeminiEmitter(id="r-1", model="m-1", framing="whole")
-    assert made.feed_all(deltas) + made.finish() == b""
-    return made.answer
+    return GeminiEmitter(id="r-1", model="m-1").whole(deltas)
 
 
 def handed_on(calls: list[PlannedCall]) -> list[Delta]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import pairwise
 from pathlib import Path
@@ -15,12 +16,12 @@ import corpus
 import scale
 from anthropic_sdk import anthropic_message
 from folding import bytewise
-from mirror import payloads, read
+from mirror import payloads, read, whole
 from planned import PlannedCall, planned_calls
 from sdks import anthropic
 from streamfold import ProtocolWarning, Reply, StreamDecoder, ToolCall, Usage
-from streamfold.adapters.anthropic import MessagesEmitter, messages_error, whole_message
-from streamfold.adapters.emitting import ReplyWriter, end_deltas
+from streamfold.adapters.anthropic import MessagesEmitter, messages_error
+from streamfold.adapters.emitting import Order, ReplyWriter, end_deltas
 from streamfold.values import Call, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Text
 
 pieces = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=4)
@@ -98,10 +99,10 @@ def test_whole_and_streamed_say_the_same(
     reason = "tool_calls" if made else reason
     reply = Reply("".join(texts), "".join(thoughts), tool_calls=made, finish_reason=reason, reasoned=bool(thoughts))
     body = emit([*map(Reasoning, thoughts), *map(Text, texts), *end_deltas(reply)])
-    whole = anthropic.types.Message.model_validate(whole_message(reply, id="msg_0", model="m"))
+    at_once = anthropic.types.Message.model_validate(whole("anthropic", reply, id="msg_0", model="m"))
     streamed = anthropic_message(body)
-    assert said(whole) == said(streamed)
-    assert (whole.stop_reason, whole.usage) == (streamed.stop_reason, streamed.usage)
+    assert said(at_once) == said(streamed)
+    assert (at_once.stop_reason, at_once.usage) == (streamed.stop_reason, streamed.usage)
 
 
 def test_one_block_is_open_at_a_time() -> None:
@@ -145,8 +146,8 @@ def test_a_string_that_stopped_the_answer() -> None:
     message = anthropic_message(emit(deltas))
     assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "END")
     reply = Reply("a", finish_reason="stop", extras={"stop_sequence": ["END"]})
-    whole = whole_message(reply, id="m", model="m")
-    assert (whole["stop_reason"], whole["stop_sequence"]) == ("stop_sequence", "END")
+    body = whole("anthropic", reply, id="m", model="m")
+    assert (body["stop_reason"], body["stop_sequence"]) == ("stop_sequence", "END")
 
 
 def test_the_blocks_of_an_answer_come_as_they_came() -> None:
@@ -155,12 +156,20 @@ def test_the_blocks_of_an_answer_come_as_they_came() -> None:
         {"type": "thinking", "thinking": "a", "signature": "1"},
         {"type": "redacted_thinking", "data": "?"},
         {"type": "text", "text": "b", "citations": None},
-        {"type": "tool_use", "id": "x", "name": "f", "input": {}, "caller": {"type": "direct"}},
+        {"type": "tool_use", "id": "x", "name": "f", "input": {"y": [1]}, "caller": {"type": "direct"}},
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "z"}},
+        {"type": "text", "text": "cited", "citations": [{"type": "char_location", "cited_text": "z"}]},
     ]
-    call = ToolCall("x", "f", {}, "{}")
-    reply = Reply("b", "a", tool_calls=[call], finish_reason="tool_calls", extras={"blocks": blocks}, reasoned=True)
-    assert whole_message(reply, id="m", model="m")["content"] == blocks
-    assert whole_message(reply, id="m", model="m", thinking=False)["content"] == blocks[2:]
+    decoder = StreamDecoder("anthropic", fragments=True)
+    answer = {"type": "message", "role": "assistant", "content": blocks, "stop_reason": "tool_use"}
+    chunks = [*decoder.feed(json.dumps(answer).encode()), *decoder.close()]
+
+    def body(**options: Any) -> dict[str, Any]:
+        made, order = MessagesEmitter(id="m", model="m", **options), Order(whole_calls=True)
+        return made.whole([*(delta for chunk in chunks for delta in order.feed(chunk)), *order.end(decoder.reply)])
+
+    assert body()["content"] == blocks
+    assert body(thinking=False)["content"] == blocks[2:]
 
 
 @pytest.mark.parametrize("info", [ErrorInfo("no"), ErrorInfo("no", "overloaded_error"), ErrorInfo("no", status=429)])

@@ -13,8 +13,8 @@ import pytest
 
 from folding import DONE, call, chunk, entry, event, fin, text
 from mirror import check_response_events, emit, emit_chunks, payloads, read, sorted_deltas, types
+from mirror import whole as whole_body
 from streamfold import ConfigError, NamedTool, StreamDecoder, Tool
-from streamfold.adapters.chat.emit import completion
 from streamfold.adapters.chat.parse import parse_request as parse_chat
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.adapters.responses.parse import parse_request as parse_responses
@@ -172,7 +172,7 @@ def test_001_12_the_word_for_the_end(choice: Any, word: str, sent: str) -> None:
     chunks = [*decode.feed(body), *decode.close()]
     streamed = emit_chunks("chat", chunks, decode.reply, tool_choice=choice, include_usage=False)
     assert payloads(streamed)[-1]["choices"][0]["finish_reason"] == word
-    whole = completion(decode.reply, id="c", model="m", tool_choice=choice)
+    whole = whole_body("chat", decode.reply, id="c", model="m", tool_choice=choice)
     assert whole["choices"][0]["finish_reason"] == word
 
 
@@ -340,7 +340,7 @@ def test_004_5_the_end_is_stop(wire: str) -> None:
     assert (again.text, again.tool_calls, again.finish_reason) == ("Hi", [], "stop")
     decode = StreamDecoder("chat")
     decode.feed(CALLS)
-    whole = completion(decode.reply, id="c", model="m", tool_choice="none")["choices"][0]
+    whole = whole_body("chat", decode.reply, id="c", model="m", tool_choice="none")["choices"][0]
     assert (whole["message"].get("tool_calls"), whole["finish_reason"]) == (None, "stop")
 
 

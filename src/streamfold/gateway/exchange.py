@@ -134,14 +134,15 @@ class Exchange:
 
     async def _whole(self, send: Send) -> None:
         """Sends the answer when all of it is there."""
-        order, deltas = Order(), list[Delta]()
+        order, deltas = Order(whole_calls=True), list[Delta]()
 
         async def keep(chunk: StreamChunk, _: ChatStream) -> None:
             deltas.extend(order.feed(chunk))
 
         try:
-            reply = await self._read(keep)
-            body = self.wire.whole(self.asked, reply, [*deltas, *order.end(reply, self.wire.emitter(self.asked))])
+            reply = await self._read(keep, fragments=self.wire.fragments)
+            emitter = self.wire.emitter(self.asked)
+            body = emitter.whole([*deltas, *order.end(reply, emitter)])
         except Exception as error:
             refusal = _refusal(error)
             raise refusal from refusal.__cause__

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..adapters.gemini import Framing, GeminiEmitter, camel_case, google_error, parse_gemini_request
 from ..requests import Request
-from ..values import Delta, ErrorInfo, Reply
+from ..values import ErrorInfo
 from .counting import count_tokens, estimated_tokens
 from .failures import Refused
 from .models import Served
@@ -59,16 +59,8 @@ class GeminiWire(Wire):
         return parse_gemini_request(body, self.model(body, params), native=True)
 
     def emitter(self, asked: ClientRequest) -> GeminiEmitter:
-        return self._emitter(asked, "events" if asked.params.get("alt") == "sse" else "array")
-
-    def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
-        emitter = self._emitter(asked, "whole")
-        emitter.feed_all(deltas)
-        emitter.finish()
-        return emitter.answer
-
-    def _emitter(self, asked: ClientRequest, framing: Framing) -> GeminiEmitter:
         choice, thinking = asked.request.tool_choice, _wants_thoughts(asked.body) or self.options.unasked_thinking
+        framing: Framing = "events" if asked.params.get("alt") == "sse" else "array"
         return GeminiEmitter(id=asked.id, model=asked.model, tool_choice=choice, thinking=thinking, framing=framing)
 
     def stream_headers(self, asked: ClientRequest) -> dict[str, str]:

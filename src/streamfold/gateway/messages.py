@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from time import gmtime, strftime
 from typing import Any
 
-from ..adapters.anthropic import MessagesEmitter, messages_error, parse_messages_request, whole_message
+from ..adapters.anthropic import MessagesEmitter, messages_error, parse_messages_request
 from ..adapters.emitting import Emitter, event
 from ..requests import Request
-from ..values import APIError, Delta, ErrorInfo, Message, Reply
+from ..values import APIError, ErrorInfo, Message
 from .conversation import for_others, text_of
 from .counting import count_tokens, estimated_tokens
 from .failures import Refused
@@ -61,9 +61,6 @@ class MessagesWire(Wire):
         return MessagesEmitter(
             id=asked.id, model=asked.model, tool_choice=choice, thinking=self._thinking(asked), mend_finish=True
         )
-
-    def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
-        return whole_message(reply, id=asked.id, model=asked.model, thinking=self._thinking(asked))
 
     def _thinking(self, asked: ClientRequest) -> bool:
         """Whether the client is told what the model thinks: one that did not ask may not expect such blocks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
@@ -13,7 +13,7 @@ from ..adapters.emitting import Emitter, error_body
 from ..adapters.responses import ResponsesEmitter, WrittenEvent
 from ..config import GatewayOptions
 from ..requests import Request
-from ..values import APIConnectionError, Delta, ErrorInfo, IncompleteStreamError, ProtocolWarning, Reply, Tool
+from ..values import APIConnectionError, ErrorInfo, IncompleteStreamError, ProtocolWarning, Tool
 from .failures import Refused
 from .models import Served
 
@@ -179,14 +179,6 @@ class Wire(ABC):
     @abstractmethod
     def emitter(self, asked: ClientRequest) -> Emitter:
         """Returns the writer of a streamed answer."""
-
-    @abstractmethod
-    def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
-        """Returns the body of an answer that is not streamed.
-
-        Args:
-            deltas: the same answer as the facts that a stream would be written from, in their order.
-        """
 
     async def at_once(self, asked: ClientRequest, served: Served) -> AtOnce | None:
         """Returns the answer to a request that no model answers; None for one that a model does.

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..adapters.chat import ChatEmitter, completion, wants_usage
+from ..adapters.chat import ChatEmitter, wants_usage
 from ..adapters.chat import parse_request as parse_chat
 from ..adapters.emitting import Emitter
 from ..adapters.responses import ClientTools, ResponsesEmitter, only_functions, parse_for_functions
 from ..adapters.responses import parse_request as parse_responses
 from ..requests import Request
-from ..values import Delta, Reply
 from .conversation import for_others
 from .gemini import GeminiCountWire, GeminiWholeWire, GeminiWire
 from .messages import MessagesCountWire, MessagesWire
@@ -52,12 +51,6 @@ class ChatWire(Wire):
             tool_choice=asked.request.tool_choice,
             include_usage=wants_usage(asked.body),
             mend_finish=True,
-        )
-
-    def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
-        choice = asked.request.tool_choice
-        return completion(
-            reply, id=asked.id, model=asked.model, created=asked.created, tool_choice=choice, mend_finish=True
         )
 
     def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
@@ -137,12 +130,6 @@ class ResponsesWire(Wire):
         if keeper is not None:
             keeper.emitter = emitter
         return emitter
-
-    def whole(self, asked: ClientRequest, reply: Reply, deltas: Iterable[Delta]) -> dict[str, Any]:
-        emitter = self.emitter(asked)
-        emitter.feed_all(deltas)
-        emitter.finish()
-        return emitter.response
 
     def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
         if set(adapters) == {self.adapter}:

@@ -244,7 +244,7 @@ class WholeRepair(_Repair):
         given = json.loads(body)
         if not isinstance(given, dict):  # Gemini's chunks in one array
             return body
-        made = self._emitter.whole(given, functions_only(decoder.reply))
+        made = self._emitter.mend(given, functions_only(decoder.reply))
         return body if made == given else json.dumps(made, ensure_ascii=False).encode()
 
 

@@ -5,4 +5,3 @@ from .decode import STOP_REASONS, EventReader
 from .emit import MessagesEmitter, messages_error
 from .overlay import MessagesOverlay
 from .parse import parse_messages_request
-from .whole import whole_message

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ...values import (
-    ErrorInfo,
-    Extra,
-    Failure,
-    Finish,
-    Reasoning,
-    Refusal,
-    Text,
-)
+from ...text import read_arguments
+from ...values import ErrorInfo, Extra, Failure, Finish, Reasoning, Refusal, Text, Usage
 from ..emitting.emitter import Emitter, WrittenCall, event, json_text
 from .carried import carried_id, opaque_block
-from .whole import CALL_MEMBERS, message_skeleton, stop_reason_of, written_usage
+from .message import REQUIRED_MEMBERS, stop_reason_of, usage_details, written_usage
 
 __all__ = ["MessagesEmitter", "messages_error"]
 
 Open = Literal["text", "thinking", "tool_use"]
 
+_CALL_MEMBERS = ("caller", "toolset_name")  # of a call, beside id, name and input
 _IN_PLACE = ("signature", "text_end", "block", "output")  # what has a place among the blocks
 
 # https://docs.anthropic.com/en/api/errors. Clients decide by the type whether to ask again.
@@ -71,8 +65,10 @@ class MessagesEmitter(Emitter):
         self._hidden: list[dict[str, Any]] = []  # what stands behind the open block, for the provider alone
         self._stop_sequence: str | None = None
         self._encrypted: set[str] = set()
-        self._container: dict[str, Any] | None = None
+        self._at_end: dict[str, Any] = {}  # what the message says of itself at its end
         self._managed: dict[str, Any] | None = None
+        self._message: dict[str, Any] = {}  # the whole of it, if it is not streamed
+        self._input: list[str] = []  # of the block that is added to it
 
     def _text(self, delta: Text) -> None:
         if self._writing is not None:
@@ -131,8 +127,8 @@ class MessagesEmitter(Emitter):
                 self._block(opaque_block("output", value))
             case "stop_sequence", str():
                 self._stop_sequence = value
-            case "container", {}:
-                self._container = value
+            case (("container" | "stop_details"), {}):
+                self._at_end[name] = value
             case "context_management", {}:
                 self._managed = value
 
@@ -145,9 +141,7 @@ class MessagesEmitter(Emitter):
         reason = self._stop_reason()
         if self._stop_sequence is not None and reason == "end_turn":
             reason = "stop_sequence"
-        delta: dict[str, Any] = {"stop_reason": reason, "stop_sequence": self._stop_sequence}
-        if self._container is not None:
-            delta["container"] = self._container
+        delta = {"stop_reason": reason, "stop_sequence": self._stop_sequence, **self._at_end}
         self._event(self._end_event(delta, written_usage(self._usage)))
         self._write_warnings()
         self._event({"type": "message_stop"})
@@ -176,7 +170,8 @@ class MessagesEmitter(Emitter):
         self._event({"type": "message_start", "message": self._start_message()})
 
     def _start_message(self) -> dict[str, Any]:
-        return message_skeleton(self.id, self.model, [], None, None)
+        about = {"id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": []}
+        return {**about, "stop_reason": None, "stop_sequence": None, "usage": written_usage(None)}
 
     def _ensure_open(self) -> None:
         if not self._begun:
@@ -190,7 +185,7 @@ class MessagesEmitter(Emitter):
             self._start(kind, {"text": ""} if kind == "text" else {"thinking": "", "signature": ""})
 
     def _start_call(self, call: WrittenCall) -> None:
-        own = {name: value for name, value in (call.extra or {}).items() if name in CALL_MEMBERS}
+        own = {name: value for name, value in (call.extra or {}).items() if name in _CALL_MEMBERS}
         if others := {name: value for name, value in (call.extra or {}).items() if name not in own}:
             self._block(opaque_block("call", others))
         self._ensure_open()
@@ -268,7 +263,35 @@ class MessagesEmitter(Emitter):
         self._kind = self._writing = None
 
     def _event(self, payload: dict[str, Any]) -> None:
-        self._out.append(event(payload, payload["type"]))
+        if self._streams:
+            self._out.append(event(payload, payload["type"]))
+        else:
+            self._add(payload)
+
+    def _add(self, payload: dict[str, Any]) -> None:
+        """Adds an event to the whole message, as clients of streams do it."""
+        match payload:
+            case {"message": message}:
+                self._message = message
+            case {"content_block": block}:
+                self._message["content"].append({**REQUIRED_MEMBERS.get(block["type"], {}), **block})
+            case {"delta": {"type": "input_json_delta", "partial_json": piece}}:
+                self._input.append(piece)
+            case {"delta": {"type": "citations_delta", "citation": citation}}:
+                block = self._message["content"][-1]
+                block["citations"] = [*(block["citations"] or ()), citation]
+            case {"delta": {"type": str(), **pieces}}:
+                block = self._message["content"][-1]
+                block |= {name: block[name] + piece for name, piece in pieces.items()}
+            case {"type": "content_block_stop"} if self._input:
+                self._message["content"][-1]["input"] = read_arguments(self._input).value
+                self._input.clear()
+            case {"delta": ends, **more}:
+                self._message |= {**ends, **more, "type": "message"}
+
+    def _body(self) -> dict[str, Any]:
+        usage = {**usage_details(self._usage or Usage()), **self._message["usage"]}
+        return {"stop_details": None, "container": None, **self._message, "usage": usage}
 
 
 def messages_error(info: ErrorInfo) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...values import Extra, Reply
+from ..emitting.answers import reply_deltas
 from ..emitting.emitter import SEEN
 from .decode import STOP_REASONS
 from .emit import MessagesEmitter
-from .whole import whole_message
 
 __all__ = ["MessagesOverlay"]
 
@@ -154,13 +154,13 @@ class MessagesOverlay(MessagesEmitter):
         fits = finish.reason == "unknown" or STOP_REASONS.get(finish.raw) == STOP_REASONS.get(written)
         return finish.raw if finish.raw and fits and not self.has_calls else written
 
-    def whole(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+    def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
         """Returns a message that was not streamed, with what was mended in it."""
         content = [block for block in body.get("content") or () if isinstance(block, dict)]
         given = [(block.get("id"), block.get("name"), block.get("input")) for block in content if _is_call(block)]
         if given == [(call.id, call.name, call.arguments) for call in reply.tool_calls]:
             return body
-        made = whole_message(reply, id=self.id, model=self.model)
+        made = MessagesEmitter(id="", model="", mend_finish=True).whole(reply_deltas(reply))
         return {**body, "content": made["content"], "stop_reason": made["stop_reason"]}
 
 

@@ -31,7 +31,7 @@ from ...values import (
     system,
 )
 from .carried import own_id, own_opaque
-from .whole import REQUIRED_MEMBERS
+from .message import REQUIRED_MEMBERS
 
 __all__ = ["parse_messages_request"]
 

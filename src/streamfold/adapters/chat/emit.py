@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...values import Failure, Finish, NamedTool, ReadToolChoice, Reasoning, Refusal, Reply, Text, ToolCall, Usage
-from ..emitting.answers import arguments_text
+from ...values import Failure, Finish, NamedTool, ReadToolChoice, Reasoning, Refusal, Text, Usage
 from ..emitting.emitter import DONE, Emitter, WrittenCall, error_body, event
 
-__all__ = ["ChatEmitter", "completion"]
+__all__ = ["ChatEmitter"]
 
 _LISTS = ("annotations", "reasoning_details")  # members of a delta that are lists
 
@@ -29,6 +28,8 @@ class ChatEmitter(Emitter):
         super().__init__(**others)
         self.include_usage = include_usage
         self._kept: dict[int, dict[str, Any]] = {}  # what was written of calls beside the call itself, by their number
+        self._message: dict[str, Any] = {"role": "", "content": "", "refusal": ""}  # of an answer that is not streamed
+        self._reason: str | None = None
 
     def _open(self) -> None:
         self._delta({"content": ""})
@@ -43,16 +44,14 @@ class ChatEmitter(Emitter):
         self._delta({"refusal": delta.text})
 
     def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
-        entry: dict[str, Any] = {"function": {"arguments": piece}}
-        if first:
-            entry = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": piece}}
+        entry = _entry(call, piece) if first else {"function": {"arguments": piece}}
         if (extra := _kept(call.extra)) and extra != self._kept.get(call.number):
             self._kept[call.number] = extra  # mostly with the first entry, but a provider may send it later
             entry |= extra
         self._delta({"tool_calls": [{"index": call.number, **entry}]})
 
     def _extra(self, name: str, value: Any) -> None:
-        if name == "reasoning_details" and _tells_text(value):
+        if name == "reasoning_details" and self._streams and _tells_text(value):
             # Its text has been said, and would be read twice; without it a signature is worth nothing.
             if value.get("signature"):
                 self._warn(
@@ -82,7 +81,23 @@ class ChatEmitter(Emitter):
         self._payload(payload)
 
     def _payload(self, payload: dict[str, Any]) -> None:
-        self._out.append(event(payload))
+        if self._streams:
+            self._out.append(event(payload))
+            return
+        for choice in payload["choices"]:
+            self._reason = choice["finish_reason"]
+            for name, piece in choice["delta"].items():
+                self._message[name] = _appended(self._message.get(name), piece)
+
+    def _body(self) -> dict[str, Any]:
+        message = {**self._message, "content": self._message["content"] or None}
+        message["refusal"] = message["refusal"] or None
+        if calls := [call for call in self._calls.values() if call.opened]:
+            message["tool_calls"] = [{**_entry(call, call.arguments), **_kept(call.extra)} for call in calls]
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._reason}
+        about = {"id": self.id, "object": "chat.completion", "created": self.created, "model": self.model}
+        usage = {} if self._usage is None else {"usage": written_usage(self._usage)}
+        return {**about, "choices": [choice], **usage}
 
     def _end(self) -> None:
         reason = _finish_reason(self._finish, self.tool_choice, calls=self.has_calls, mend=self.mend_finish)
@@ -96,39 +111,6 @@ class ChatEmitter(Emitter):
     def _fail(self, failure: Failure) -> None:
         self._write_warnings()
         self._out.append(event(error_body(failure.info)))
-
-
-def completion(
-    reply: Reply,
-    *,
-    id: str,  # noqa: A002 - the word on the wire
-    model: str,
-    created: int = 0,
-    tool_choice: ReadToolChoice = "auto",
-    mend_finish: bool = False,
-) -> dict[str, Any]:
-    """The body of an answer that is not streamed. It says what the streamed one says; for `mend_finish` see there."""
-    calls = [] if tool_choice == "none" else reply.tool_calls
-    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": reply.refusal}
-    if reply.reasoned:
-        message["reasoning_content"] = reply.reasoning
-    if calls:
-        message["tool_calls"] = [_whole_entry(call) for call in calls]
-    for name in _LISTS:
-        if values := reply.extras.get(name):
-            message[name] = [_nested(value) for value in values]
-    if pieces := reply.extras.get("audio"):
-        message["audio"] = _joined(pieces)
-    finish = Finish(reply.finish_reason, reply.raw_finish_reason or "")
-    reason = _finish_reason(finish, tool_choice, calls=bool(calls), mend=mend_finish)
-    body: dict[str, Any] = {
-        "id": id,
-        "object": "chat.completion",
-        "created": created,
-        "model": model,
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": reason}],
-    }
-    return body if reply.usage is None else {**body, "usage": written_usage(reply.usage)}
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
@@ -176,9 +158,8 @@ def _kept(extra: dict[str, Any] | None) -> dict[str, Any]:
     return {}
 
 
-def _whole_entry(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": arguments_text(call)}
-    return {"id": call.id, "type": "function", "function": function, **_kept(call.extra)}
+def _entry(call: WrittenCall, arguments: str) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def _tells_text(detail: Any) -> bool:
@@ -193,11 +174,12 @@ def _nested(value: Any) -> Any:
     return value
 
 
-def _joined(pieces: list[Any]) -> dict[str, Any]:
-    """Joins the pieces of audio: texts are appended, as OpenAI's own client does it."""
-    whole: dict[str, Any] = {}
-    for piece in pieces:
-        for name, value in piece.items() if isinstance(piece, dict) else ():
-            joins = name in ("data", "transcript") and isinstance(value, str)
-            whole[name] = whole.get(name, "") + value if joins else value
-    return whole
+def _appended(before: Any, piece: Any) -> Any:
+    """Returns a member of a message and the next piece of it, as OpenAI's own client joins them."""
+    match before, piece:
+        case (str(), str()) | (list(), list()):
+            return before + piece
+        case dict(), dict():  # audio, of which two members are texts in pieces
+            texts = {name: before.get(name, "") + piece[name] for name in ("data", "transcript") if name in piece}
+            return {**before, **piece, **texts}
+    return piece

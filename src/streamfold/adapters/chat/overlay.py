@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...values import Call, Delta, Extra, Reasoning, Reply
+from ..emitting.answers import reply_deltas
 from ..emitting.emitter import SEEN
 from .decode import REASONING
-from .emit import ChatEmitter, completion, written_usage
+from .emit import ChatEmitter, written_usage
 
 __all__ = ["ChatOverlay"]
 
@@ -144,10 +145,11 @@ class ChatOverlay(ChatEmitter):
                 self._delta({})
         super()._end()
 
-    def whole(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+    def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
         """Returns a completion that was not streamed, with what was mended in it."""
-        made = completion(reply, id="", model="", tool_choice=self.tool_choice, mend_finish=self.mend_finish)
-        written, reason = made["choices"][0]["message"], made["choices"][0]["finish_reason"]
+        emitter = ChatEmitter(id="", model="", tool_choice=self.tool_choice, mend_finish=self.mend_finish)
+        [made] = emitter.whole(reply_deltas(reply))["choices"]
+        written, reason = made["message"], made["finish_reason"]
         choices = list(body["choices"])
         at = next(at for at, one in enumerate(choices) if not one.get("index"))
         message = dict(choices[at].get("message") or {})

@@ -159,6 +159,7 @@ class Emitter(ABC):
         self._extras: dict[str, int] = {}
         self._out: list[bytes] = []
         self._begun = False
+        self._streams = True
         self.seen: list[Extra] = []
 
     def begin(self) -> bytes:
@@ -220,6 +221,17 @@ class Emitter(ABC):
             self._open_at_last(call)
         self._end()
         return self._written()
+
+    def whole(self, deltas: Iterable[Delta]) -> dict[str, Any]:
+        """Returns an answer that is not streamed as one value: all that its events say together.
+
+        Args:
+            deltas: the answer from its beginning to its end; its calls are whole.
+        """
+        self._streams = False
+        self.feed_all(deltas)
+        self.finish()
+        return self._body()
 
     def shows_broken(self, call: ToolCall) -> bool:
         """Whether clients see that a call can't be run, whose arguments are broken (`ToolCall.error`)."""
@@ -328,6 +340,10 @@ class Emitter(ABC):
 
     @abstractmethod
     def _fail(self, failure: Failure) -> None: ...
+
+    @abstractmethod
+    def _body(self) -> dict[str, Any]:
+        """Returns the whole of what was written."""
 
 
 def _unsorted(delta: Delta) -> NoReturn:

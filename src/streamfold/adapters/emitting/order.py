@@ -28,11 +28,14 @@ class Order:
 
     Args:
         keeps_ends: the ends of calls wait for the end of the answer. For emitters that write nothing else before.
+        whole_calls: no fragments are written. For an answer that is not streamed.
     """
 
-    def __init__(self, *, keeps_ends: bool = False) -> None:
+    def __init__(self, *, keeps_ends: bool = False, whole_calls: bool = False) -> None:
         self._keeps_ends = keeps_ends
+        self._whole_calls = whole_calls
         self._late: list[tuple[int, Delta]] = []  # what waits, each with the number of calls that come before it
+        self._passed = 0  # how many calls have been seen, and are written at the end
         self._next = 0  # the first call that has not begun
         self._begun: list[str] = []  # the names of the calls before it
         self._complete = True  # the last of these needs no more fragments
@@ -45,15 +48,21 @@ class Order:
     def feed(self, chunk: StreamChunk) -> list[Delta]:
         """Returns what can be written now."""
         out: list[Delta] = []
+        grown = None if chunk.details is None else chunk.details.call
+        place = chunk.calls_before if grown is None else grown
         for mark in map(_finite, chunk.marks):
-            if self._late:
-                self._late.append((chunk.calls_before, mark))
+            if self._late or 0 < place <= self._passed:
+                self._late.append((place, mark))
             else:  # of what has been written: it does not wait for the calls
                 out.append(mark)
+        if self._whole_calls and grown is not None:
+            self._passed = max(self._passed, grown + 1)
         if chunk.item is not None:
             self._add(chunk.calls_before, Extra("output", finite(chunk.item)), out)
         for delta in chunk_deltas(chunk):
             self._add(chunk.calls_before, delta, out)
+        if self._whole_calls:
+            return out
         if chunk.finished:
             self._ends = {end.id: end for end in chunk.fragments}
             return out

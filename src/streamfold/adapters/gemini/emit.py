@@ -13,7 +13,7 @@ from .signatures import SIGNATURE, signature_of
 
 __all__ = ["Framing", "GeminiEmitter"]
 
-Framing: TypeAlias = Literal["events", "array", "whole"]
+Framing: TypeAlias = Literal["events", "array"]
 
 _REASONS: dict[FinishReason, str] = {
     "stop": "STOP",
@@ -33,8 +33,7 @@ class GeminiEmitter(Emitter):
 
     Args:
         thinking: whether reasoning is written. Clients that did not ask for thoughts may not expect them.
-        framing: "events": server-sent events; "array": one JSON array, the form without `alt=sse`; "whole": nothing is
-            written, and `answer` is the body.
+        framing: "events": server-sent events; "array": one JSON array, the form without `alt=sse`.
         others: see `Emitter`.
     """
 
@@ -52,19 +51,6 @@ class GeminiEmitter(Emitter):
         self._about: dict[str, Any] = {}
         self._blocked: dict[str, Any] | None = None
         self._sent: list[dict[str, Any]] = []  # the chunks so far; one is enough where they are written at once
-
-    @property
-    def answer(self) -> dict[str, Any]:
-        """Returns the answer as one object. It is complete after `finish`."""
-        parts, whole = list[dict[str, Any]](), dict[str, Any]()
-        for chunk in self._sent:
-            for candidate in chunk.get("candidates", ()):
-                for part in candidate.get("content", {}).get("parts", ()):
-                    _append(parts, part)
-            whole |= chunk
-        if candidates := whole.get("candidates"):
-            whole["candidates"] = [{**candidates[0], "content": {"role": "model", "parts": parts}}]
-        return whole
 
     def _open(self) -> None:
         self._part(None)
@@ -152,7 +138,7 @@ class GeminiEmitter(Emitter):
         self._chunk(candidates, last)
         if self._framing == "array":
             self._out.append(b"]")
-        elif self._framing == "events" and candidates and reason is None:
+        elif candidates and reason is None:
             self._out.append(DONE)
 
     def _reason(self) -> str | None:
@@ -167,7 +153,7 @@ class GeminiEmitter(Emitter):
         self._send(error)
         if self._framing == "array":
             self._out.append(b"]")
-        elif self._framing == "events":
+        else:
             # Google's client for JavaScript ignores an error in an event, and raises one that stands behind the events.
             self._out.append(json_text(error).encode() + b"\r\n")
 
@@ -176,15 +162,25 @@ class GeminiEmitter(Emitter):
         about = {"modelVersion": self.model, "responseId": self.id}
         self._send({**({"candidates": candidates} if candidates else {}), **(members or {}), **about})
 
+    def _body(self) -> dict[str, Any]:
+        parts, whole = list[dict[str, Any]](), dict[str, Any]()
+        for chunk in self._sent:
+            for candidate in chunk.get("candidates", ()):
+                for part in candidate.get("content", {}).get("parts", ()):
+                    _append(parts, part)
+            whole |= chunk
+        if candidates := whole.get("candidates"):
+            whole["candidates"] = [{**candidates[0], "content": {"role": "model", "parts": parts}}]
+        return whole
+
     def _send(self, chunk: dict[str, Any]) -> None:
-        if self._framing == "events":
+        if not self._streams:
+            self._sent.append(chunk)
+        elif self._framing == "events":
             self._out.append(event(chunk, end="\r\n"))
-            return
-        if self._framing == "array":
+        else:
             self._out.append((",\r\n" if self._sent else "[").encode() + json_text(chunk).encode())
             self._sent = [chunk]
-        else:
-            self._sent.append(chunk)
 
 
 def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:

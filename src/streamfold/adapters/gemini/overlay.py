@@ -100,7 +100,7 @@ class GeminiOverlay(GeminiEmitter):
         rest, self._rest = self._rest, {}
         super()._send({**rest, **chunk})
 
-    def whole(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+    def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
         """Returns an answer that was not streamed. Gemini's calls need no mending there; text that is one does."""
         candidates = _dicts(body.get("candidates"))
         parts = [part for one in candidates[:1] for part in _dicts((one.get("content") or {}).get("parts"))]

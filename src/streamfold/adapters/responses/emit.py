@@ -55,8 +55,7 @@ class ResponsesEmitter(Emitter):
         others: see `Emitter`.
 
     Attributes:
-        response: the response as it is so far; after the end the whole of it, which is also the body of an answer that
-            is not streamed.
+        response: the response as it is so far; after the end the whole of it.
     """
 
     keeps_order = True
@@ -392,6 +391,9 @@ class ResponsesEmitter(Emitter):
         if not self._begun:
             self._open()
         self.response |= {"output": self._output, "usage": self._written_usage(), **members}
+
+    def _body(self) -> dict[str, Any]:
+        return self.response
 
     def _written_usage(self) -> dict[str, Any] | None:
         return None if self._usage is None else written_usage(self._usage)

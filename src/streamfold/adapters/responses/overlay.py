@@ -198,7 +198,7 @@ class ResponsesOverlay(ResponsesEmitter):
         error = response_error(failure.info)
         self._event("error", code=error["code"], message=error["message"], param=error.get("param"), error=error)
 
-    def whole(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+    def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
         """Returns a response that was not streamed, with what was mended in it."""
         output = [item for item in body.get("output") or () if isinstance(item, dict)]
         given = [(item.get("call_id"), item.get("name"), item.get("arguments")) for item in output if _is_call(item)]

@@ -1,0 +1,74 @@
+"""What a message of the Messages API says beside its blocks: counts, and why it ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...values import Finish, FinishReason, Usage, unlisted_steps
+from .decode import STOP_REASONS
+
+__all__ = ["REQUIRED_MEMBERS", "stop_reason_of", "usage_details", "written_usage"]
+
+_STOP_REASONS: dict[FinishReason, str] = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+    "unknown": "end_turn",
+}
+_OWN_REASONS = frozenset(STOP_REASONS) - {"content_filter"}
+# What the schema of a whole answer requires in blocks, with what stands for nothing. Clients send it back.
+REQUIRED_MEMBERS: dict[str, dict[str, Any]] = {
+    "text": {"citations": None},
+    "tool_use": {"caller": {"type": "direct"}},
+}
+_DETAILS = {"cache_creation": dict, "server_tool_use": dict, "inference_geo": str, "service_tier": str}
+
+
+def usage_details(usage: Usage) -> dict[str, Any]:
+    """Returns the members of a whole answer's usage that are null where nobody counted.
+
+    https://platform.claude.com/docs/en/api/messages
+    """
+    said = {name: (kind, usage.raw.get(name)) for name, kind in _DETAILS.items()}
+    thought = usage.reasoning_tokens
+    return {
+        **{name: value if isinstance(value, kind) else None for name, (kind, value) in said.items()},
+        "output_tokens_details": None if thought is None else {"thinking_tokens": thought},
+    }
+
+
+def written_usage(usage: Usage | None) -> dict[str, Any]:
+    """Returns the four counts, which clients demand; a count that no server sent is 0.
+
+    Those of an answer with a compaction are as Anthropic sent them: clients take the top level for the context's size.
+    """
+    usage = usage or Usage()
+    if unlisted_steps(usage.raw):
+        counts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+        steps = {"iterations": usage.raw["iterations"]}
+        return {**{name: usage.raw.get(name) or 0 for name in counts}, **steps, **_requests(usage)}
+    read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
+    return {
+        "input_tokens": max(0, (usage.input_tokens or 0) - read - written),
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": read,
+        "output_tokens": usage.output_tokens or 0,
+        **_requests(usage),
+    }
+
+
+def _requests(usage: Usage) -> dict[str, Any]:
+    """How many requests the server's tools made; no client demands it."""
+    found = {f"{kind}_requests": number for kind, number in usage.tools.items() if kind in ("web_search", "web_fetch")}
+    return {"server_tool_use": found} if found else {}
+
+
+def stop_reason_of(finish: Finish, *, calls: bool) -> str:
+    """Returns the stop reason of a message."""
+    reason, raw = finish.reason, finish.raw
+    if raw in _OWN_REASONS and (reason == "unknown" or (finish.cut and STOP_REASONS.get(raw) == reason)):
+        return raw  # the server's own word: `pause_turn` asks the client to send the message back
+    if finish.cut:
+        return _STOP_REASONS[reason]
+    return "tool_use" if calls else "end_turn" if reason == "tool_calls" else _STOP_REASONS[reason]
