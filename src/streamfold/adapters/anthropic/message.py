@@ -22,7 +22,7 @@ REQUIRED_MEMBERS: dict[str, dict[str, Any]] = {
     "text": {"citations": None},
     "tool_use": {"caller": {"type": "direct"}},
 }
-_DETAILS = {"cache_creation": dict, "server_tool_use": dict, "inference_geo": str, "service_tier": str}
+_DETAILS: dict[str, type] = {"cache_creation": dict, "server_tool_use": dict, "inference_geo": str, "service_tier": str}
 
 
 def usage_details(usage: Usage) -> dict[str, Any]:
