@@ -337,6 +337,13 @@ def judges(session: nox.Session) -> None:
 
 
 @nox.session(python=VERSIONS[0])
+def live(session: nox.Session) -> None:
+    """Records a conversation from each hosted provider whose key is in the environment; without keys it says so."""
+    session.install("-e", ".[testing]")
+    session.run("python", "tools/live.py", *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
 def facts(session: nox.Session) -> None:
     """Lists what four packages say otherwise of models than providers/families.toml does; a person decides."""
     session.install(
