@@ -20,6 +20,7 @@ VERSIONS = [name.rsplit(" ", 1)[1] for name in PROJECT["classifiers"] if "Python
 
 ALL = ("-m", "slow or not slow")  # `pytest` alone leaves out what starts processes or waits for clocks
 
+AXE = "axe-core@4.14.1"
 AIMOCK = "@copilotkit/aimock@1.43.0"
 AGENTS = [
     "@anthropic-ai/claude-code@2.1.197",
@@ -86,7 +87,7 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *ALL, *session.posargs)
 
 
-@nox.session(python=VERSIONS[0])
+@nox.session(python=VERSIONS)
 def wheel(session: nox.Session) -> None:
     """The tests against the wheel that users will install, with the source tree out of the way."""
     session.install("build")
@@ -379,10 +380,13 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def browser(session: nox.Session) -> None:
-    """Pages in a real Chromium, which must be installed with its driver: those of the lab, and a chat."""
-    if not shutil.which("chromedriver"):
-        session.skip("there is no chromedriver")
-    session.install("-e", ".[dev]", "-e", "lab", "selenium>=4.20")
+    """Pages in a real Chromium, which must be installed with its driver: the lab's, a chat, and the documentation."""
+    if not shutil.which("chromedriver") or not shutil.which("npm"):
+        session.skip("there is no chromedriver, or no npm")
+    session.install("-e", ".[dev,docs]", "-e", "lab", "selenium>=4.20")
+    node = Path(session.create_tmp()).resolve() / "node"
+    session.run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(node), AXE, external=True)
+    axe = str(node / "node_modules" / "axe-core" / "axe.min.js")
     # In one process, so that what the opening of a page costs is printed.
     pages = ["tests/browser", "lab/tests/browser"]
-    session.run("pytest", "-n", "0", *pages, *session.posargs, env={"STREAMFOLD_BROWSER": "1"})
+    session.run("pytest", "-n", "0", *pages, *session.posargs, env={"STREAMFOLD_BROWSER": "1", "STREAMFOLD_AXE": axe})

@@ -57,7 +57,8 @@ def providers() -> str:
 
 def changelog() -> str:
     """Returns the changelog without its title."""
-    return re.sub(r"\A# .*\n", "", (ROOT / "CHANGELOG.md").read_text("utf-8"))
+    text = re.sub(r"\A# .*\n", "", (ROOT / "CHANGELOG.md").read_text("utf-8"))
+    return text.replace("](docs/", "](")  # it stands one folder above
 
 
 PARTS = {"warning-codes": warnings_table, "providers": providers, "changelog": changelog}

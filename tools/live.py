@@ -135,13 +135,15 @@ def _described(path: Path, reply: Reply, provider: Provider) -> list[str]:
     made.save(path)
     got = in_words(reply)
     same = ("calls", "finish_reason", "usage")
-    wrong = [f"{path.name} has other {key} than the program got" for key in same if got.get(key) != made.expect.get(key)]
+    wrong = [
+        f"{path.name} has other {key} than the program got" for key in same if got.get(key) != made.expect.get(key)
+    ]
     try:
         assert_recording(path)
     except AssertionError as error:
         wrong.append(f"{path.name}: {error}")
-    kept = [path.with_name(path.name + suffix).read_bytes() for suffix in (".sse", ".toml")]
-    if any(secret.encode() in content for secret in profile.secrets() for content in kept):
+    files = [path.with_name(path.name + suffix).read_bytes() for suffix in (".sse", ".toml")]
+    if any(secret.encode() in content for secret in profile.secrets() for content in files):
         wrong.append(f"{path.name} has a secret in it")
     return wrong
 

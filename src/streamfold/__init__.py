@@ -7,6 +7,7 @@ async for chunk in provider.chat_stream("Hello!"):
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .engine import StreamDecoder
@@ -26,6 +27,7 @@ from .values import (
     ContextLengthError,
     Cost,
     CustomTool,
+    Deprecated,
     EmptyResponseError,
     FileSearch,
     FinishReason,
@@ -68,6 +70,7 @@ from .values import (
     __version__,
     assistant,
     audio,
+    deprecated_name,
     file,
     image,
     system,
@@ -169,11 +172,12 @@ _HOMES = {  # what is imported with its first use: the pure core needs no networ
 }
 
 
+_DEPRECATED: dict[str, Deprecated] = {}  # docs/stability.md says how long they stay
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
+        return deprecated_name(__name__, name, _DEPRECATED)
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 

@@ -1,5 +1,5 @@
 """The browser of these tests."""
 
-from browser_fixtures import browser, chromium
+from browser_fixtures import browser, chromium, visitor
 
-__all__ = ["browser", "chromium"]
+__all__ = ["browser", "chromium", "visitor"]

@@ -109,6 +109,15 @@ def test_the_readme_is_short_and_begins_with_code() -> None:
     assert next(number for number, line in enumerate(lines, 1) if line.startswith("```")) <= 20
 
 
+def test_the_readme_says_what_the_fixtures_are() -> None:
+    """How many were recorded, documented and made up, as the page of fixtures counts them."""
+    page = (ROOT / "fixtures" / "README.md").read_text("utf-8")
+    counted = [int(number) for number in re.findall(r"^- \*\*\w+\*\* \((\d+)\)", page, re.MULTILINE)]
+    said = re.search(r"\[(\d+) answers\].*?\((\d+) \D+, (\d+) \D+, (\d+) \D+\)", README, re.DOTALL)
+    assert said
+    assert [int(number) for number in said.groups()] == [sum(counted), *counted]
+
+
 def test_the_set_up_commands_are_one_line_each() -> None:
     """The demo and the tests each need one line, which is also what the continuous integration runs."""
     assert re.search(r"^python3 -m venv .* && \.venv/bin/streamfold demo$", README, re.M)

@@ -1,4 +1,4 @@
-"""`nox -s live` asks real providers where there are keys; here it asks recordings on loopback, right ones and wrong ones."""
+"""`nox -s live` asks real providers where there are keys; here it asks recordings on loopback, right and wrong ones."""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ live         a page that shows the gateway's answers while they stream
 commands     the commands of these, which `streamfold` has when this package is installed
 
 Of streamfold it uses what the faces of its rooms hand out, and it has the same version.
+
+Experimental: it may change with every release.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Wire formats: how a request is written and how an event of the answer is read.
 
 An adapter is a stateless value. Other packages add theirs by an entry point in the group `streamfold.adapters`.
+
+Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from ..requests import HistoryRules, Request, Rules

@@ -12,6 +12,8 @@ The way of a request: `app` finds the wire by its path, and `handler` does the r
 answer through `sink`.
 `failures` says how an error looks to a client, `logs` how it looks in the log. `configured` makes the app by the
 settings and `serve` serves it; `server` and `connections` are the server under the app, and `workers` several of them.
+
+Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ search      how a rate is found that nobody has configured
 store       where it is counted: in this process, in an SQLite file (`sqlite`), in Valkey or Redis (`valkey`); `guard`
             says what happens while that can't be reached
 limiter     waits for reservations, and settles them
+
+Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from .errors import BudgetExceededError, LimitReachedError, LimitStoreError

@@ -5,6 +5,8 @@ memory     in this process; `sqlite` in a file, `valkey` on a server (`blocking`
 waiting    what a store could not take waits until it is back
 opening    a store by its name
 presence   which processes run
+
+Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from .blocking import close_in_thread

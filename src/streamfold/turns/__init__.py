@@ -2,6 +2,8 @@
 
 turns     which turn is which, and what a turn that came back has lost
 cache     keeps them in a store (`streamfold.stores`), and `answer` is the stream that uses it
+
+Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from .answer import RememberedAnswer

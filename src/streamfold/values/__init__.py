@@ -33,6 +33,7 @@ from .deltas import (
     Warn,
     unknown_finish,
 )
+from .deprecation import Deprecated, deprecated_name, warn_deprecated
 from .errorinfo import ErrorInfo, error_info
 from .errors import (
     APIConnectionError,

@@ -1,0 +1,42 @@
+"""Public names on their way out: they keep working, and say what to write instead.
+
+A door has a table of them, and its `__getattr__` ends with `deprecated_name`. A method or a parameter that goes calls
+`warn_deprecated` itself.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+__all__ = ["Deprecated", "deprecated_name", "warn_deprecated"]
+
+
+class Deprecated(NamedTuple):
+    """What becomes of a name: the dotted name to write instead, and the version in which the old one is gone."""
+
+    instead: str
+    until: str
+
+
+def deprecated_name(module: str, name: str, table: Mapping[str, Deprecated]) -> Any:
+    """Returns what a deprecated name of a module stands for, with a `DeprecationWarning` at the line that uses it.
+
+    To be called by the module's `__getattr__`.
+
+    Raises:
+        AttributeError: the module has no such name.
+    """
+    if name not in table:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    instead, until = table[name]
+    warn_deprecated(f"{module}.{name}", instead, until, stacklevel=4)
+    home, _, new = instead.rpartition(".")
+    return getattr(import_module(home), new)
+
+
+def warn_deprecated(old: str, instead: str, until: str, *, stacklevel: int = 3) -> None:
+    """Says that something is going, and what to write instead. `stacklevel` counts as for `warnings.warn`."""
+    warnings.warn(f"{old} goes with version {until}: use {instead}", DeprecationWarning, stacklevel=stacklevel)
