@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import random
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -11,6 +14,7 @@ from typing import Any
 
 import anyio
 import pytest
+import sniffio
 
 from scale import pick
 from streamfold import ConfigError, Cost, Usage
@@ -26,7 +30,7 @@ from streamfold.limits import (
     guard,
     open_limit_store,
 )
-from streamfold.limits.algorithm import DAY, Ask, Grant, Settlement
+from streamfold.limits.algorithm import DAY, Ask, Belief, Grant, Settlement
 from streamfold.limits.lua import SCRIPT
 from valkeys import valkey_server
 
@@ -55,16 +59,29 @@ class SteppedValkeyStore(ValkeyLimitStore):
     """Runs the script with the time of a clock instead of the server's."""
 
     def __init__(self, url: str, clock: Clock) -> None:
-        super().__init__(url)
+        script = SCRIPT.replace("redis.call('TIME')", "{redis.call('LPOP', 'moments'), 0}")
+        super().__init__(url, script=script)
         self._clock = clock
-        self._client.flushall()
-        self._script = self._client.register_script(
-            SCRIPT.replace("redis.call('TIME')", "{redis.call('GET', 'now'), 0}")
-        )
+        self.client.flushall()
 
-    def _run(self, name: str, command: str, arguments: Any) -> Any:
-        self._client.set("now", repr(self._clock.now))
-        return super()._run(name, command, arguments)
+    async def take(self, name: str, ask: Ask) -> Grant:
+        self._set()
+        return await super().take(name, ask)
+
+    async def settle(self, name: str, settlement: Settlement) -> None:
+        self._set()
+        await super().settle(name, settlement)
+
+    async def believe(self, name: str, rest: float, belief: Belief | None) -> None:
+        self._set()
+        await super().believe(name, rest, belief)
+
+    def alive(self, name: str, holder: str, held: int) -> None:
+        self._set()
+        super().alive(name, holder, held)
+
+    def _set(self) -> None:
+        self.client.rpush("moments", repr(self._clock.now))  # a list, for nobody waits until something is settled
 
 
 Make = Callable[[], tuple[LimitStore, Clock]]
@@ -568,6 +585,61 @@ async def test_a_store_that_is_killed_and_started_again(on_store_error: Any, tmp
         await store.aclose()
 
 
+async def test_a_server_that_hangs(tmp_path: Path) -> None:
+    """It is noticed in a quarter of a second; what it grants when it goes on is given back, for nobody waits for it."""
+    with valkey_server(tmp_path) as server:
+        store = ValkeyLimitStore(server.url)
+        limiter = RateLimiter("a", max_concurrent=1, store=store, on_store_error="refuse")
+        guard: Any = limiter.store
+        await (await limiter.acquire()).aclose()
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            with anyio.fail_after(1), pytest.raises(LimitStoreError, match="no answer within 250 ms"):
+                await limiter.acquire()
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        while (await store.take("b", Ask())).requests and store._line._late:
+            await anyio.sleep(0.01)
+        guard._again = 0.0
+        await (await limiter.acquire(max_wait=0)).aclose()
+        await store.aclose()
+
+
+async def test_a_wait_that_asyncio_cancels(tmp_path: Path) -> None:
+    """What is granted to a task that is gone is given back by the next one who asks."""
+    if sniffio.current_async_library() != "asyncio":
+        return
+    with valkey_server(tmp_path) as server:
+        store, ask = ValkeyLimitStore(server.url), Ask(slots=1, holder="me", lifetime=15.0)
+        await store.settle("a", (await store.take("a", ask)).given_back())
+        os.kill(server.pid, signal.SIGSTOP)
+        task = asyncio.create_task(store.take("a", ask))
+        await anyio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        os.kill(server.pid, signal.SIGCONT)
+        while (await store.take("b", Ask())).requests and store._line._late:
+            await anyio.sleep(0.01)
+        assert (await store.take("a", ask)).requests == 1
+        await store.aclose()
+
+
+async def test_what_was_settled_on_a_broken_connection(valkey_url: str) -> None:
+    """Nobody waits until it is settled; if it turns out to be lost it is sent again, and counts once."""
+    store, ask = ValkeyLimitStore(valkey_url), Ask(token_rate=100.0, tokens=50.0, horizon=60.0)
+    for lost in range(1, 4):
+        name = f"{sniffio.current_async_library()} {lost}"
+        assert (await store.take(name, ask)).wait == 0
+        store.client.client_kill_filter(_type="normal", skipme=True)
+        for _ in range(lost):
+            await store.settle(name, Settlement(token_seconds=1.0, tokens=150.0))
+        store.client.script_flush()
+        grant = await store.take(name, ask)
+        assert (grant.wait, grant.tokens) == (pytest.approx(0.5 + lost, abs=0.2), 150.0)
+    await store.aclose()
+
+
 ODD = {
     "requests": "nan", "rest": "1e308", "epoch": "inf", "spent": "-1e308", "cost": "-inf",
     "h:gone": "99", "x:gone": "1e308", "h:lost": "99",
@@ -587,7 +659,7 @@ async def test_numbers_that_nobody_counted(make: Make) -> None:
                 for name, state in {"odd": f"{{{text}}}", "list": "[1]", "none": "{"}.items():
                     database.execute("INSERT INTO limits VALUES (?, ?)", (name, state))
         case ValkeyLimitStore():
-            store._client.hset("streamfold:limits:{odd}", mapping=ODD)
+            store.client.hset("streamfold:limits:{odd}", mapping=ODD)
     for name in ("odd", "list", "none"):
         assert await store.take(name, ask) == expected
     await store.aclose()

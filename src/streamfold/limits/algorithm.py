@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 __all__ = [
     "DAY",
+    "NO_BELIEF",
     "POLL",
     "Ask",
     "Belief",
@@ -65,7 +66,7 @@ class Belief:
     filled: float = 0.0
 
 
-_NO_BELIEF = Belief()
+NO_BELIEF = Belief()
 
 
 @dataclass(slots=True)
@@ -141,7 +142,7 @@ class Grant:
     day: int = 0
     spent: int = 0
     reason: Reason = ""
-    belief: Belief = _NO_BELIEF
+    belief: Belief = NO_BELIEF
     slots: bool = False
     holder: str = ""
     local: bool = False
@@ -348,7 +349,7 @@ def _change(state: State, belief: Belief) -> None:
 def _belief(state: State) -> Belief:
     get = state.get
     if not get("epoch"):
-        return _NO_BELIEF
+        return NO_BELIEF
     return Belief(
         int(get("epoch", 0)),
         get("rate", 0.0),

@@ -176,6 +176,8 @@ class RateLimiter:
             if not grant.requests:
                 await self._pause(grant, max(min(grant.wait - _HORIZON / 2, _HORIZON), 0.001))
                 continue
+            if grant.requests == 1 and not grant.wait:
+                return grant
             first = anyio.current_time() + grant.wait
             self._leases.extend(_Lease(first + at * grant.step, grant) for at in range(grant.requests))
         lease = self._leases[0]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 __all__ = ["SCRIPT"]
 
-# KEYS: the state of one limit, a hash. ARGV: what is to be done, and its arguments as a JSON object. The time is the
-# server's own, so that the clocks of the processes do not matter. Numbers are kept as text with enough digits to be
-# read back exactly.
+# KEYS: the state of one limit, a hash. ARGV: what is to be done, and its arguments as a JSON object, without those that
+# are 0. The time is the server's own, so that the clocks of the processes do not matter. Numbers are kept as text with
+# enough digits to be read back exactly.
 SCRIPT = """
 local key, time = KEYS[1], redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
@@ -34,7 +34,7 @@ local function save()
     end
     if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
     if #flat > 0 then redis.call('HSET', key, unpack(flat)) end
-    redis.call('EXPIRE', key, 172800)
+    if #stored == 0 or changed.day then redis.call('EXPIRE', key, 259200) end
 end
 local function change(rate, low, high, need, refusals, steady)
     set('epoch', get('epoch') + 1)
@@ -110,8 +110,7 @@ local function take(ask)
         local members = {granted, wait, step, rate, tokens, cost, mean, day, get('spent'), get('epoch'), get('rate'),
             get('low'), get('high'), get('need'), get('refusals'), get('steady'), get('clean'), get('filled')}
         for i, value in ipairs(members) do members[i] = string.format('%.17g', value) end
-        members[#members + 1] = reason
-        return members
+        return table.concat(members, ' ') .. ' ' .. reason
     end
     if ask.budget > 0 then
         local left, held, wanted = ask.budget - get('spent'), 0, ask.money
@@ -174,8 +173,8 @@ local function settle(ask)
     for line, seconds in pairs({requests = ask.request_seconds, tokens_from = ask.token_seconds}) do
         if seconds ~= 0 and state[line] then set(line, state[line] + seconds) end
     end
-    if ask.tokens then learn('tokens', ask.tokens) end
-    if ask.cost then
+    if rawget(ask, 'tokens') then learn('tokens', ask.tokens) end
+    if rawget(ask, 'cost') then
         learn('cost', ask.cost)
         set('most', math.max(ask.cost, get('most') - (get('most') - ask.cost) / 30))
     end
@@ -191,7 +190,7 @@ end
 
 local function believe(ask)
     if ask.rest > 0 then set('rest', math.max(get('rest'), now + ask.rest)) end
-    if ask.epoch == get('epoch') then
+    if rawget(ask, 'epoch') == get('epoch') then
         change(ask.rate, ask.low, ask.high, ask.need, ask.refusals, ask.steady)
     end
 end
@@ -202,7 +201,8 @@ local function alive(ask)
 end
 
 local commands = {take = take, settle = settle, believe = believe, alive = alive}
-local result = commands[ARGV[1]](cjson.decode(ARGV[2])) or 1
+local ask = setmetatable(cjson.decode(ARGV[2]), {__index = function(_, name) return name == 'holder' and '' or 0 end})
+local result = commands[ARGV[1]](ask) or '1'
 save()
 return result
 """

@@ -3,95 +3,137 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict
+from operator import attrgetter
+from typing import cast
 
-from ..stores import close_in_thread, shown_server, valkey_client
+from ..stores import shown_server, valkey_client
 from ..values import ConfigError
-from .algorithm import POLL, Ask, Belief, Grant, Settlement
+from .algorithm import NO_BELIEF, POLL, Ask, Belief, Grant, Reason, Settlement
 from .errors import LimitStoreError
+from .line import Command, ScriptError, ScriptLine
 from .lua import SCRIPT
-from .threads import ThreadedStore
 
 __all__ = ["ValkeyLimitStore"]
 
+_KNOWN_OR_NOT = ("tokens", "cost")
+_getters = {kind: attrgetter(*kind.__slots__) for kind in (Ask, Settlement)}
+_REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM")
 
-class ValkeyLimitStore(ThreadedStore):
+
+class ValkeyLimitStore:
     """Counts on a Valkey or Redis server, by the server's clock. Connections are opened when they are first needed.
 
     Args:
         url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.
-        timeout: seconds for a connection or an answer.
+        timeout: seconds for an answer, and for each answer while a connection is opened.
+        script: what is run there.
+
+    Attributes:
+        client: of the server.
 
     Raises:
         ConfigError: the extra is missing, or the URL can't be used.
     """
 
-    def __init__(self, url: str, *, timeout: float = 2.0) -> None:
+    lease = 0.02
+    lifetime = 15.0
+
+    def __init__(self, url: str, *, timeout: float = 0.25, script: str = SCRIPT) -> None:
         self._server = shown_server(url)
-        self._client = valkey_client(url, "a store of limits", timeout=timeout)
-        self._script = self._client.register_script(SCRIPT)
+        self.client = valkey_client(url, "a store of limits", timeout=timeout)
+        self._line = ScriptLine(self.client, script, timeout=timeout)
 
-    def take_now(self, name: str, ask: Ask) -> Grant:
-        """Reserves moments for requests."""
-        found = self._run(name, "take", {**asdict(ask), "poll": POLL})
-        numbers, reason = [float(number) for number in found[:-1]], found[-1].decode()
-        requests, wait, step, rate, tokens, cost, mean, day, spent = numbers[:9]
-        epoch, believed, low, high, need, refusals, steady, clean, filled = numbers[9:]
-        grant = Grant(
-            wait=wait,
-            mean=int(mean),
-            day=int(day),
-            spent=int(spent),
-            reason=reason,
-            belief=Belief(int(epoch), believed, low, high, int(need), int(refusals), int(steady), int(clean), filled),
-        )
-        if not requests:
-            return grant
-        return replace(
-            grant,
-            requests=int(requests),
-            step=step,
-            rate=rate,
-            token_rate=ask.token_rate,
-            tokens=tokens,
-            cost=int(cost),
-            slots=ask.slots > 0,
-            holder=ask.holder if ask.slots or ask.budget else "",
-        )
+    async def take(self, name: str, ask: Ask) -> Grant:
+        """Reserves moments for requests. Raises LimitStoreError, ConfigError."""
 
-    def settle_now(self, name: str, settlement: Settlement) -> None:
-        """Corrects what was reserved by what was used."""
-        members = {key: value for key, value in asdict(settlement).items() if value is not None}
-        self._run(name, "settle", members)
+        def give_back(answer: bytes) -> Command | None:
+            grant = _grant(ask, answer)
+            return _settling(name, grant.given_back(grant.requests)) if grant.requests else None
 
-    def believe_now(self, name: str, rest: float, belief: Belief | None) -> None:
-        """Sends nothing for a while, and changes what is believed about the rate."""
-        self._run(name, "believe", {"rest": rest, **(asdict(belief) if belief is not None else {})})
+        arguments = {**_members(ask), "poll": POLL}
+        try:
+            answer = await self._line.ask(_command(name, "take", arguments, give_back))
+        except Exception as exc:
+            raise self._failure(exc) from exc
+        return _grant(ask, answer)
+
+    async def settle(self, name: str, settlement: Settlement) -> None:
+        """Corrects what was reserved by what was used. Raises LimitStoreError, ConfigError."""
+        await self._tell(_settling(name, settlement))
+
+    async def believe(self, name: str, rest: float, belief: Belief | None) -> None:
+        """Sends nothing for a while, and changes the belief. Raises LimitStoreError, ConfigError."""
+        members = asdict(belief) if belief is not None else {}
+        await self._tell(_command(name, "believe", {"rest": rest, **members}))
 
     def alive(self, name: str, holder: str, held: int) -> None:
         """Notes that a holder of slots is alive."""
-        self._run(name, "alive", {"holder": holder, "held": held, "lifetime": self.lifetime})
+        try:
+            self._line.tell_now(_command(name, "alive", {"holder": holder, "held": held, "lifetime": self.lifetime}))
+        except Exception as exc:
+            raise self._failure(exc) from exc
 
     async def aclose(self) -> None:
-        """Closes the connections."""
-        await close_in_thread(self._client.close)
+        """Waits for what was settled, and closes the connections."""
+        await self._line.aclose()
 
     def __repr__(self) -> str:
         return f"<ValkeyLimitStore {self._server}>"
 
-    def _run(self, name: str, command: str, arguments: Mapping[str, Any]) -> Any:
+    async def _tell(self, command: Command) -> None:
+        try:
+            await self._line.tell(command)
+        except Exception as exc:
+            raise self._failure(exc) from exc
+
+    def _failure(self, error: Exception) -> Exception:
         import valkey
 
-        try:
-            # The name in braces puts everything of one limit on one node of a cluster.
-            return self._script([f"streamfold:limits:{{{name}}}"], [command, json.dumps(arguments)])
-        except valkey.AuthenticationError as exc:
-            raise ConfigError(f"limits: {self._server} refuses the user name or the password of the URL") from exc
-        except valkey.ResponseError as exc:
-            if str(exc).startswith(("NOAUTH", "WRONGPASS", "NOPERM")):
-                raise ConfigError(f"limits: {self._server} refuses: {exc}") from exc
-            raise LimitStoreError(f"the limits in {self._server} can't be used: {exc}", retryable=True) from exc
-        except valkey.ValkeyError as exc:
-            raise LimitStoreError(f"the limits in {self._server} can't be reached: {exc}", retryable=True) from exc
+        if isinstance(error, valkey.AuthenticationError):
+            return ConfigError(f"limits: {self._server} refuses the user name or the password of the URL")
+        if isinstance(error, valkey.ResponseError | ScriptError):
+            if str(error).startswith(_REFUSALS):
+                return ConfigError(f"limits: {self._server} refuses: {error}")
+            return LimitStoreError(f"the limits in {self._server} can't be used: {error}", retryable=True)
+        if isinstance(error, valkey.ValkeyError | OSError):
+            return LimitStoreError(f"the limits in {self._server} can't be reached: {error}", retryable=True)
+        return error
+
+
+def _command(
+    name: str, command: str, arguments: dict[str, object], unwanted: Callable[[bytes], Command | None] | None = None
+) -> Command:
+    # The name in braces puts everything of one limit on one node of a cluster.
+    key = f"streamfold:limits:{{{name}}}".encode("utf-8", "surrogatepass")
+    return Command(key, (command.encode(), json.dumps(arguments).encode()), unwanted)
+
+
+def _settling(name: str, settlement: Settlement) -> Command:
+    return _command(name, "settle", _members(settlement))
+
+
+def _members(value: Ask | Settlement) -> dict[str, object]:
+    """Returns what differs from nothing; the script takes the rest for 0, but for what may not be known."""
+    values = zip(value.__slots__, _getters[type(value)](value), strict=True)
+    return {name: member for name, member in values if member or (member is not None and name in _KNOWN_OR_NOT)}
+
+
+def _grant(ask: Ask, answer: bytes) -> Grant:
+    *words, reason = answer.decode().split(" ")
+    requests, wait, step, rate, tokens, cost, mean, day, spent = map(float, words[:9])
+    grant = Grant(0, wait, mean=int(mean), day=int(day), spent=int(spent), belief=_belief(words[9:]))
+    grant.reason = cast("Reason", reason)
+    if requests:
+        grant.requests, grant.step, grant.rate, grant.token_rate = int(requests), step, rate, ask.token_rate
+        grant.tokens, grant.cost, grant.slots = tokens, int(cost), ask.slots > 0
+        grant.holder = ask.holder if ask.slots or ask.budget else ""
+    return grant
+
+
+def _belief(words: list[str]) -> Belief:
+    if words[0] == "0":
+        return NO_BELIEF
+    epoch, rate, low, high, need, refusals, steady, clean, filled = map(float, words)
+    return Belief(int(epoch), rate, low, high, int(need), int(refusals), int(steady), int(clean), filled)
