@@ -198,7 +198,8 @@ def test_a_recorded_answer_written_again(name: str, wire: str) -> None:
         openai_response(body)
     else:
         assert body.endswith(b"data: [DONE]\n\n")
-        if outcome.finish_reason in ("stop", "tool_calls"):
+        # OpenAI's types of chunks do not have what its API sends for custom tools (openai/openai-python#2530).
+        if outcome.finish_reason in ("stop", "tool_calls") and all(c.kind == "function" for c in outcome.tool_calls):
             openai_chat(body)
     again = emit_reply(wire, outcome, mend_finish=wire == "responses")
     assert written(facts(read(wire, again))) == expected

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from streamfold import HostedPart, Message, Reply, StreamDecoder, ToolCall, Usage
+from streamfold.adapters import find_adapter
+from streamfold.requests import Request
 from streamfold.types import CallKind
 
 CLIENTS = [
@@ -144,3 +146,43 @@ def test_the_model_that_answered_is_named() -> None:
     decoder.close()
     assert decoder.reply.model == "claude-sonnet-5"
     assert [part.kind for part in decoder.reply.hosted] == ["fallback"]
+
+
+def chat_piece(*entries: dict[str, Any], finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": {"tool_calls": list(entries)} if entries else {}, "finish_reason": finish}
+    return f"data: {json.dumps({'id': 'c', 'model': 'm', 'choices': [choice]})}\n\n".encode()
+
+
+FUNCTION = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize("cut", [1, 7, 10_000])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_custom_call_of_chat_completions(place: int, cut: int) -> None:
+    """Its text comes in pieces; it stands where its number says, and goes back as it came."""
+    functions = [{"index": at, "id": f"f{at}", **FUNCTION} for at in range(3) if at != place]
+    first = {"index": place, "id": "x", "type": "custom", "custom": {"name": "sql", "input": "sel"}}
+    body = chat_piece(*functions) + chat_piece(first) + chat_piece({"index": place, "custom": {"input": "ect 1"}})
+    body += chat_piece(finish="tool_calls") + b"data: [DONE]\n\n"
+    reader = StreamDecoder("chat")
+    for at in range(0, len(body), cut):
+        reader.feed(body[at : at + cut])
+    reader.close()
+    reply = reader.reply
+    assert (reply.tool_calls[place], len(reply.tool_calls)) == (CUSTOM, 3)
+    assert (reply.warnings, reply.extras, reply.finish_reason) == ([], {}, "tool_calls")
+    request = Request("m", (Message("user", "Hi"), reply.message))
+    sent = find_adapter("chat")().encode(request)["messages"][1]["tool_calls"]
+    assert sent[place] == {"id": "x", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
+
+
+CUSTOM = ToolCall("x", "sql", {"input": "select 1"}, "select 1", kind="custom")
+
+
+def test_a_custom_call_of_chat_completions_that_is_cut() -> None:
+    """It is not handed out, whatever of its text has come."""
+    head = {"index": 0, "id": "x", "type": "custom", "custom": {"name": "sql", "input": "sel"}}
+    reader = StreamDecoder("chat")
+    reader.feed(chat_piece(head) + chat_piece(finish="length") + b"data: [DONE]\n\n")
+    reader.close()
+    assert (reader.reply.tool_calls, [one.code for one in reader.reply.warnings]) == ([], ["calls_dropped"])

@@ -36,6 +36,8 @@ def one_by_one(body: bytes) -> list[list[str]]:
         match payload:
             case {"type": "response.output_item.added", "item": {"type": "function_call"} as item}:
                 calls.append([item["call_id"], item["name"], item["arguments"]])
+            case {"type": "response.output_item.done", "item": {"type": "custom_tool_call"} as item}:
+                calls.append([item["call_id"], item["name"], item["input"]])
             case {"type": "response.function_call_arguments.delta", "delta": piece}:
                 calls[-1][2] += piece
             case {"type": "content_block_start", "content_block": block}:

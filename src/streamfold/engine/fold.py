@@ -366,7 +366,7 @@ class Fold:
         self._calls.mark_strays()
         ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self.meta)
         hosted = self._hosted
-        others = hosted.calls(self._extras) if hosted.used else []
+        others, order = hosted.calls(self._extras) if hosted.used else ([], [])
         calls, opened, reason, answer, others = ending.decide(self._calls.finish(), others)
         text += self._text.add(answer or "")
         if reason == "stop" and not (self._text.size or self._refusal.size or self._extras):
@@ -377,7 +377,7 @@ class Fold:
             reply.extras["blocks"] = self.blocks.content(made)
         if hosted.used or hosted.requests:
             reply.usage = hosted.count(reply.usage, reply.extras)
-        handed_out = in_order([*calls, *others], reply.extras) if others else calls
+        handed_out = in_order([*calls, *others], order) if others else calls
         reply.answer, reply.tool_calls, reply.finish_reason = answer, handed_out, reason
         self._reply, self.finished = reply, True
         last = (text, handed_out or None, True, reasoning, reason, reply.usage)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
-from ..adapters.emitting import Order, ReplyWriter, comment, jsonable
+from ..adapters.emitting import Order, ReplyWriter, comment, jsonable, with_kinds
 from ..answers import ChatStream
 from ..config import GatewayOptions
 from ..turns import TurnCache
@@ -142,6 +142,7 @@ class Exchange:
         try:
             reply = await self._read(keep, fragments=self.wire.fragments)
             emitter = self.wire.emitter(self.asked)
+            reply = with_kinds(reply, emitter.call_kinds)
             body = emitter.whole([*deltas, *order.end(reply, emitter)])
         except Exception as error:
             refusal = _refusal(error)

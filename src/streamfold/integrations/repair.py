@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from ..adapters import Adapter, find_adapter
 from ..adapters.anthropic import MessagesOverlay
 from ..adapters.chat import ChatOverlay
-from ..adapters.emitting import functions_only
 from ..adapters.gemini import GeminiOverlay
 from ..adapters.responses import ResponsesOverlay
 from ..engine import EventScanner, Rewriter, StreamDecoder
@@ -244,7 +243,7 @@ class WholeRepair(_Repair):
         given = json.loads(body)
         if not isinstance(given, dict):  # Gemini's chunks in one array
             return body
-        made = self._emitter.mend(given, functions_only(decoder.reply))
+        made = self._emitter.mend(given, decoder.reply)
         return body if made == given else json.dumps(made, ensure_ascii=False).encode()
 
 

@@ -16,6 +16,7 @@ from ...values import (
     Failure,
     Finish,
     FinishReason,
+    HostedPart,
     Meta,
     Reasoning,
     Refusal,
@@ -245,8 +246,11 @@ class EventReader:
 
     def _call(self, entry: dict[str, Any], out: list[Delta]) -> None:
         get = entry.get
-        if get("type") == "custom":  # free text for a tool of another kind: not a function, nothing to parse
+        custom = get("custom")
+        if custom is not None or get("type") == "custom":  # free text for a tool of another kind: nothing to parse
             out.append(Extra("custom_tool_calls", keep(entry)))
+            name = word(custom.get("name")) if isinstance(custom, dict) else None
+            out.append(HostedPart("custom", "call", "client", call_id=word(get("id")), name=name, raw=entry))
             return
         function = get("function")
         if type(function) is not dict:  # null between two fragments; Workers AI and Ollama's own API nest nothing

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ...values import Failure, Finish, NamedTool, ReadToolChoice, Reasoning, Refusal, Text, Usage
+from ...values import CallKind, Failure, Finish, NamedTool, ReadToolChoice, Reasoning, Refusal, Text, Usage, item_part
 from ..emitting.emitter import DONE, Emitter, WrittenCall, error_body, event
 
 __all__ = ["ChatEmitter"]
@@ -23,6 +23,8 @@ class ChatEmitter(Emitter):
         include_usage: `stream_options.include_usage` of the request.
         others: see `Emitter`.
     """
+
+    call_kinds: ClassVar[tuple[CallKind, ...]] = ("function", "custom")
 
     def __init__(self, *, include_usage: bool = False, **others: Any) -> None:
         super().__init__(**others)
@@ -57,10 +59,21 @@ class ChatEmitter(Emitter):
                 self._warn(
                     "extras_dropped", "signed reasoning_details are not streamed: they would repeat the reasoning"
                 )
+        elif name == "output":
+            self._item(value)
         elif name == "audio":
             self._delta({name: value})
         elif name in _LISTS:
             self._delta({name: [_nested(value)]})
+
+    def _item(self, item: Any) -> None:
+        """Takes a call of a custom tool of the Responses API; other items have no form here."""
+        part = item_part(item) if isinstance(item, dict) else None
+        if part is None or part.kind != "custom" or part.runs != "client" or self.tool_choice == "none":
+            return
+        call_id = part.call_id or part.id or ""
+        if not any(call.custom and call.id == call_id for call in self._calls.values()):  # it comes again at the end
+            self._reserve(call_id, part.name or "", str(part.input or ""))
 
     def _delta(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
         if not self._begun:
@@ -159,6 +172,8 @@ def _kept(extra: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _entry(call: WrittenCall, arguments: str) -> dict[str, Any]:
+    if call.custom:  # https://github.com/openai/openai-openapi/issues/576
+        return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": arguments}}
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...values import Call, Delta, Extra, Reasoning, Reply
 from ..emitting.answers import reply_deltas
-from ..emitting.emitter import SEEN
+from ..emitting.emitter import SEEN, WrittenCall
 from .decode import REASONING
 from .emit import ChatEmitter, written_usage
 
@@ -40,6 +40,7 @@ class ChatOverlay(ChatEmitter):
         self._scalars: dict[str, Any] = {}  # of chunks
         self._listed: dict[str, int] = {}  # how many entries each list of the deltas has had
         self._has_model = False
+        self._custom: dict[Any, WrittenCall] = {}  # by their number there
         self._reasoning_names: dict[str, None] = {}
 
     @staticmethod
@@ -135,7 +136,18 @@ class ChatOverlay(ChatEmitter):
     def _extra(self, name: str, value: Any) -> None:
         """Everything that is an extra here was in an event, and is kept with it."""
         if name == SEEN:
-            self._keep(*value)
+            *rests, of_delta = value
+            if calls := of_delta.get("tool_calls"):
+                of_delta = {**of_delta, "tool_calls": [self._placed(call) for call in calls]}
+            self._keep(*rests, of_delta)
+
+    def _placed(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Returns a piece of a custom call with its place among the calls that are written."""
+        place = entry.get("index")
+        if place not in self._custom:
+            self._custom[place] = self._reserve(str(entry.get("id") or ""), "", "")
+            self._custom[place].opened = True
+        return {**entry, "index": self._custom[place].number}
 
     def _end(self) -> None:
         if self._usage is not None and not self.include_usage:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +12,14 @@ from ...values import (
     APIStatusError,
     APITimeoutError,
     Call,
+    CallKind,
     Delta,
     ErrorInfo,
     Extra,
     Failure,
     Finish,
     Meta,
+    Part,
     ProtocolWarning,
     Reasoning,
     Refusal,
@@ -28,9 +29,19 @@ from ...values import (
     ToolCall,
     UpstreamError,
     Warn,
+    word,
 )
 
-__all__ = ["arguments_text", "chunk_deltas", "end_deltas", "error_delta", "functions_only", "jsonable", "reply_deltas"]
+__all__ = [
+    "arguments_text",
+    "chunk_deltas",
+    "end_deltas",
+    "error_delta",
+    "items_tell",
+    "jsonable",
+    "reply_deltas",
+    "with_kinds",
+]
 
 
 def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
@@ -41,21 +52,21 @@ def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
         yield Text(chunk.delta)
 
 
-def end_deltas(reply: Reply) -> Iterator[Delta]:
-    """Returns what is known only at the end of an answer: whole calls, and everything that has no chunk of its own."""
+def end_deltas(reply: Reply, *, items_tell: bool = False) -> Iterator[Delta]:
+    """Returns what is known only at the end of an answer: whole calls, and everything that has no chunk of its own.
+
+    Args:
+        items_tell: the texts are those of the items, and have not been written before.
+    """
     if reply.reasoned and not reply.reasoning:
         yield Reasoning("")
-    if reply.refusal:
+    if reply.refusal and not items_tell:
         yield Refusal(reply.refusal)
-    items = _items(reply)
-    for item in items:
-        yield Extra("output", item)
     for name, values in reply.extras.items():
         if name != "output":
             for value in values:
                 yield Extra(name, value)
-    for number, call in enumerate(reply.tool_calls):
-        yield _whole(number, call, items)
+    yield from _items_and_calls(reply, with_texts=items_tell)
     if reply.usage is not None:
         yield reply.usage
     for warning in reply.warnings:
@@ -67,22 +78,36 @@ def end_deltas(reply: Reply) -> Iterator[Delta]:
 def reply_deltas(reply: Reply) -> Iterator[Delta]:
     """Returns a whole answer as deltas."""
     yield Meta(reply.id, reply.model)
-    yield from chunk_deltas(StreamChunk(reply.text, reasoning=reply.reasoning))
-    yield from end_deltas(reply)
+    if items_tell(reply):
+        yield from end_deltas(reply, items_tell=True)
+    else:
+        yield from chunk_deltas(StreamChunk(reply.text, reasoning=reply.reasoning))
+        yield from end_deltas(reply)
 
 
-def functions_only(reply: Reply) -> Reply:
-    """Returns the reply without calls that are no functions: the items that they came as are written instead."""
-    calls = [call for call in reply.tool_calls if call.kind == "function"]
-    return reply if len(calls) == len(reply.tool_calls) else replace(reply, tool_calls=calls)
+def items_tell(reply: Reply) -> bool:
+    """Whether the texts of an answer are those of the items that it came as: then these say what stands where."""
+    said = [delta for item in _items(reply) for delta in _texts(item)]
+    texts = ["".join(one.text for one in said if isinstance(one, kind)) for kind in (Text, Refusal, Reasoning)]
+    shown = [reply.text, reply.refusal or "", "".join(reply.reasoning.split())]
+    return bool(said) and [*texts[:2], "".join(texts[2].split())] == shown
+
+
+def with_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
+    """Returns the reply without calls that its reader has no form for, and with a warning that names them."""
+    lost = [call.name for call in reply.tool_calls if call.kind not in kinds]
+    if not lost:
+        return reply
+    detail = f"{', '.join(lost)}: this API has only calls of {' and '.join(kinds)} tools"
+    calls = [call for call in reply.tool_calls if call.kind in kinds]
+    return replace(reply, tool_calls=calls, warnings=[*reply.warnings, ProtocolWarning("calls_dropped", detail)])
 
 
 def jsonable(reply: Reply) -> Reply:
-    """Returns the reply as it is written: its functions, null for every NaN and Infinity, and a warning about these.
+    """Returns the reply as it is written: null for every NaN and Infinity, and a warning about these.
 
     Some servers write NaN or 1e400 into usage and other members of an answer, and JSON has neither.
     """
-    reply = functions_only(reply)
     calls = [replace(call, extra=finite(call.extra)) for call in reply.tool_calls]
     extras = finite(reply.extras)
     usage = reply.usage and replace(reply.usage, raw=finite(reply.usage.raw))
@@ -120,8 +145,45 @@ def _info(error: APIError) -> ErrorInfo:
     return replace(made, type="server_error" if error.retryable else "upstream_error")
 
 
-def _whole(number: int, call: ToolCall, items: list[dict[str, Any]]) -> Call:
-    item = next((item for item in items if item.get("call_id") == call.id and item.get("type") == "function_call"), {})
+def _items(reply: Reply) -> list[dict[str, Any]]:
+    return [item for item in reply.extras.get("output", []) if isinstance(item, dict)]
+
+
+def _texts(item: dict[str, Any]) -> Iterator[Text | Refusal | Reasoning]:
+    """Yields the texts of an item of the Responses API, each with its place."""
+    parts = item.get("content") if item.get("type") == "message" else item.get("summary") or item.get("content")
+    for number, part in enumerate(parts if isinstance(parts, list) else ()):
+        place = Part(item=word(item.get("id")), number=number)
+        match item.get("type"), part:
+            case "message", {"refusal": str(text)}:
+                yield Refusal(text, place)
+            case "message", {"text": str(text)}:
+                yield Text(text, place)
+            case "reasoning", {"text": str(text)}:
+                yield Reasoning(text, place)
+
+
+def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
+    """Yields the items that an answer came as and its calls, in the order in which the model wrote them.
+
+    A call that is no function is an item, also where the answer did not come as items.
+    """
+    functions = {call.id: (number, call) for number, call in enumerate(reply.tool_calls) if call.kind == "function"}
+    items = _items(reply)
+    for item in items:
+        yield from _texts(item) if with_texts else ()
+        yield Extra("output", item)
+        if item.get("type") == "function_call" and (found := functions.pop(item.get("call_id") or "", None)):
+            yield _whole(*found, item)
+    for call in reply.tool_calls:
+        if call.id in functions:
+            yield _whole(*functions[call.id], {})
+        elif call.kind == "custom" and not any(item.get("call_id") == call.id for item in items):
+            members = {"call_id": call.id, "name": call.name, "input": call.raw_arguments}
+            yield Extra("output", {"type": "custom_tool_call", "status": "completed", **members})
+
+
+def _whole(number: int, call: ToolCall, item: dict[str, Any]) -> Call:
     item_id = item.get("id")
     item_id = item_id if isinstance(item_id, str) and item_id else None
     return Call(number, call.id, call.name, arguments_text(call), True, call.extra, item_id)
@@ -129,10 +191,4 @@ def _whole(number: int, call: ToolCall, items: list[dict[str, Any]]) -> Call:
 
 def arguments_text(call: ToolCall) -> str:
     """Returns the arguments of a call as JSON text: clients parse it."""
-    if call.kind == "custom":  # its text is not JSON: where it is a call like any other, it is a member
-        return json.dumps(call.arguments, ensure_ascii=False)
     return call.raw_arguments if call.raw_arguments.strip() else "{}"  # none does not parse (QwenLM/qwen-code#6249)
-
-
-def _items(reply: Reply) -> list[dict[str, Any]]:
-    return [item for item in reply.extras.get("output", []) if isinstance(item, dict)]

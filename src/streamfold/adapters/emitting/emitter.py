@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NoReturn
 from ...text import parse_object
 from ...values import (
     Call,
+    CallKind,
     Delta,
     ErrorInfo,
     Extra,
@@ -95,6 +96,7 @@ class WrittenCall:
         written: how many of the pieces have been written; none before id and name are known.
         opened: whether its id and name have been written.
         closed: nothing of it is to come.
+        custom: it is of a custom tool, and its arguments are any text: see `Emitter.reserve`.
     """
 
     number: int
@@ -106,6 +108,7 @@ class WrittenCall:
     written: int = 0
     opened: bool = False
     closed: bool = False
+    custom: bool = False
 
     @property
     def arguments(self) -> str:
@@ -129,12 +132,14 @@ class Emitter(ABC):
         calls_may_be_cut: whether an answer that reached its limit may leave calls as they are: clients of this wire
             see that such a call is not complete, and do not run it. Else the answer ends with an error.
         arguments_are_text: whether clients get the arguments of a call as text, which they parse themselves.
+        call_kinds: the kinds of calls that this wire has a form for.
         keeps_order: what comes behind the beginning of a call is not written before the end of that call.
         seen: what the event that is read says beside its deltas: for emitters that write over the events of a server.
     """
 
     calls_may_be_cut: ClassVar[bool] = True
     arguments_are_text: ClassVar[bool] = True
+    call_kinds: ClassVar[tuple[CallKind, ...]] = ("function",)
     keeps_order: ClassVar[bool] = False
 
     def __init__(
@@ -285,9 +290,19 @@ class Emitter(ABC):
             call.closed = True
             self._close_call(call)
 
+    def _reserve(self, call_id: str, name: str, text: str) -> WrittenCall:
+        """Takes the next place among the calls for a call of a custom tool, which is written at the end.
+
+        Any part of its text could be run. So it waits until it is certain that the answer is whole.
+        """
+        call = WrittenCall(len(self._calls), call_id, name, pieces=[text], custom=True)
+        self._calls[-1 - call.number] = call
+        return call
+
     def _open_at_last(self, call: WrittenCall) -> None:
         """Writes a call whose id never came. One without a name can't be run, and is not written."""
-        if not call.opened and call.name:
+        cut = call.custom and self._finish is not None and self._finish.cut
+        if not call.opened and call.name and not cut:
             call.id = call.id or f"call_{self.stem}_{call.number}"
             self._write_call(call)
 

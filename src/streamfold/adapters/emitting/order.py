@@ -183,7 +183,10 @@ class Order:
 
     def _rest_of(self, reply: Reply, ends: list[Call | None]) -> Iterator[Delta]:
         later = count(max([end.index or 0 for end in self._ends.values()], default=-1) + 1)
+        waiting = [late.value for _, late in self._late if isinstance(late, Extra) and late.name == "output"]
         for part in end_deltas(reply):
+            if isinstance(part, Extra) and part.value in waiting:
+                continue  # it has its place there
             if isinstance(part, Call):
                 end = ends[part.index or 0]
                 # Under the number under which it began, with the text that was begun.

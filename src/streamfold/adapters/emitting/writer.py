@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...values import ErrorInfo, Extra, Failure, Refusal, Reply, StreamChunk, StreamError
-from .answers import jsonable
+from .answers import jsonable, with_kinds
 from .emitter import Emitter
 from .order import Order
 
@@ -46,7 +46,7 @@ class ReplyWriter:
                 otherwise. End it with `fail`.
         """
         try:
-            rest = self._order.end(jsonable(reply), self._emitter)
+            rest = self._order.end(with_kinds(jsonable(reply), self._emitter.call_kinds), self._emitter)
         except StreamError as error:
             error.partial = replace(reply, tool_calls=[])
             raise

@@ -22,7 +22,6 @@ __all__ = [
     "custom_input",
     "flat_name",
     "in_container",
-    "is_run_by_client",
 ]
 
 
@@ -121,13 +120,6 @@ BUILT_IN: dict[str, BuiltIn] = {
 }  # fmt: skip
 
 CUSTOM_PARAMETERS = _schema(["input"], input={**_TEXT, "description": "The whole input of the tool, as plain text."})
-
-
-def is_run_by_client(item: Mapping[str, Any]) -> bool:
-    """Returns whether an item is a call that is not a function's, and that the client runs."""
-    if item.get("execution") == "server" or in_container(item):
-        return False
-    return item.get("type") in ("custom_tool_call", *(kind.call for kind in BUILT_IN.values()))
 
 
 def in_container(tool: Mapping[str, Any]) -> bool:

@@ -8,36 +8,19 @@ open to the end, because nothing before tells that it is complete, and what come
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from ...text import parse_partial
-from ...values import Call, Delta, Extra, Failure, Part, Reasoning, Refusal, Text, ToolCall
+from ...values import PLAIN_ITEMS, Call, CallKind, Delta, Extra, Failure, Part, Reasoning, Refusal, Text, ToolCall
 from ..emitting.emitter import DONE, Emitter, WrittenCall, event
-from .client_tools import ClientTools, is_run_by_client
+from .carried_items import OpenItem, annotations_of, is_run_by_client, said_in
+from .client_tools import ClientTools
 from .skeleton import response_skeleton
 from .written_calls import CallItem, call_item
 from .written_events import EventListener, written_event
 from .written_parts import REFUSAL, SUMMARY, TEXT, PartKind, flat_annotation, response_error, written_usage
 
 __all__ = ["ResponsesEmitter"]
-
-
-@dataclass(slots=True, eq=False)
-class _OpenItem:
-    """A message or a reasoning that is being written.
-
-    Attributes:
-        key: what the pieces of this item say of their place, if they say any.
-        kind, number, pieces: of the part that is open.
-    """
-
-    item: dict[str, Any]
-    index: int
-    key: int | str | None
-    kind: PartKind | None = None
-    number: int | None = None
-    pieces: list[str] = field(default_factory=list)
 
 
 class ResponsesEmitter(Emitter):
@@ -58,6 +41,7 @@ class ResponsesEmitter(Emitter):
         response: the response as it is so far; after the end the whole of it.
     """
 
+    call_kinds = get_args(CallKind)
     keeps_order = True
 
     def __init__(
@@ -74,21 +58,22 @@ class ResponsesEmitter(Emitter):
         self._listener = listener
         self._sequence = 0
         self._output: list[dict[str, Any]] = []
-        self._current: _OpenItem | None = None
+        self._current: OpenItem | None = None
         self._call_items: dict[int, CallItem] = {}
         self._tools = tools or {}
         self._writing: int | None = None  # the call whose item is open
         self._behind: list[Delta] = []  # what comes after it
         self._failed = False  # no call is done any more: the AI SDK takes what is done, complete or not
-        self._carried: set[str] = set()  # the ids of items that a provider wrote
-        self._waiting: list[dict[str, Any]] = []  # those that the client would run at once, for the end
+        self._carried: dict[str, int | None] = {}  # the ids of items that a provider wrote, and where they are
+        self._held: dict[str, Any] | None = None  # one that the client would run at once, for the end
         self._blank = ""
         self._has_text = False  # and not only white space
+        self._has_messages = False  # as a provider of this API wrote them, with their citations
 
     # --- the order of items -------------------------------------------------------------------------------------------
 
     def feed(self, delta: Delta) -> bytes:
-        if self._writing is not None and not self.ended and self._is_behind(delta):
+        if self._waits and not self.ended and self._is_behind(delta):
             self._behind.append(delta)
             return b""
         return super().feed(delta) + self._released()
@@ -99,6 +84,10 @@ class ResponsesEmitter(Emitter):
             self._end_calls("incomplete" if self._finish is not None and self._finish.cut else "completed")
             out += self._written() + self._released()
         return out + super().finish()
+
+    @property
+    def _waits(self) -> bool:
+        return self._writing is not None or self._held is not None
 
     def _is_behind(self, delta: Delta) -> bool:
         """Whether a delta comes after the call that is being written. OpenAI's items never overlap, and some clients
@@ -111,7 +100,7 @@ class ResponsesEmitter(Emitter):
     def _released(self) -> bytes:
         """Writes what has waited for a call that is complete now."""
         out = b""
-        while self._behind and self._writing is None:
+        while self._behind and not self._waits:
             waiting, self._behind = self._behind, []
             out += b"".join([self.feed(delta) for delta in waiting])
         return out
@@ -148,12 +137,12 @@ class ResponsesEmitter(Emitter):
             self._close_part(current)
             current.kind, current.number = kind, number
             current.item[kind.container].append({**kind.empty})
-            self._event(f"{kind.part_events}.added", **self._at(current), part={**kind.empty})
+            self._event(f"{kind.part_events}.added", **current.position, part={**kind.empty})
         current.pieces.append(text)
         logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
-        self._event(f"{kind.events}.delta", **self._at(current), delta=text, **logprobs)
+        self._event(f"{kind.events}.delta", **current.position, delta=text, **logprobs)
 
-    def _item_for(self, kind: str, place: Part | None) -> _OpenItem:
+    def _item_for(self, kind: str, place: Part | None) -> OpenItem:
         """Returns the open item that a piece belongs to, or a new one."""
         key = None if place is None else place.item if place.output is None else place.output
         current = self._current
@@ -164,14 +153,14 @@ class ResponsesEmitter(Emitter):
                 item |= {"status": "in_progress", "role": "assistant", "content": []}
             else:
                 item |= {"summary": []}
-            current = self._current = _OpenItem(item, self._add(item), key)
+            current = self._current = OpenItem(item, self._add(item), key)
         return current
 
-    def _close_part(self, current: _OpenItem) -> None:
+    def _close_part(self, current: OpenItem) -> None:
         kind = current.kind
         if kind is None:
             return
-        at, text = self._at(current), "".join(current.pieces)
+        at, text = current.position, "".join(current.pieces)
         part = current.item[kind.container][-1]
         part[kind.member] = text
         logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
@@ -179,29 +168,17 @@ class ResponsesEmitter(Emitter):
         self._event(f"{kind.part_events}.done", **at, part=part)
         current.kind, current.pieces = None, []
 
-    def _leave_open(self, current: _OpenItem) -> None:
-        if current.kind is not None:
-            current.item[current.kind.container][-1][current.kind.member] = "".join(current.pieces)
-        if current.item["type"] == "message":
-            current.item["status"] = "incomplete"
-
     def _close_current(self, status: str = "completed") -> None:
         current, self._current = self._current, None
         if current is None:
             return
         if self._failed:  # nobody knows where it would have ended: clients (Codex) keep what is done
-            self._leave_open(current)
+            current.leave()
             return
         self._close_part(current)
         if current.item["type"] == "message":
             current.item["status"] = status
         self._done(current.index, current.item)
-
-    def _at(self, current: _OpenItem) -> dict[str, Any]:
-        """Returns the position of an item's open part."""
-        kind = current.kind or TEXT
-        position = len(current.item[kind.container]) - 1
-        return {"item_id": current.item["id"], "output_index": current.index, kind.number: position}
 
     def shows_broken(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)
@@ -210,10 +187,6 @@ class ResponsesEmitter(Emitter):
         return super().shows_broken(call)
 
     # --- calls --------------------------------------------------------------------------------------------------------
-
-    def _call(self, part: Call) -> None:
-        if not any(part.id in (item.get("call_id"), item.get("id")) for item in self._waiting if part.id):
-            super()._call(part)  # others have an item of their own, which goes as it came
 
     def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
         if first:
@@ -260,37 +233,57 @@ class ResponsesEmitter(Emitter):
         if not isinstance(value, dict):
             return
         current = self._current
-        if name == "annotations" and current and current.kind is TEXT:
-            part = current.item["content"][-1]
-            annotation = flat_annotation(value)
-            at = {**self._at(current), "annotation_index": len(part["annotations"])}
-            part["annotations"] = [*part["annotations"], annotation]
-            self._event("response.output_text.annotation.added", **at, annotation=annotation)
+        if name == "annotations" and current and current.kind is TEXT and not self._has_messages:
+            self._annotate(current, flat_annotation(value))
         elif name == "output":
             self._item(value)
+            self._complete(value)
+
+    def _annotate(self, current: OpenItem, annotation: dict[str, Any]) -> None:
+        part = current.item["content"][-1]
+        at = {**current.position, "annotation_index": len(part["annotations"])}
+        part["annotations"] = [*part["annotations"], annotation]
+        self._event("response.output_text.annotation.added", **at, annotation=annotation)
+
+    def _complete(self, item: dict[str, Any]) -> None:
+        """Takes what a text of a provider of this API says beside it, and ends it where that has ended."""
+        current = self._current
+        if current is None or current.item["type"] != item.get("type") or self._failed:
+            return
+        if current.text != said_in(item):
+            return  # what was shown is another text: one that was joined from several, or read for calls
+        if item.get("phase"):
+            current.item["phase"] = item["phase"]
+        if current.kind is TEXT:
+            self._has_messages = True
+            for annotation in annotations_of(item, joined=len(current.item["content"]) == 1):
+                self._annotate(current, annotation)
+        self._close_current()
 
     def _item(self, item: dict[str, Any]) -> None:
         """Writes an item of a provider of this API that nothing else says. It may come again, at the end."""
-        key, kind = str(item.get("id") or item.get("call_id") or item), item.get("type")
-        if key in self._carried or kind in ("message", "function_call"):
-            return
-        if kind == "reasoning":
+        key, kind = _key(item), item.get("type")
+        if key in self._carried:
+            if (at := self._carried[key]) is not None:
+                self._output[at] = item  # the last one says all: OpenAI's list of tools is empty before the end
+        elif kind == "reasoning":
             if item.get("encrypted_content"):
-                self._carried.add(key)
+                self._carried[key] = None
                 self._encrypted(item)
-            return
-        self._carried.add(key)
-        if is_run_by_client(item):
-            if self.tool_choice != "none":
-                self._waiting.append(item)
-        else:
-            self._write_item(item)
+        elif kind not in PLAIN_ITEMS:
+            self._carried[key] = None
+            self._close_current()
+            if not is_run_by_client(item):
+                self._write_item(item)
+            elif self.tool_choice != "none":
+                self._held = item
 
     def _write_item(self, item: dict[str, Any]) -> None:
-        self._close_current()
-        text = item["input"] if item.get("type") == "custom_tool_call" else None
+        text = None
+        if item.get("type") == "custom_tool_call":
+            item, text = {"id": self._made_id("ctc"), **item}, item.get("input")
         index = self._add(item if text is None else {**item, "input": "", "status": "in_progress"})
-        self._output[index] = item
+        self._output[index], self._carried[_key(item)] = item, index
         if isinstance(text, str):
             at = {"item_id": item.get("id"), "output_index": index}
             self._event("response.custom_tool_call_input.delta", **at, delta=text)
@@ -311,8 +304,6 @@ class ResponsesEmitter(Emitter):
         finish = self._finish
         cut = finish is not None and finish.reason in ("length", "content_filter")
         self._close_all("incomplete" if cut else "completed")
-        for item in () if cut else self._waiting:
-            self._write_item(item)
         self._write_warnings()
         if finish is not None and cut:
             reason = "content_filter" if finish.reason == "content_filter" else "max_output_tokens"
@@ -354,6 +345,9 @@ class ResponsesEmitter(Emitter):
         for call in self._calls.values():
             if call.number in self._call_items:
                 self._end_call(call, status)
+        held, self._held = self._held, None
+        if held is not None and status == "completed":
+            self._write_item(held)
 
     # --- events -------------------------------------------------------------------------------------------------------
 
@@ -400,6 +394,10 @@ class ResponsesEmitter(Emitter):
 
     def _made_id(self, prefix: str) -> str:
         return f"{prefix}_{self.stem}_{len(self._output)}"
+
+
+def _key(item: Mapping[str, Any]) -> str:
+    return str(item.get("id") or item.get("call_id") or item)
 
 
 _PREFIXES = {"message": "msg", "reasoning": "rs"}

@@ -202,11 +202,11 @@ class ResponsesOverlay(ResponsesEmitter):
         """Returns a response that was not streamed, with what was mended in it."""
         output = [item for item in body.get("output") or () if isinstance(item, dict)]
         given = [(item.get("call_id"), item.get("name"), item.get("arguments")) for item in output if _is_call(item)]
-        wanted = [(call.id, call.name, call.raw_arguments or "{}") for call in reply.tool_calls]
+        functions = [call for call in reply.tool_calls if call.kind == "function"]
+        wanted = [(call.id, call.name, call.raw_arguments or "{}") for call in functions]
         if given == wanted:
             return body
-        kept = [item for item in output if not _is_call(item)]
-        messages = [item for item in kept if item.get("type") == "message"]
+        messages = [item for item in output if item.get("type") == "message"]
         for item in messages:
             part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
             item |= {"content": [part]} if item is messages[0] else {"content": []}
@@ -215,8 +215,15 @@ class ResponsesOverlay(ResponsesEmitter):
             | {"name": name, "arguments": arguments}
             for number, (call_id, name, arguments) in enumerate(wanted)
         ]
-        said = {item.get("call_id"): item for item in output if _is_call(item)}
-        return {**body, "output": [*kept, *({**call, **_own(said.get(call["call_id"]))} for call in calls)]}
+        written: list[dict[str, Any]] = []
+        for item in output:  # each in its place, and those that were read in the text behind
+            found = next((call for call in calls if call["call_id"] == item.get("call_id")), None)
+            if not _is_call(item):
+                written.append(item)
+            elif found is not None:
+                calls.remove(found)
+                written.append({**found, **_own(item)})
+        return {**body, "output": [*written, *calls]}
 
 
 def _said(parts: Any) -> str:
@@ -238,6 +245,6 @@ def _is_call(item: Mapping[str, Any]) -> bool:
     return item.get("type") == "function_call"
 
 
-def _own(item: Mapping[str, Any] | None) -> dict[str, Any]:
+def _own(item: Mapping[str, Any]) -> dict[str, Any]:
     """The members of a call that are not mended."""
-    return {name: value for name, value in (item or {}).items() if name not in ("name", "arguments", "call_id")}
+    return {name: value for name, value in item.items() if name not in ("name", "arguments", "call_id")}

@@ -38,7 +38,8 @@ class _Item(NamedTuple):
     input: str = ""  # the member with what the model wrote
 
 
-PLAIN_ITEMS = ("message", "reasoning", "function_call")  # no tool of the provider's
+_TEXTS = ("message", "reasoning")
+PLAIN_ITEMS = (*_TEXTS, "function_call")  # no tool of the provider's
 _ITEMS = {
     "web_search_call": _Item("web_search", "both", "action"),
     "file_search_call": _Item("file_search", "both", "queries"),
@@ -130,9 +131,9 @@ def arguments_text(part: HostedPart) -> str:
     return said if isinstance(said, str) else json.dumps(part.input, ensure_ascii=False)
 
 
-def call_order(items: list[Mapping[str, Any]]) -> list[str]:
-    """Returns the ids of all calls, in the order of the items."""
-    return [str(item.get("call_id") or item.get("id")) for item in items if item.get("type") not in PLAIN_ITEMS[:2]]
+def call_order(items: list[Mapping[str, Any]]) -> list[str | None]:
+    """Returns the ids of all calls, in the order of the items; None for one without an id."""
+    return [word(item.get("call_id")) or word(item.get("id")) for item in items if item.get("type") not in _TEXTS]
 
 
 def _part_of(kind: str) -> PartKind:

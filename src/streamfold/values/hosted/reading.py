@@ -71,7 +71,7 @@ def hosted_parts(extras: Mapping[str, Any], called: Collection[str] | None = Non
     return (*openai.hosted(_items(extras, "output"), called), *read)
 
 
-def call_order(extras: Mapping[str, Any]) -> list[str]:
+def call_order(extras: Mapping[str, Any]) -> list[str | None]:
     """Returns the ids of the calls of an answer in the order in which the model wrote them, where that is known."""
     return openai.call_order(_items(extras, "output"))
 

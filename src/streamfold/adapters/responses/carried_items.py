@@ -1,0 +1,90 @@
+"""Items that are being written, and what those of a provider of this API say beside texts and calls of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...values import index, item_part
+from .output import as_object
+from .written_parts import TEXT, PartKind, flat_annotation
+
+__all__ = ["OpenItem", "annotations_of", "is_run_by_client", "said_in"]
+
+_POSITIONS = ("start_index", "end_index", "index")
+
+
+@dataclass(slots=True, eq=False)
+class OpenItem:
+    """A message or a reasoning that is being written.
+
+    Attributes:
+        key: what the pieces of this item say of their place, if they say any.
+        kind, number, pieces: of the part that is open.
+    """
+
+    item: dict[str, Any]
+    index: int
+    key: int | str | None
+    kind: PartKind | None = None
+    number: int | None = None
+    pieces: list[str] = field(default_factory=list)
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """Where the open part is, as events say it."""
+        kind = self.kind or TEXT
+        number = len(self.item[kind.container]) - 1
+        return {"item_id": self.item["id"], "output_index": self.index, kind.number: number}
+
+    @property
+    def text(self) -> str:
+        """What has been written of a text."""
+        return "".join([*map(_text, _parts(self.item)[:-1]), *self.pieces])
+
+    def leave(self) -> None:
+        """Ends the item where it is, because nobody knows where it would have ended."""
+        if self.kind is not None:
+            self.item[self.kind.container][-1][self.kind.member] = "".join(self.pieces)
+        if self.item["type"] == "message":
+            self.item["status"] = "incomplete"
+
+
+def is_run_by_client(item: Mapping[str, Any]) -> bool:
+    """Returns whether an item is a call that is not a function's, and that the client runs."""
+    part = item_part(item)
+    return part is not None and part.runs == "client"
+
+
+def said_in(item: Mapping[str, Any]) -> str:
+    """Returns the text of a message or of reasoning."""
+    return "".join(map(_text, _parts(item)))
+
+
+def annotations_of(message: Mapping[str, Any], *, joined: bool) -> Iterator[dict[str, Any]]:
+    """Yields the citations of a message.
+
+    Args:
+        joined: its parts are written as one: positions count from the beginning of the first. Else only those of the
+            last part are wanted.
+    """
+    offset, parts = 0, _parts(message)
+    for part in parts if joined else parts[-1:]:
+        found = part.get("annotations")
+        for annotation in found if isinstance(found, list) else ():
+            if isinstance(annotation, Mapping):
+                said = flat_annotation(annotation)
+                placed = {name: at + offset for name in _POSITIONS if (at := index(said.get(name))) is not None}
+                yield {**said, **placed}
+        offset += len(_text(part))
+
+
+def _parts(item: Mapping[str, Any]) -> list[dict[str, Any]]:
+    content = item.get("summary") or item.get("content")
+    return [as_object(part) for part in content] if isinstance(content, list) else [{"text": content}]
+
+
+def _text(part: Mapping[str, Any]) -> str:
+    said = part.get("text", part.get("refusal"))
+    return said if isinstance(said, str) else ""

@@ -1,0 +1,160 @@
+"""Answers with items of every kind, made from the API's documented forms: written again, each stays in its place."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+import scale
+from folding import random_cut
+from mirror import emitter, payloads, read
+from streamfold import Reply, StreamDecoder
+from streamfold.adapters.emitting.answers import items_tell, reply_deltas
+from streamfold.engine import Rewriter
+
+WORDS = ("Hi ", "née ", "👋🏽 ", "\u2028", "\n\n", "e\u0301", "12 °C. ")
+CLIENTS: list[dict[str, Any]] = [
+    {"type": "custom_tool_call", "name": "sql", "input": "select '👋'"},
+    {"type": "apply_patch_call", "operation": {"type": "delete_file", "path": "a"}},
+    {"type": "shell_call", "action": {"commands": ["ls"]}},
+    {"type": "local_shell_call", "action": {"type": "exec", "command": ["ls"], "env": {}}},
+    {"type": "computer_call", "action": {"type": "screenshot"}, "pending_safety_checks": []},
+    {"type": "tool_search_call", "execution": "client", "arguments": {"goal": "x"}},
+]
+SERVERS: list[dict[str, Any]] = [
+    {"type": "web_search_call", "action": {"type": "search", "query": "x"}},
+    {"type": "code_interpreter_call", "code": "1", "container_id": "cntr_1", "outputs": None},
+    {"type": "mcp_call", "name": "f", "server_label": "s", "arguments": "{}", "output": "1", "error": None},
+    {"type": "compaction", "encrypted_content": "gAAA"},
+    {"type": "acme:search_call"},
+]
+
+
+def text(rng: Random) -> str:
+    return "a" + "".join(rng.choice(WORDS) for _ in range(rng.randint(1, 5)))
+
+
+def made_item(rng: Random, at: int) -> dict[str, Any]:
+    """One item of a random kind, as it is when it is done."""
+    kind = rng.choice(["message", "message", "reasoning", "function", "client", "client", "server", "approval"])
+    match kind:
+        case "message":
+            said = text(rng)
+            start = rng.randint(0, len(said) - 1)
+            cited = {"type": "url_citation", "url": "https://a.b/é", "title": "T", "start_index": start}
+            found = [{**cited, "end_index": rng.randint(start, len(said))} for _ in range(rng.choice([0, 0, 1, 2]))]
+            part = {"type": "output_text", "text": said, "annotations": found, "logprobs": []}
+            phase = rng.choice([{}, {"phase": "commentary"}, {"phase": "final_answer"}])
+            message = {"id": f"msg_{at}", "type": "message", "status": "completed", "role": "assistant"}
+            return {**message, "content": [part], **phase}
+        case "reasoning":
+            hidden = rng.choice([{}, {"encrypted_content": f"gAAA{at}"}])
+            summary = [{"type": "summary_text", "text": text(rng)}]
+            return {"id": f"rs_{at}", "type": "reasoning", "summary": summary, **hidden}
+        case "function":
+            arguments = rng.choice(["{}", '{"a":"}👋"}', '{"b": [1, {"c": 2}]}'])
+            call = {"call_id": f"call_{at}", "name": rng.choice("fg"), "arguments": arguments}
+            return {"id": f"fc_{at}", "type": "function_call", "status": "completed", **call}
+        case "client":
+            return {"id": f"x_{at}", "call_id": f"call_{at}", "status": "completed", **rng.choice(CLIENTS)}
+        case "server":
+            return {"id": f"s_{at}", "status": "completed", **rng.choice(SERVERS)}
+    asked = {"name": "f", "server_label": "s", "arguments": '{"a":1}'}
+    return {"id": f"mcpr_{at}", "type": "mcp_approval_request", **asked}
+
+
+def pieces(rng: Random, said: str) -> list[str]:
+    cuts = sorted(rng.sample(range(len(said) + 1), min(len(said), rng.randint(0, 3))))
+    return [said[start:end] for start, end in zip([0, *cuts], [*cuts, len(said)], strict=True) if said[start:end]]
+
+
+def streamed(rng: Random, items: list[dict[str, Any]]) -> bytes:
+    """The events of an answer, in the order of the documentation."""
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": "r", "model": "m"}}]
+    for at, item in enumerate(items):
+        place = {"output_index": at, "item_id": item["id"]}
+        empty = {"content": []} if item["type"] == "message" else {"arguments": ""} if "arguments" in item else {}
+        empty |= {"summary": []} if item["type"] == "reasoning" else {"input": ""} if "input" in item else {}
+        events.append({"type": "response.output_item.added", "output_index": at, "item": {**item, **empty}})
+        for number, part in enumerate(item.get("content") or item.get("summary") or ()):
+            name = "output_text" if item["type"] == "message" else "reasoning_summary_text"
+            where = {**place, "content_index" if item["type"] == "message" else "summary_index": number}
+            said = part["text"]
+            events += [{"type": f"response.{name}.delta", **where, "delta": piece} for piece in pieces(rng, said)]
+            for annotation in part.get("annotations", ()):
+                events.append({"type": "response.output_text.annotation.added", **where, "annotation": annotation})
+            events.append({"type": f"response.{name}.done", **where, "text": said})
+        if item["type"] == "function_call":
+            name = "response.function_call_arguments"
+            events += [{"type": f"{name}.delta", **place, "delta": one} for one in pieces(rng, item["arguments"])]
+            events.append({"type": f"{name}.done", **place, "arguments": item["arguments"]})
+        if item["type"] == "custom_tool_call":
+            name = "response.custom_tool_call_input"
+            events += [{"type": f"{name}.delta", **place, "delta": one} for one in pieces(rng, item["input"])]
+            events.append({"type": f"{name}.done", **place, "input": item["input"]})
+        events.append({"type": "response.output_item.done", "output_index": at, "item": item})
+    last = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": items}
+    events.append({"type": "response.completed", "response": last})
+    return "".join(f"data: {json.dumps(one)}\n\n" for one in events).encode()
+
+
+def facts(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items without the ids of texts, which are written anew."""
+    return [
+        {name: value for name, value in item.items() if name != "id" or item["type"] not in ("message", "reasoning")}
+        for item in items
+    ]
+
+
+def told(reply: Reply) -> list[tuple[Any, ...]]:
+    calls = [("call", call.kind, call.id, call.name, call.raw_arguments) for call in reply.tool_calls]
+    cited = [("cited", one.url, one.start, one.end) for one in reply.citations]
+    return [("text", reply.text, reply.reasoning, reply.phases), *calls, *cited]
+
+
+def original(body: bytes) -> Reply:
+    decoder = StreamDecoder("responses")
+    decoder.feed(body)
+    decoder.close()
+    return decoder.reply
+
+
+@pytest.mark.parametrize("share", range(4))
+def test_items_of_every_kind_stay_in_their_place(share: int) -> None:
+    """Streamed or whole, at any cut: the same items in the same order, with phases, citations and what is encrypted."""
+    for seed in range(share, scale.pick(2000, 160), 4):
+        rng = Random(seed)
+        items = [made_item(rng, at) for at in range(rng.randint(1, 7))]
+        body = streamed(rng, items)
+        reply = original(body)
+        assert items_tell(reply) or not any(item["type"] in ("message", "reasoning") for item in items), seed
+        made = Rewriter("responses", emitter("responses"))
+        out = b"".join([made.feed(piece) for piece in random_cut(body, rng)]) + made.close()
+        whole = emitter("responses", mend_finish=True)
+        again = whole.feed_all(reply_deltas(reply)) + whole.finish()
+        for written in (out, again):
+            assert facts(payloads(written)[-1]["response"]["output"]) == facts(items), seed
+            assert told(read("responses", written)) == told(reply), seed
+
+
+@pytest.mark.parametrize("wire", ["chat", "anthropic", "gemini"])
+def test_items_of_every_kind_on_other_wires(wire: str) -> None:
+    """Text and the calls that a wire has a form for, in order; a warning names every other call."""
+    kinds = {"chat": ("function", "custom")}.get(wire, ("function",))
+    for seed in range(scale.pick(1000, 80)):
+        rng = Random(seed)
+        body = streamed(rng, [made_item(rng, at) for at in range(rng.randint(1, 7))])
+        reply = original(body)
+        made = Rewriter("responses", emitter(wire, mend_finish=True))
+        out = b"".join([made.feed(piece) for piece in random_cut(body, rng)]) + made.close()
+        found = read(wire, out)
+        calls = [(call.kind, call.name, call.arguments) for call in reply.tool_calls if call.kind in kinds]
+        assert (found.text, [(call.kind, call.name, call.arguments) for call in found.tool_calls]) == (
+            reply.text,
+            calls,
+        )
+        lost = [call.name for call in reply.tool_calls if call.kind not in kinds]
+        assert (b"streamfold warning calls_dropped: " in out) == bool(lost), seed
