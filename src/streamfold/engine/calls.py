@@ -103,8 +103,7 @@ class Calls:
             return None
         if part.index is not None:
             self._by_index[part.index] = call
-        call.add_pieces(pieces, size)
-        self._chars += size
+        self._add(call, pieces, size)
         return call
 
     def settle(self, listed: Iterable[Call]) -> list[Placement]:
@@ -210,6 +209,8 @@ class Calls:
         if here and known and known is not here and known.index == part.index and continues(known, part, self._names):
             return known, "id"
         if here:
+            if not part.id and not part.name:  # a tail, as nearly every fragment
+                return here, "index"
             if self._shared and part.name and part.id and here.has_arguments and not (here.name or here.id):
                 return None, "index_taken"  # the arguments are those of a head under another index
             if is_second_head(here, part, self._names, known=known is here):
@@ -339,12 +340,20 @@ class Calls:
         if part.extra:
             call.extra = {**(call.extra or {}), **part.extra}
 
+    def _add(self, call: OpenCall, pieces: list[str], size: int) -> None:
+        """Appends the next pieces of the arguments, which have so many characters."""
+        call.pieces += pieces
+        call.size += size
+        self._chars += size
+        if call.gap_at:  # behind a gap at 0 nothing can be missing that leaves an object
+            call.spliced = True
+
     def _append(self, call: OpenCall, part: Call) -> None:
         size = len(part.arguments)
-        kept = call.add_whole(part.arguments) if part.whole else True
         if not part.whole:
-            call.add_piece(part.arguments)
-        self._chars += size if kept else 0
+            self._add(call, [part.arguments], size)
+        elif call.add_whole(part.arguments):
+            self._chars += size
         if (size if part.whole else call.size) > self._limits.arguments_chars:
             raise ProtocolError(
                 f"the arguments of {call.name or 'a call'} are longer than {self._limits.arguments_chars} characters"

@@ -40,7 +40,6 @@ from .transcript import Transcript
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-
 __all__ = ["StreamDecoder"]
 
 _LONG = 12  # events; a shorter answer is read sooner than its kinds of events are learned
@@ -160,10 +159,10 @@ class StreamDecoder:
     @property
     def broken_off_at(self) -> tuple[str, int] | None:
         """The id of an answer whose rest is still to come, and the number of its last event, if both are known."""
-        if self.done or self._pipeline.has_finish_reason or self._pipeline.last_number is None:
+        number, answer_id = self._pipeline.numbers.last, self._fold.meta.id
+        if self.done or self._pipeline.has_finish_reason or number is None or not answer_id:
             return None
-        answer_id = self._fold.meta.id
-        return (answer_id, self._pipeline.last_number) if answer_id else None
+        return answer_id, number
 
     def resume(self) -> None:
         """Begins another body, with the events behind the last one. What was left of an event is forgotten."""

@@ -49,7 +49,6 @@ from ..values import (
     Usage,
     UsageUpdate,
     Warn,
-    WarningCode,
     Writing,
     upstream_error,
     word,
@@ -85,6 +84,8 @@ class Fold:
         identified: whether id, model and time are known, so that a `Meta` adds nothing.
         stopped: whether the reader ended the answer, before the server did.
         behind_reason: whether what is fed came after a finish reason, which may be fed later itself.
+        calls, blocks: the calls of the answer, and its blocks on wires that have some.
+        warn: notes a warning for the reply; the same one twice is one.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Fold:
         fragments: bool = False,
     ) -> None:
         self._limits = limits = limits or Limits()
-        self._calls = Calls(tool_names, limits)
+        self.calls = Calls(tool_names, limits)
         self._tool_choice = tool_choice
         self._names = names or WireNames()
         self._listener = listener
@@ -118,7 +119,8 @@ class Fold:
         self._extras: dict[str, list[Any]] = {}
         self._places: set[int | None] = set()  # of extras among the parts of the answer
         self._kept = 0  # characters of the extras
-        self._warnings = Warnings(limits.warnings)
+        self._warnings = Warnings(limits.warnings, listener)
+        self.warn = self._warnings.add
         self._reply: Reply | None = None
         self.finished = self.identified = self.behind_reason = self.stopped = False
         self.blocks = Blocks()
@@ -161,13 +163,13 @@ class Fold:
             return StreamChunk(reasoning=shown) if shown else None
         if type(delta) is Call:
             self._begun = True
-            placed = self._calls.feed(delta)
+            placed = self.calls.feed(delta)
             if placed and self.behind_reason:
                 placed.call.late = True
             if self._listener and placed:
                 self._listener(placed)
-            self._calls_begun = len(self._calls)
-            self._late = self._late or self._calls_begun > 0
+            if placed and placed.opened:
+                self._calls_begun, self._late = len(self.calls), True
             return self._writing_chunk(placed, self._fragments) if placed and self._fragments else None
         return self._feed_rare(delta)
 
@@ -175,7 +177,7 @@ class Fold:
         """Adds pieces to a call, as `feed` would one by one; False if nothing was done, because `feed` has to."""
         if self.finished or self._listener or self.behind_reason or (self._fragments and len(pieces) > 1):
             return False
-        call = self._calls.grow(part, pieces)
+        call = self.calls.grow(part, pieces)
         if call is not None and self._fragments:
             chunks.append(self._grown_chunk(call, part, pieces[0], self._fragments))
         return call is not None
@@ -191,7 +193,7 @@ class Fold:
             case Refusal(text):
                 self._refusal.add(text)
             case Summary(calls):
-                self._tell(self._calls.settle(calls))
+                self._tell(self.calls.settle(calls))
             case Extra(name, value, whole, place):
                 self._places.add(place)
                 if whole:
@@ -231,7 +233,7 @@ class Fold:
     def confirm(self) -> None:
         """Notes that a finish reason has come: what came until now is what the model said."""
         self.behind_reason = True
-        self._calls.confirm()
+        self.calls.confirm()
 
     def count_usage(self, update: UsageUpdate) -> None:
         """Takes a usage object, or some of its members."""
@@ -255,7 +257,7 @@ class Fold:
             if not self._begun and not interrupted:
                 raise EmptyResponseError("the answer is empty: no event came before its end", retryable=True)
             raise IncompleteStreamError(f"{how} before the answer was finished", retryable=True)
-        if breaks_inside(self._calls.finish()):
+        if breaks_inside(self.calls.finish()):
             raise IncompleteStreamError(f"{how} inside a tool call, after a finish reason", retryable=True)
         if interrupted:
             self.warn("interrupted_after_finish", interrupted)
@@ -287,7 +289,7 @@ class Fold:
         """The calls that the model is writing; none when the answer is finished."""
         if self.finished or self._tool_choice == "none":
             return ()
-        calls = [call for call in self._calls.finish() if call.name and call.name != self._names.answer]
+        calls = [call for call in self.calls.finish() if call.name and call.name != self._names.answer]
         return tuple(Writing(self._own_name(call), call.text_so_far) for call in calls)
 
     @property
@@ -307,24 +309,10 @@ class Fold:
                 f"the answer has more than {self._limits.other_chars} characters beside its text (limits.other_chars)"
             )
 
-    def warn(self, code: WarningCode, detail: str, about: OpenCall | None = None) -> None:
-        """Notes a warning for the reply; the same one twice is one."""
-        warning = self._warnings.add(code, detail)
-        if warning is not None and self._listener:
-            self._listener((warning, about))
-
     def mark(self, mark: Extra) -> None:
         """Notes something that has a place in the answer and no chunk of its own; the next chunk carries it."""
         self._marks.append(mark)
         self._late = True
-
-    def miss(self) -> None:
-        """Notes that events are missing here."""
-        self._calls.miss()
-
-    def unmiss(self) -> None:
-        """Takes `miss` back."""
-        self._calls.unmiss()
 
     def _tell(self, placed: Iterable[Placement]) -> None:
         if self._listener:
@@ -334,7 +322,7 @@ class Fold:
     def _fail(self, failure: Failure) -> StreamChunk | None:
         info = failure.info
         if self._finish and not failure.reason:
-            if breaks_inside(self._calls.finish()):
+            if breaks_inside(self.calls.finish()):
                 said = f"the stream failed inside a tool call, after a finish reason: {info.message}"
                 raise IncompleteStreamError(said, retryable=info.retryable, body=failure.body)
             self.warn("error_after_finish", info.message)
@@ -352,9 +340,9 @@ class Fold:
 
     def _stop(self, text: str) -> StreamChunk:
         """Ends the answer here. Calls that were begun, and what the server says of the whole answer, are not of it."""
-        if begun := [call.name or call.id for call in self._calls.finish()]:
+        if begun := [call.name or call.id for call in self.calls.finish()]:
             self.warn("calls_dropped", f"the answer was ended at {text!r} before they were whole: {', '.join(begun)}")
-        self._calls, self._usage, self.blocks = Calls((), self._limits), AnswerUsage(), Blocks()
+        self.calls, self._usage, self.blocks = Calls((), self._limits), AnswerUsage(), Blocks()
         self._extras.pop("output", None)
         self._finish = Finish("stop", "stop")
         self.stopped = True
@@ -363,11 +351,11 @@ class Fold:
     def _finished(self) -> StreamChunk:
         text, reasoning = self._text.finish(), self._reasoning.finish()
         self._refusal.finish()
-        self._calls.mark_strays()
+        self.calls.mark_strays()
         ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self.meta)
         hosted = self._hosted
         others, order = hosted.calls(self._extras) if hosted.used else ([], [])
-        calls, opened, reason, answer, others = ending.decide(self._calls.finish(), others)
+        calls, opened, reason, answer, others = ending.decide(self.calls.finish(), others)
         text += self._text.add(answer or "")
         if reason == "stop" and not (self._text.size or self._refusal.size or self._extras):
             self.warn("empty_answer", "the answer has neither text nor tool calls")

@@ -109,17 +109,6 @@ class OpenCall:
         """Whether these are the arguments."""
         return (self.size == len(arguments) and arguments == self.text) or arguments in self.wholes
 
-    def add_piece(self, piece: str) -> None:
-        """Appends the next piece of the arguments."""
-        self.add_pieces([piece], len(piece))
-
-    def add_pieces(self, pieces: list[str], size: int) -> None:
-        """Appends the next pieces of the arguments, which have so many characters."""
-        self.pieces += pieces
-        self.size += size
-        if self.gap_at:  # behind a gap at 0 nothing can be missing that leaves an object
-            self.spliced = True
-
     def add_whole(self, text: str) -> bool:
         """Adds a repetition of all arguments; returns whether the text is kept. An empty one beside others is not."""
         self.came_whole = True

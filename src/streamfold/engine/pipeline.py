@@ -85,11 +85,6 @@ class Pipeline:
         self._passes = dialect is None  # deltas are folded as they are
         self.has_finish_reason = False
 
-    @property
-    def last_number(self) -> int | None:
-        """The number of the last event; None if events have none, or none that can be relied on."""
-        return self.numbers.last
-
     def grow(self, delta: Delta, texts: list[str], chunks: list[StreamChunk]) -> bool:
         """Takes further pieces of a call's arguments, each for a delta like this one.
 
@@ -148,7 +143,7 @@ class Pipeline:
                     fold.warn(warning.code, warning.detail)
                     if warning.code == "repeated_event":
                         return
-                    fold.miss()
+                    fold.calls.miss()
             elif isinstance(delta, (Text, Reasoning, Refusal)) and not (
                 (delta.part is None and not delta.whole) or self._parts.goes_on(delta)
             ):
@@ -199,7 +194,7 @@ class Pipeline:
     def end(self, chunks: list[StreamChunk]) -> None:
         """The text has ended: folds what the dialect held back, and warns of markup that no dialect has read."""
         if self.numbers.unreliable:
-            self._fold.unmiss()
+            self._fold.calls.unmiss()
         behind, self._fold.behind_reason = self._fold.behind_reason, False
         self.feed(self._blocks.settle(late=False), "", chunks)
         self._fold.behind_reason = behind

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from ..values import ProtocolWarning, WarningCode
+from .opencall import OpenCall
+from .placement import Listener
 
 __all__ = ["Warnings"]
 
 
 class Warnings:
-    """Collects warnings."""
+    """Collects warnings.
 
-    def __init__(self, limit: int) -> None:
+    Args:
+        limit: the most that are listed.
+        listener: is told of each, with the call that it is about.
+    """
+
+    def __init__(self, limit: int, listener: Listener | None = None) -> None:
         self._limit = limit
+        self._listener = listener
         self._found: dict[ProtocolWarning, None] = {}  # a set that keeps its order
         self._more = 0
 
-    def add(self, code: WarningCode, detail: str) -> ProtocolWarning | None:
-        """Returns the warning if it is a new one and there is room for it."""
+    def add(self, code: WarningCode, detail: str, about: OpenCall | None = None) -> None:
+        """Notes a warning if it is a new one and there is room for it."""
         warning = ProtocolWarning(code, detail)
         if warning in self._found:
-            return None
+            return
         if len(self._found) >= self._limit:
             self._more += 1
-            return None
+            return
         self._found[warning] = None
-        return warning
+        if self._listener:
+            self._listener((warning, about))
 
     def all(self) -> list[ProtocolWarning]:
         """Returns the warnings so far; the last one may say how many more there were."""

@@ -259,7 +259,13 @@ class EventReader:
         if type(arguments) is not str and arguments is not None:
             out.append(Warn("repaired_arguments", "the arguments came as an object instead of its text"))
             arguments = json.dumps(arguments, ensure_ascii=False)
-        call = Call(whole_number(get("index")), word(get("id")), word(function.get("name")), arguments or "")
+        number, call_id, name = get("index"), get("id"), function.get("name")
+        call = Call(
+            number if type(number) is int else whole_number(number),
+            None if call_id is None else word(call_id),
+            None if name is None else word(name),
+            arguments or "",
+        )
         if signature := get("extra_content"):  # Gemini refuses the next turn without it: ai.google.dev, signatures
             call.extra = {"extra_content": signature}
         out.append(call)

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .dialect import DialectContext
 from .reader import Reader
 from .scanner import Reading, drop, markers
 from .sections import Sections
@@ -78,10 +77,6 @@ class MiniMax3(Sections):
     full = {MARK: opening}
     think = {"<mm:think>": "</mm:think>"}
 
-    def __init__(self, context: DialectContext) -> None:
-        super().__init__(context)
-        self._schemas = {tool.name: tool.parameters for tool in context.tools}
-
     def mark(self, text: Reader) -> Reading[str]:
         while (yield from text.until(_MARK, drop)):
             if found := (yield from text.match(_IN_SECTION)):
@@ -95,7 +90,7 @@ class MiniMax3(Sections):
         if header is None:
             return None
         name = attribute(header)
-        arguments, end = yield from _arguments(text, self._schemas.get(name, {}))
+        arguments, end = yield from _arguments(text, self.tools.get(name, {}))
         if end:
             text.call(name, arguments)
         else:

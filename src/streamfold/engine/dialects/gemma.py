@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from .dialect import DialectContext
 from .literals import Broken, CutOff, Delimited
 from .reader import Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
@@ -27,16 +26,12 @@ class Gemma4(Family):
     think = {"<|channel>": "<channel|>", "<|channel>thought\n": "<channel|>"}
     prompted = {"thought\n": "<channel|>"}
 
-    def __init__(self, context: DialectContext) -> None:
-        super().__init__(context)
-        self._schemas = {tool.name: tool.parameters for tool in context.tools}
-
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
         header = yield from text.match(_HEADER)
         if header is None:
             return text.unfinished("a tool call") if text.cut else Verdict.DECLINED
         name = header["name"]
-        schema = self._schemas.get(name, {})
+        schema = self.tools.get(name, {})
         try:
             arguments = yield from Delimited(self.quote, schema).object(text, schema)
             yield from text.span(NOT_SPACE, drop)

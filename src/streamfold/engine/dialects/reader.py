@@ -67,6 +67,7 @@ class Family:
         closers: the markers that close reasoning that the prompt has opened; those in `think` if None.
         prompted: openers that the model may still write after the prompt has opened reasoning, apart from `think`.
         framing: whether the family is asked even if no calls are read.
+        tools: the schemas of the declared tools, by their names.
     """
 
     heads: ClassVar[tuple[str, ...]] = ()
@@ -83,11 +84,12 @@ class Family:
     framing: ClassVar[bool] = False
 
     def __init__(self, context: DialectContext) -> None:
-        self.tools = frozenset(tool.name for tool in context.tools)
+        self.tools = {tool.name: tool.parameters for tool in context.tools}
 
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
-        """Reads on behind one of the markers above."""
-        raise NotImplementedError  # a family without markers, such as `think`, is never asked
+        """Reads on behind one of the markers above. A family without any, such as `think`, is never asked."""
+        yield from ()
+        return Verdict.DECLINED
 
 
 class Reader(Scanner):

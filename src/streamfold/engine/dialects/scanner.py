@@ -13,6 +13,7 @@ the time is linear in the length of the text however it is cut.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import lru_cache
@@ -61,7 +62,7 @@ def markers(*words: str) -> Markers:
     return Markers(words)
 
 
-class Scanner:
+class Scanner(ABC):
     """The questions that a reader can ask. Each is a generator that ends when it is answered.
 
     Attributes:
@@ -81,9 +82,9 @@ class Scanner:
         self._program = self.read()
         self.cut = False
 
+    @abstractmethod
     def read(self) -> Reading[None]:
         """The reader: goes through all of the text."""
-        raise NotImplementedError  # the reader's part of this class
 
     def push(self, text: str) -> None:
         """Takes the next piece of the text, and reads as far as it goes."""

@@ -8,6 +8,7 @@ The section may be missing round a single call. Its end may be missing behind a 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from .reader import Family, Reader, Verdict
@@ -17,7 +18,7 @@ from .shapes import Shape
 __all__ = ["Sections"]
 
 
-class Sections(Family):
+class Sections(Family, ABC):
     """A family whose calls stand in sections.
 
     Attributes:
@@ -67,10 +68,10 @@ class Sections(Family):
         """The next marker of a section, "" at the end of the input."""
         return (yield from text.until(markers(*self.call_begins, *self.section_ends), drop))
 
+    @abstractmethod
     def call(self, text: Reader, marker: str, *, alone: bool) -> Reading[str | None]:
         """Reads a call behind its first marker.
 
         Returns the marker that ended it; "" if the input did; None, and has read nothing that could not be put back,
         if what follows the marker is no call.
         """
-        raise NotImplementedError  # each family's own grammar

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
-from .dialect import DialectContext
 from .literals import python_literal
 from .reader import Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
@@ -25,13 +24,9 @@ KEY, KEY_END, VALUE, VALUE_END = "<arg_key>", "</arg_key>", "<arg_value>", "</ar
 
 
 class _Tagged(Family):
-    def __init__(self, context: DialectContext) -> None:
-        super().__init__(context)
-        self._schemas = {tool.name: tool.parameters for tool in context.tools}
-
     def arguments(self, name: str, values: Mapping[str, str]) -> str:
         """The arguments as a JSON object."""
-        schema = self._schemas.get(name, {})
+        schema = self.tools.get(name, {})
         return joined((key, self.value(text, member(schema, key, schema), schema)) for key, text in values.items())
 
     def value(self, text: str, schema: object, root: Mapping[str, object]) -> str:

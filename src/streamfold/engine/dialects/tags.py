@@ -11,10 +11,10 @@ end; anything else between them is noise. What ends what, and how a value is to 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from .dialect import DialectContext
 from .reader import Reader
 from .scanner import NOT_SPACE, Reading, drop, markers
 from .sections import Sections
@@ -49,17 +49,13 @@ class _Tags(Sections):
     strict: ClassVar[bool] = True
     declared_alone: ClassVar[bool] = False
 
-    def __init__(self, context: DialectContext) -> None:
-        super().__init__(context)
-        self._schemas = {tool.name: tool.parameters for tool in context.tools}
-
     def name(self, header: re.Match[str]) -> str:
         """The name of the tool, "" if it is missing."""
         return attribute(header)
 
+    @abstractmethod
     def value(self, text: str, key: re.Match[str], schema: Mapping[str, Any]) -> tuple[str | None, str]:
         """The name of an argument, None if it is missing, and its value as JSON."""
-        raise NotImplementedError  # each family's own rule
 
     def call(self, text: Reader, marker: str, *, alone: bool) -> Reading[str | None]:
         header = yield from text.match(self.header)
@@ -73,7 +69,7 @@ class _Tags(Sections):
             if self.bodies and (yield from text.span(NOT_SPACE, drop)) == "{":
                 arguments, end = yield from text.body(markers(*ends))
             else:
-                arguments, end = yield from self._arguments(text, self._schemas.get(name, {}))
+                arguments, end = yield from self._arguments(text, self.tools.get(name, {}))
         if not end:
             text.unfinished("a tool call")
         elif name and arguments is not None:

@@ -9,6 +9,7 @@ The tokens that end something are removed where they stand in text.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from functools import partial
 from typing import ClassVar
 
@@ -27,9 +28,9 @@ class _Tokens(Sections):
     arguments_begin: ClassVar[str]
     fenced_header: ClassVar[str | None] = None  # the header in front of a name and arguments in a Markdown fence
 
+    @abstractmethod
     def name(self, header: str) -> tuple[str, str | None]:
         """Returns the name of the tool, "" if it is missing, and the id."""
-        raise NotImplementedError  # each family's own rule
 
     def call(self, text: Reader, marker: str, *, alone: bool) -> Reading[str]:
         text.event()
