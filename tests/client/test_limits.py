@@ -249,13 +249,15 @@ async def test_a_belief_changes_once(make: Make) -> None:
     store, _ = make()
     belief = (await store.take("a", Ask(start=10.0))).belief
     assert (belief.rate, belief.need) == (10.0, 5)
-    slower = replace(belief, rate=5.0, high=10.0)
+    slower = replace(belief, rate=5.0, base=5.0)
     await store.believe("a", 0, slower)
     await store.believe("a", 0, replace(slower, rate=1.0))
     grant = await store.take("a", Ask(start=10.0, epoch=belief.epoch, clean=3))
     assert (grant.belief.rate, grant.belief.clean, grant.belief.epoch) == (5.0, 0, belief.epoch + 1)
-    grant = await store.take("a", Ask(rate=100.0, epoch=belief.epoch + 1, clean=3))
-    assert (grant.rate, grant.belief.clean) == (5.0, 3)
+    grant = await store.take("a", Ask(rate=100.0, epoch=belief.epoch + 1, clean=3, refused=1, since=2))
+    assert (grant.rate, grant.belief.clean, grant.belief.refused, grant.belief.since) == (5.0, 3, 1, 2)
+    grant = await store.take("a", Ask(rate=100.0, epoch=belief.epoch + 1, clean=4))
+    assert (grant.belief.clean, grant.belief.since) == (7, 6)
     await store.aclose()
 
 
@@ -288,7 +290,7 @@ async def test_the_script_does_what_python_does(valkey_url: str) -> None:
                     answers = [await store.settle("x", done) for store in stores]
                 case 1:
                     belief = dice.choice(
-                        [None, replace(grant.belief, rate=dice.uniform(1, 50), low=3, high=50, need=6)]
+                        [None, replace(grant.belief, rate=dice.uniform(1, 50), base=dice.choice([0, 3.0]), need=6)]
                     )
                     rest = dice.choice([0.0, 0.0, 2.0])
                     answers = [await store.believe("x", rest, belief) for store in stores]
@@ -305,6 +307,8 @@ async def test_the_script_does_what_python_does(valkey_url: str) -> None:
                         lifetime=15.0,
                         epoch=grant.belief.epoch,
                         clean=dice.randrange(4),
+                        refused=dice.randrange(2),
+                        since=dice.randrange(2),
                         **limits,
                     )
                     answers = [await store.take("x", ask) for store in stores]

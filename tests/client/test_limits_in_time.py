@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,23 +26,26 @@ class Server:
     Attributes:
         rate: requests per second.
         burst: requests that may come at once.
+        busy: the part of requests that it refuses whatever their rate.
     """
 
     rate: float
     burst: float
     latency: float = 0.2
     retry_after: float | None = 1.0
+    busy: float = 0.0
     accepted: list[float] = field(default_factory=list)
     refused: list[float] = field(default_factory=list)
     _level: float | None = None
     _at: float = 0.0
+    _dice: random.Random = field(default_factory=lambda: random.Random(1))
 
     async def ask(self) -> bool:
         """One request. Returns whether it was accepted."""
         await trio.sleep(self.latency / 2)
         now = trio.current_time()
         level = self.burst if self._level is None else min(self.burst, self._level + (now - self._at) * self.rate)
-        good = level >= 1
+        good = level >= 1 and self._dice.random() >= self.busy
         self._level, self._at = level - good, now
         (self.accepted if good else self.refused).append(now)
         await trio.sleep(self.latency / 2)
@@ -80,24 +84,47 @@ def limiters(number: int, **limits: Any) -> list[RateLimiter]:
     return [RateLimiter("a", store=store, **limits) for _ in range(number)]
 
 
-async def searched(server: Server, seconds: float, processes: int = 1, workers: int = 200) -> None:
+async def searched(server: Server, seconds: float, processes: int = 1, workers: int = 200, **limits: float) -> None:
     async def ask(reservation: Any) -> None:
         if await server.ask():
             reservation.answered()
         else:
             reservation.refused(server.retry_after)
 
-    await load(limiters(processes, adapt=True), workers, seconds, ask)
+    await load(limiters(processes, adapt=True, **limits), workers, seconds, ask)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rate", [100, pytest.param(500, marks=pytest.mark.thorough)])
-def test_an_unknown_rate_is_found(rate: int) -> None:
+@pytest.mark.parametrize("burst", [0.1, 10], ids=["even", "saved"])
+@pytest.mark.parametrize("rate", [10, 50, pytest.param(500, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("retry_after", [1.0, None])
+def test_an_unknown_rate_is_found(rate: int, burst: float, retry_after: float | None) -> None:
+    """In the second minute 90 % of it is used, and few requests are refused."""
+    server = Server(rate, burst=max(1, rate * burst), retry_after=retry_after)
+    run(lambda: searched(server, 120))
+    assert server.share(60, 120) >= 0.9
+    assert sum(moment >= 60 for moment in server.refused) < 0.1 * 60 * rate
+
+
+@pytest.mark.slow
+def test_an_unknown_rate_is_found_soon() -> None:
     """After 15 s, 90 % of it is used, and less than 1 % of all requests were refused."""
-    server = Server(rate, burst=rate / 10)
-    run(lambda: searched(server, pick(60, 40)))
-    assert server.share(15, pick(60, 40)) >= 0.9
+    server = Server(100, burst=10)
+    run(lambda: searched(server, 40))
+    assert server.share(15, 40) >= 0.9
     assert len(server.refused) < 0.01 * len(server.accepted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("configured", [{}, {"rpm": 30_000}])
+@pytest.mark.parametrize("retry_after", [0.0, None])
+def test_refusals_that_have_other_reasons(retry_after: float | None, configured: dict[str, float]) -> None:
+    """A server that refuses 3 % at any rate does not make the rate fall."""
+    server = Server(1e6, burst=1e6, latency=0.02, retry_after=retry_after, busy=0.03)
+    run(lambda: searched(server, 120, workers=20, **configured))
+    seconds = Counter(int(moment) for moment in server.accepted)
+    assert sum(seconds[at] for at in range(20)) >= 3000
+    assert sum(seconds[at] for at in range(60, 120)) >= 60 * 100
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ class Attempts:
         self.patient = True
         self._began = 0.0
         self._clocks: Clocks | None = None
-        self._retries = 0
+        self._retries = self._refusals = 0
         self.exchange: Exchange | None = None
         self.failed: list[Attempt] = []
         self.closed = False
@@ -169,9 +169,11 @@ class Attempts:
         if (milder := self._without(error)) is not None:
             self._request, pause = milder, 0.0
         elif self._turn is not None and self._turn.refuses(error):
-            if not self.patient or retry_delay(error, 0) is None or self.elapsed() >= _PATIENCE:
+            rest = retry_delay(error, self._refusals)
+            if not self.patient or rest is None or self.elapsed() >= _PATIENCE:
                 return None
-            pause = 0.0  # the limiter knows for how long
+            said = getattr(error, "retry_after", None) is not None  # then all rest, and the limiter knows for how long
+            self._refusals, pause = self._refusals + 1, 0.0 if said else rest
         else:
             wanted = retry_delay(error, self._retries) if self._retries < self._max_retries else None
             if wanted is None or anyio.current_time() + wanted >= clocks.ends:

@@ -79,7 +79,7 @@ class Asking:
             JobPausedError: no row will be answered: the key is refused, or the money is spent.
             PermissionDeniedError: HTTP 403, which some providers say of a key and others of a single prompt.
         """
-        tries = 0
+        tries = refusals = 0
         while (reservation := await self._turn()) is not None:
             async with reservation:
                 if not await sending(row):
@@ -98,8 +98,9 @@ class Asking:
                 except RateLimitError as refused:
                     reservation.refused(refused.retry_after, refused.rate_limit)
                     await unsent(row)
-                    tries -= 1
-                    continue
+                    tries, refusals = tries - 1, refusals + 1
+                    # What the server says is for all: the limiter waits. Else only this row rests.
+                    pause = 0.0 if refused.retry_after is not None else _pause(refusals - 1, refused)
                 except PermissionDeniedError:
                     reservation.failed()
                     raise

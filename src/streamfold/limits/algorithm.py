@@ -13,7 +13,14 @@ from math import ceil, floor
 from typing import Literal, TypeAlias
 
 __all__ = [
+    "BELIEVED",
+    "COUNTED",
     "DAY",
+    "FARTHEST",
+    "FIRST_NEED",
+    "LARGEST",
+    "MEAN_OF",
+    "MOMENTS",
     "NO_BELIEF",
     "POLL",
     "Ask",
@@ -26,6 +33,7 @@ __all__ = [
     "read",
     "settle",
     "take",
+    "told_belief",
 ]
 
 State: TypeAlias = dict[str, float]
@@ -33,10 +41,14 @@ State: TypeAlias = dict[str, float]
 
 DAY = 86400.0
 POLL = 0.1  # seconds until a process that found all places taken asks again
-_MEAN_OF = 30  # answers that a learned mean goes back to
-_LARGEST = 1e15  # number that a store can have written; money is exact up to there
-_FARTHEST = 2 * DAY  # seconds ahead that a moment can be; then a store forgets what nobody uses
-_MOMENTS = ("requests", "tokens_from", "rest", "since")  # and what begins with `x:` or `w:`
+MEAN_OF = 30  # answers that a learned mean goes back to
+LARGEST = 1e15  # number that a store can have written; money is exact up to there
+FARTHEST = 2 * DAY  # seconds ahead that a moment can be; then a store forgets what nobody uses
+MOMENTS = ("requests", "tokens_from", "rest", "began")  # and what begins with `x:` or `w:`
+BELIEVED = ("rate", "base", "need", "calm", "vain")  # of a belief, in the order in which stores tell it
+COUNTED = ("clean", "refused", "since", "filled")  # of the answers since it has changed
+_TOLD = BELIEVED + COUNTED
+FIRST_NEED = 5  # answers that say anything about a rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +58,38 @@ class Belief:
     Attributes:
         epoch: how often the belief has changed.
         rate: requests per second; 0: nothing is believed.
-        low: the fastest rate that was clean.
-        high: the slowest that was refused; 0: none was.
-        need: clean answers that confirm the rate.
-        refusals: refused rates since the last one that was confirmed.
-        steady: confirmed rates since the last one that was refused, near the limit.
-        clean: clean answers at this rate so far.
+        base: the rate that is gone back to when as many requests as are needed have been sent; 0: none is known.
+        need: answers that tell whether the rate is right.
+        calm: answers that told so one after the other, without a faster rate being tried.
+        vain: the faster rate that was last tried in vain; 0: none was.
+        clean, refused: answers at this rate so far, and refusals.
+        since: clean answers since the first refusal.
         filled: seconds that it took to send as many as are needed; 0: not as many have been sent.
     """
 
     epoch: int = 0
     rate: float = 0.0
-    low: float = 0.0
-    high: float = 0.0
+    base: float = 0.0
     need: int = 0
-    refusals: int = 0
-    steady: int = 0
+    calm: int = 0
+    vain: float = 0.0
     clean: int = 0
+    refused: int = 0
+    since: int = 0
     filled: float = 0.0
 
 
 NO_BELIEF = Belief()
+
+
+def told_belief(
+    epoch: float, rate: float, base: float, need: float, calm: float, vain: float, *counted: float
+) -> Belief:
+    """Returns the belief whose numbers a store tells: `BELIEVED`, then `COUNTED`."""
+    if not epoch:
+        return NO_BELIEF
+    clean, refused, since, filled = counted
+    return Belief(int(epoch), rate, base, int(need), int(calm), vain, int(clean), int(refused), int(since), filled)
 
 
 @dataclass(slots=True)
@@ -89,7 +112,8 @@ class Ask:
         holder: who holds the slots, and the money of requests under way.
         lifetime: seconds after which the slots of a holder that shows no sign of life are free again. Of the money that
             it had reserved, what its requests cost in the mean stays spent.
-        epoch, clean: clean answers that came at a rate, which had this epoch.
+        epoch, clean, refused: answers that came at a rate, which had this epoch, and refusals.
+        since: clean answers after the first of the refusals.
     """
 
     requests: int = 1
@@ -109,6 +133,8 @@ class Ask:
     lifetime: float = float("inf")
     epoch: int = 0
     clean: int = 0
+    refused: int = 0
+    since: int = 0
 
 
 Reason: TypeAlias = Literal["", "rate", "rest", "slots", "held", "budget"]
@@ -211,8 +237,8 @@ def read(stored: object, now: float) -> State:
         name: value
         for name, value in found.items()
         if isinstance(value, int | float)
-        and abs(value) <= _LARGEST  # also false for NaN
-        and not ((name in _MOMENTS or name[:2] in ("x:", "w:")) and value > now + _FARTHEST)
+        and abs(value) <= LARGEST  # also false for NaN
+        and not ((name in MOMENTS or name[:2] in ("x:", "w:")) and value > now + FARTHEST)
     }
     return {
         name: value for name, value in state.items() if name[:2] not in ("h:", "m:", "n:") or f"x:{name[2:]}" in state
@@ -222,10 +248,12 @@ def read(stored: object, now: float) -> State:
 def take(state: State, now: float, ask: Ask) -> Grant:
     """Reserves moments for requests, if they are near enough."""
     get = state.get
-    if ask.clean and get("rate") and ask.epoch == get("epoch", 0):
-        state["clean"] = get("clean", 0) + ask.clean
+    if (ask.clean or ask.refused) and get("rate") and ask.epoch == get("epoch", 0):
+        since = ask.clean if get("refused") else ask.since
+        for name, more in (("clean", ask.clean), ("refused", ask.refused), ("since", since)):
+            state[name] = get(name, 0) + more
     if not get("rate") and ask.start:
-        _change(state, Belief(rate=ask.start, need=5))
+        _change(state, Belief(rate=ask.start, need=FIRST_NEED))
     day = _begin_day(state, now, ask)
     if ask.slots or ask.budget:
         _forget_dead(state, now)
@@ -247,7 +275,7 @@ def take(state: State, now: float, ask: Ask) -> Grant:
         if number <= 0:
             state[f"w:{ask.holder}"] = now + 3 * POLL
             return refused("slots", POLL)
-    believed = get("rate", 0)
+    believed = (get("filled") and get("base")) or get("rate", 0)
     rate = min(ask.rate or believed, believed or ask.rate)
     tokens = get("tokens") or ask.tokens
     rest = get("rest", 0)
@@ -270,7 +298,7 @@ def take(state: State, now: float, ask: Ask) -> Grant:
         state[f"h:{ask.holder}"] = get(f"h:{ask.holder}", 0) + number
         state.pop(f"w:{ask.holder}", None)
     if ask.slots or ask.budget:
-        state[f"x:{ask.holder}"] = now + min(ask.lifetime, _FARTHEST)
+        state[f"x:{ask.holder}"] = now + min(ask.lifetime, FARTHEST)
     _count(state, number, max(moment, now), step)
     return Grant(
         requests=number,
@@ -313,7 +341,7 @@ def settle(state: State, now: float, settlement: Settlement) -> None:
     if settlement.cost is not None:
         _learn(state, "cost", settlement.cost)
         most = state.get("most", 0)
-        state["most"] = max(settlement.cost, most - (most - settlement.cost) / _MEAN_OF)
+        state["most"] = max(settlement.cost, most - (most - settlement.cost) / MEAN_OF)
     if settlement.held and settlement.day == state.get("day"):
         _hold(state, settlement.holder, -settlement.requests, -settlement.held)
     if settlement.money and "day" in state and settlement.day >= state["day"]:  # yesterday's budget is closed
@@ -336,41 +364,30 @@ def alive(state: State, now: float, holder: str, held: int, lifetime: float) -> 
     """Notes that a holder of slots is alive, with so many of them if the store has lost them."""
     if f"h:{holder}" not in state:
         state[f"h:{holder}"] = held
-    state[f"x:{holder}"] = now + min(lifetime, _FARTHEST)
+    state[f"x:{holder}"] = now + min(lifetime, FARTHEST)
 
 
 def _change(state: State, belief: Belief) -> None:
     state["epoch"] = state.get("epoch", 0) + 1
-    state["rate"], state["low"], state["high"] = belief.rate, belief.low, belief.high
-    state["need"], state["refusals"], state["steady"] = belief.need, belief.refusals, belief.steady
-    state["clean"] = state["sent"] = state["since"] = state["filled"] = 0
+    state.update({name: getattr(belief, name) for name in BELIEVED})
+    state.update(dict.fromkeys((*COUNTED, "sent", "began"), 0))
 
 
 def _belief(state: State) -> Belief:
     get = state.get
     if not get("epoch"):
         return NO_BELIEF
-    return Belief(
-        int(get("epoch", 0)),
-        get("rate", 0.0),
-        get("low", 0.0),
-        get("high", 0.0),
-        int(get("need", 0)),
-        int(get("refusals", 0)),
-        int(get("steady", 0)),
-        int(get("clean", 0)),
-        get("filled", 0.0),
-    )
+    return told_belief(get("epoch", 0), *[get(name, 0.0) for name in _TOLD])
 
 
 def _count(state: State, number: int, moment: float, step: float) -> None:
     """Counts the requests of this rate, to know whether they were as many as it allows."""
     if not state.get("rate") or state["filled"]:
         return
-    state["since"] = state["since"] or moment
+    state["began"] = state["began"] or moment
     state["sent"] += number
     if state["sent"] >= state["need"]:
-        state["filled"] = max(moment + (number - 1) * step - state["since"], 1e-6)
+        state["filled"] = max(moment + (number - 1) * step - state["began"], 1e-6)
 
 
 def _forget_dead(state: State, now: float) -> None:
@@ -402,6 +419,6 @@ def _free(state: State, ask: Ask) -> int:
 
 
 def _learn(state: State, name: str, value: float) -> None:
-    count = min(state.get(f"{name}_of", 0) + 1, _MEAN_OF)
+    count = min(state.get(f"{name}_of", 0) + 1, MEAN_OF)
     state[f"{name}_of"] = count
     state[name] = state.get(name, 0) + (value - state.get(name, 0)) / count

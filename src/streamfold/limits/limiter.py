@@ -19,8 +19,7 @@ from .errors import BudgetExceededError, LimitReachedError
 from .heartbeat import Heartbeat
 from .opening import guarded_store
 from .reservation import BILLION, Reservation, Reserving, current_reservation
-from .sample import Sample
-from .search import FIRST_RATE, after_clean, after_refusal, after_sample
+from .search import FIRST_RATE, better_belief, first_doubt
 from .store import LimitStore, MemoryLimitStore, check_number
 
 __all__ = ["RateLimiter"]
@@ -112,12 +111,10 @@ class RateLimiter:
         self._currency: str | None = None
         self.counts_here = type(self.store) is MemoryLimitStore
         self._gate = anyio.Lock(fast_acquire=True)
-        self._waiting = self._number = 0
+        self._waiting = 0
         self._leases: deque[_Lease] = deque()
-        self._epoch = self._clean = 0
-        self._sample: Sample | None = None
+        self._epoch = self._clean = self._refused = self._since = 0  # answers at the rate that is believed
         self._freed: anyio.Event | None = None  # of those who wait for a slot or for money that is reserved
-        self._refusals, self._pause_ends = 0, 0.0  # one after the other
         self._holder = uuid4().hex[:12]
         self._heartbeat = Heartbeat(self._beat, self.store.lifetime / 3)
 
@@ -216,7 +213,8 @@ class RateLimiter:
 
     async def _take(self, requests: int, horizon: float, money: int = 0) -> Grant:
         rate, token_rate = self._rate or self._told, self._token_rate or self._told_tokens
-        clean, self._clean = self._clean, 0
+        clean, refused, since = self._clean, self._refused, self._since
+        self._clean = self._refused = self._since = 0
         ask = Ask(
             requests=requests,
             horizon=horizon,
@@ -235,19 +233,17 @@ class RateLimiter:
             lifetime=self.store.lifetime,
             epoch=self._epoch,
             clean=clean,
+            refused=refused,
+            since=since,
         )
         grant = await self.store.take(self.name, ask)
         self._epoch, self._spent = grant.belief.epoch, (grant.day, grant.spent)
         if grant.holder:
             self._heartbeat.hold(grant.requests)
-        better = after_clean(grant.belief, rate)
+        better = better_belief(grant.belief, rate)
         if self._told > grant.belief.rate > 0 and not self._rate and self._lifted != self._told:
             # The server knows better. Once: if it refuses again, others use the same limit.
-            better, self._lifted, self._sample = Belief(grant.belief.epoch), self._told, None
-        if self._sample is not None and grant.reason != "rest":
-            sample, self._sample = self._sample, None
-            if grant.belief.epoch == sample.epoch + 1:  # else somebody knows better by now
-                better = after_sample(grant.belief, sample.rate, sample.accepted, sample.refused)
+            better, self._lifted = Belief(grant.belief.epoch), self._told
         if better is not None:
             await self.store.believe(self.name, 0.0, better)
         return grant
@@ -261,35 +257,28 @@ class RateLimiter:
             await reservation.aclose()
 
     def _reservation(self, grant: Grant) -> Reservation:
-        self._number += 1
-        return Reservation(self, grant, self._number)
+        return Reservation(self, grant)
 
-    def clean(self, epoch: int, number: int) -> None:
+    def clean(self, epoch: int) -> None:
         """Counts an answer that was no refusal, for the search of the rate."""
-        self._refusals = 0
         if epoch == self._epoch:
             self._clean += 1
-        if self._sample is not None:
-            self._sample.add(epoch, number, accepted=True)
+            self._since += self._refused > 0
 
     def told(self, rate: float, token_rate: float) -> None:
         """Notes the rates that the server allows by its own words."""
         self._told, self._told_tokens = rate or self._told, token_rate or self._told_tokens
 
-    async def refused(self, grant: Grant, number: int, retry_after: float | None) -> None:
-        """Notes that the server refused a request: nobody sends for a while, and then not as fast."""
+    async def refused(self, grant: Grant, retry_after: float | None) -> None:
+        """Notes that the server refused a request: nobody sends for as long as the server says.
+
+        Without its word only the one that was refused rests. Whether all become slower is for `search` to say.
+        """
         belief = grant.belief
-        sent_at = grant.rate or self._rate
-        if self._sample is None and (not belief.high or belief.refusals):  # else it was near enough
-            self._sample = Sample(belief.epoch, number, sent_at)
-        elif self._sample is not None:
-            self._sample.add(belief.epoch, number, accepted=False)
-        if (now := anyio.current_time()) >= self._pause_ends:  # else it was sent before the last refusal was known
-            self._refusals += 1
-        pause = min(0.25 * 2.0 ** min(self._refusals, 8), _LONGEST_REST) if retry_after is None else retry_after
-        self._pause_ends = max(self._pause_ends, now + pause)
-        slower = after_refusal(belief, sent_at) if sent_at else None
-        await self.store.believe(self.name, pause, slower)
+        self._refused += belief.epoch == self._epoch
+        doubt = first_doubt(belief, grant.rate)
+        if retry_after or doubt is not None:
+            await self.store.believe(self.name, retry_after or 0.0, doubt)
 
     async def settle(self, settlement: Settlement) -> None:
         """Hands the settlement of a reservation to the store."""

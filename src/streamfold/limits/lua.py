@@ -1,22 +1,41 @@
-"""`algorithm.py` again, as the script that Valkey and Redis run: one round trip, and nobody in between."""
+"""`algorithm.py` again, as the script that Valkey and Redis run: one round trip, and nobody in between.
+
+Names and numbers are those of `algorithm.py`.
+"""
 
 from __future__ import annotations
 
+from .algorithm import BELIEVED, COUNTED, DAY, FARTHEST, FIRST_NEED, LARGEST, MEAN_OF, MOMENTS, POLL
+
 __all__ = ["SCRIPT"]
+
+
+def _table(names: tuple[str, ...]) -> str:
+    return f"{{{', '.join(map(repr, names))}}}"
+
+
+_SHARED = f"""
+local DAY, FARTHEST, LARGEST, MEAN_OF, POLL = {DAY:.0f}, {FARTHEST:.0f}, {LARGEST:.0f}, {MEAN_OF}, {POLL}
+local FIRST_NEED, MOMENTS = {FIRST_NEED}, {_table(MOMENTS)}
+local BELIEVED, COUNTED = {_table(BELIEVED)}, {_table(COUNTED)}
+"""
 
 # KEYS: the state of one limit, a hash. ARGV: what is to be done, and its arguments as a JSON object, without those that
 # are 0. The time is the server's own, so that the clocks of the processes do not matter. Numbers are kept as text with
 # enough digits to be read back exactly.
-SCRIPT = """
+SCRIPT = (
+    _SHARED
+    + """
 local key, time = KEYS[1], redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
 local state, changed, gone = {}, {}, {}
 local stored = redis.call('HGETALL', key)
-local moments = {requests = true, tokens_from = true, rest = true, since = true}
+local moments = {}
+for _, name in ipairs(MOMENTS) do moments[name] = true end
 for i = 1, #stored, 2 do
     local name, value = stored[i], tonumber(stored[i + 1])
     local moment = moments[name] or name:sub(1, 2) == 'x:' or name:sub(1, 2) == 'w:'
-    if value and math.abs(value) <= 1e15 and not (moment and value > now + 172800) then state[name] = value end
+    if value and math.abs(value) <= LARGEST and not (moment and value > now + FARTHEST) then state[name] = value end
 end
 for i = 1, #stored, 2 do
     local kind, holder = stored[i]:sub(1, 2), stored[i]:sub(3)
@@ -34,16 +53,16 @@ local function save()
     end
     if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
     if #flat > 0 then redis.call('HSET', key, unpack(flat)) end
-    if #stored == 0 or changed.day then redis.call('EXPIRE', key, 259200) end
+    if #stored == 0 or changed.day then redis.call('EXPIRE', key, FARTHEST + DAY) end
 end
-local function change(rate, low, high, need, refusals, steady)
+local function change(belief)
     set('epoch', get('epoch') + 1)
-    set('rate', rate); set('low', low); set('high', high); set('need', need)
-    set('refusals', refusals); set('steady', steady)
-    set('clean', 0); set('sent', 0); set('since', 0); set('filled', 0)
+    for _, name in ipairs(BELIEVED) do set(name, belief[name] or 0) end
+    for _, name in ipairs(COUNTED) do set(name, 0) end
+    set('sent', 0); set('began', 0)
 end
 local function learn(name, value)
-    local count = math.min(get(name .. '_of') + 1, 30)
+    local count = math.min(get(name .. '_of') + 1, MEAN_OF)
     set(name .. '_of', count)
     set(name, get(name) + (value - get(name)) / count)
 end
@@ -90,9 +109,13 @@ local function free_slots(ask)
 end
 
 local function take(ask)
-    if ask.clean > 0 and get('rate') > 0 and ask.epoch == get('epoch') then set('clean', get('clean') + ask.clean) end
-    if get('rate') == 0 and ask.start > 0 then change(ask.start, 0, 0, 5, 0, 0) end
-    local day = math.floor(now / 86400)
+    if ask.clean + ask.refused > 0 and get('rate') > 0 and ask.epoch == get('epoch') then
+        set('since', get('since') + (get('refused') > 0 and ask.clean or ask.since))
+        set('clean', get('clean') + ask.clean)
+        set('refused', get('refused') + ask.refused)
+    end
+    if get('rate') == 0 and ask.start > 0 then change({rate = ask.start, need = FIRST_NEED}) end
+    local day = math.floor(now / DAY)
     if state.day ~= day then
         local known = 0
         if state.day == nil and ask.day == day then known = ask.spent end
@@ -107,8 +130,9 @@ local function take(ask)
     local mean, cost, number = math.floor(get('cost') + 0.5), 0, ask.requests
     if ask.slots > 0 or ask.budget > 0 then forget_dead() end
     local function answer(reason, granted, wait, step, rate, tokens)
-        local members = {granted, wait, step, rate, tokens, cost, mean, day, get('spent'), get('epoch'), get('rate'),
-            get('low'), get('high'), get('need'), get('refusals'), get('steady'), get('clean'), get('filled')}
+        local members = {granted, wait, step, rate, tokens, cost, mean, day, get('spent'), get('epoch')}
+        for _, name in ipairs(BELIEVED) do members[#members + 1] = get(name) end
+        for _, name in ipairs(COUNTED) do members[#members + 1] = get(name) end
         for i, value in ipairs(members) do members[i] = string.format('%.17g', value) end
         return table.concat(members, ' ') .. ' ' .. reason
     end
@@ -117,8 +141,8 @@ local function take(ask)
         for name, value in pairs(state) do if name:sub(1, 2) == 'm:' then held = held + value end end
         if wanted == 0 then wanted = state.cost and math.floor(get('most') + 0.5) or left end
         if left <= 0 or mean > left or (held > 0 and wanted > left) then
-            if held > 0 then return answer('held', 0, ask.poll, 0, 0, 0) end
-            return answer('budget', 0, (day + 1) * 86400 - now, 0, 0, 0)
+            if held > 0 then return answer('held', 0, POLL, 0, 0, 0) end
+            return answer('budget', 0, (day + 1) * DAY - now, 0, 0, 0)
         end
         cost = math.min(wanted, left)
         if cost > 0 then number = math.min(number, math.floor(left / cost)) end
@@ -126,11 +150,12 @@ local function take(ask)
     if ask.slots > 0 then
         number = math.min(number, free_slots(ask))
         if number <= 0 then
-            set('w:' .. ask.holder, now + 3 * ask.poll)
-            return answer('slots', 0, ask.poll, 0, 0, 0)
+            set('w:' .. ask.holder, now + 3 * POLL)
+            return answer('slots', 0, POLL, 0, 0, 0)
         end
     end
     local believed, rate = get('rate'), ask.rate
+    if get('filled') > 0 and get('base') > 0 then believed = get('base') end
     if believed > 0 and (rate == 0 or believed < rate) then rate = believed end
     local tokens = get('tokens')
     if tokens == 0 then tokens = ask.tokens end
@@ -153,17 +178,17 @@ local function take(ask)
         set('spent', get('spent') + number * cost)
         hold(ask.holder, number, number * cost)
     end
-    if ask.slots > 0 or ask.budget > 0 then set('x:' .. ask.holder, now + math.min(ask.lifetime, 172800)) end
+    if ask.slots > 0 or ask.budget > 0 then set('x:' .. ask.holder, now + math.min(ask.lifetime, FARTHEST)) end
     if ask.slots > 0 then
         set('h:' .. ask.holder, get('h:' .. ask.holder) + number)
         if state['w:' .. ask.holder] then drop('w:' .. ask.holder) end
     end
     if get('rate') > 0 and get('filled') == 0 then
         local first = math.max(moment, now)
-        if get('since') == 0 then set('since', first) end
+        if get('began') == 0 then set('began', first) end
         set('sent', get('sent') + number)
         if get('sent') >= get('need') then
-            set('filled', math.max(first + (number - 1) * step - get('since'), 1e-6))
+            set('filled', math.max(first + (number - 1) * step - get('began'), 1e-6))
         end
     end
     return answer('', number, math.max(0, moment - now), step, rate, tokens)
@@ -176,7 +201,7 @@ local function settle(ask)
     if rawget(ask, 'tokens') then learn('tokens', ask.tokens) end
     if rawget(ask, 'cost') then
         learn('cost', ask.cost)
-        set('most', math.max(ask.cost, get('most') - (get('most') - ask.cost) / 30))
+        set('most', math.max(ask.cost, get('most') - (get('most') - ask.cost) / MEAN_OF))
     end
     if ask.held > 0 and ask.day == state.day then
         hold(ask.holder, -ask.requests, -ask.held)
@@ -191,13 +216,13 @@ end
 local function believe(ask)
     if ask.rest > 0 then set('rest', math.max(get('rest'), now + ask.rest)) end
     if rawget(ask, 'epoch') == get('epoch') then
-        change(ask.rate, ask.low, ask.high, ask.need, ask.refusals, ask.steady)
+        change(ask)
     end
 end
 
 local function alive(ask)
     if not state['h:' .. ask.holder] then set('h:' .. ask.holder, ask.held) end
-    set('x:' .. ask.holder, now + math.min(ask.lifetime, 172800))
+    set('x:' .. ask.holder, now + math.min(ask.lifetime, FARTHEST))
 end
 
 local commands = {take = take, settle = settle, believe = believe, alive = alive}
@@ -206,3 +231,4 @@ local result = commands[ARGV[1]](ask) or '1'
 save()
 return result
 """
+)

@@ -37,11 +37,11 @@ class Settled(Protocol):
 
     def counts(self, currency: str | None) -> None: ...
 
-    def clean(self, epoch: int, number: int) -> None: ...
+    def clean(self, epoch: int) -> None: ...
 
     def told(self, rate: float, token_rate: float) -> None: ...
 
-    async def refused(self, grant: Grant, number: int, retry_after: float | None) -> None: ...
+    async def refused(self, grant: Grant, retry_after: float | None) -> None: ...
 
     async def settle(self, settlement: Settlement) -> None: ...
 
@@ -52,10 +52,9 @@ class Reservation:
     Make one with `RateLimiter.reserve`.
     """
 
-    def __init__(self, limiter: Settled, grant: Grant, number: int) -> None:
+    def __init__(self, limiter: Settled, grant: Grant) -> None:
         self._limiter = limiter
         self._grant = grant
-        self._number = number
         self._tokens: float | None = None
         self._cost: int | None = None
         self._unused = self._nothing = self._answered = self._refused = self._closed = self._claimed = False
@@ -84,7 +83,7 @@ class Reservation:
     def answered(self, rate_limit: RateLimit | None = None) -> None:
         """Notes that the server has accepted the request, and what it says of its limits."""
         if not self._answered:
-            self._limiter.clean(self._grant.belief.epoch, self._number)
+            self._limiter.clean(self._grant.belief.epoch)
         self._answered = True
         self._limiter.told(*told_rate(rate_limit))
 
@@ -131,7 +130,7 @@ class Reservation:
         if (settlement := self._settlement()) != _NOTHING:
             await self._limiter.settle(settlement)
         if self._refused:
-            await self._limiter.refused(self._grant, self._number, self._retry_after)
+            await self._limiter.refused(self._grant, self._retry_after)
 
     def _settlement(self) -> Settlement:
         grant, used, cost = self._grant, self._tokens, self._cost

@@ -1,86 +1,90 @@
-"""How a rate is found that nobody has configured: between the fastest that was clean and the slowest that was refused.
+"""How a rate is found that nobody has configured, or that the server refuses.
 
-It doubles until the first refusal. What was under way then says about where the limit is; the gap is halved after that,
-and near the limit the rate goes up slowly, because limits change. A rate counts as clean only if as many requests were
-really sent as it allows.
+It doubles until refusals are too many, which tells where the limit is: a server accepts what its limit allows. From
+then on each span of answers makes it a little faster, or slower by what was refused. Now and then a much faster rate is
+tried for a moment: if it is refused no more than before, the limit is elsewhere, and the refusals have other reasons.
 """
 
 from __future__ import annotations
 
-from ..values import RateLimit, RateLimitWindow
-from .algorithm import Belief
+from dataclasses import replace
 
-__all__ = ["FIRST_RATE", "after_clean", "after_refusal", "after_sample", "told_rate"]
+from ..values import RateLimit, RateLimitWindow
+from .algorithm import FIRST_NEED, Belief
+
+__all__ = ["FIRST_RATE", "better_belief", "first_doubt", "told_rate"]
 
 FIRST_RATE = 40.0  # requests per second
 _LOWEST_RATE = 1 / 60
-_FEWEST = 5  # answers that say anything about a rate
-_FIRST_SECONDS, _SECONDS = 0.3, 1.0  # for which a rate must be clean, before the first refusal and after it
-_NEAR = 0.03  # the gap between clean and refused that is near enough
-_UP, _FASTER = 0.0002, 1.2  # by which it goes up from then on, and how much faster each time
-_MOST_UP = 0.1
-_PROBED = 0.975  # what is left of a rate that was refused near the limit
-_CUTS = (0.97, 0.9, 0.75, 0.5)  # what is left of another one, after one refusal and after more in a row
+_FIRST_SECONDS, _SECONDS = 0.3, 1.0  # for which a rate is looked at: as long as it doubles, and from then on
 _KEPT_UP = 1.5  # times the seconds that sending should have taken
-_SAMPLE = 10  # requests that tell which part of a rate is accepted
-_MOSTLY = 0.9  # the part from which on a rate was nearly right
+_MANY, _SHARE = 4, 0.2  # refusals, and their part of the answers since the first of them: this is too fast
+_FEW = 0.05  # the part of refusals that does not end the doubling
+_ALL, _LEFT = 0.99, 0.97  # of the rate that is configured, of the rate that the server has accepted
+_UP, _DOWN = 0.0005, 0.025  # by which it goes up without a refusal, and at least down with some
+_FASTER = 1.5  # the rate that is tried
+_SOON, _LATE, _KNOWN = 8, 60, 0.9  # after how many spans; late from this part on of a rate that was tried in vain
 _LONGEST_WINDOW = 600.0  # seconds; longer ones are budgets, and spreading them evenly would help nobody
 
 
-def after_clean(belief: Belief, cap: float = 0.0) -> Belief | None:
-    """Returns what to believe after clean answers; None: the same.
+def better_belief(belief: Belief, cap: float = 0.0) -> Belief | None:
+    """Returns what to believe after the answers so far; None: the same.
 
     Args:
         cap: the rate that is configured, or that the server says; 0: neither.
     """
-    if not belief.rate or belief.clean < belief.need or not belief.filled:
+    if not belief.rate:
         return None
-    rate, high = belief.rate, belief.high
-    if belief.filled > _KEPT_UP * belief.need / rate:  # slower than allowed: it proves nothing
-        return _belief(belief, rate, belief.low, high, belief.refusals)
-    low, steady = max(belief.low, rate), 0
-    if not high:
-        rate *= 2
-    elif high - rate > _NEAR * high:
-        rate = (rate + high) / 2
+    rate, base, answers = belief.rate, belief.base, belief.clean + belief.refused
+    if belief.refused >= _MANY and belief.refused >= _SHARE * (belief.refused + belief.since):
+        return _too_fast(belief)
+    if answers < belief.need or not belief.filled:
+        return None
+    slow = belief.filled > _KEPT_UP * belief.need / rate  # slower than allowed: it proves nothing
+    if rate == base:
+        found = _next_span(belief, answers, slow=slow)
+    elif slow:
+        found = replace(belief, rate=base or rate)
+    elif base:
+        found = replace(belief, rate=rate * _FASTER, base=rate, vain=0.0)
+    elif belief.refused > _FEW * answers:
+        found = replace(belief, base=rate)
     else:
-        steady = belief.steady + 1
-        rate *= 1 + min(_UP * _FASTER**steady, _MOST_UP)
-        high = max(high, rate)
-    if cap and rate >= cap * (1 - _NEAR / 4):
+        found = replace(belief, rate=rate * 2)
+    if cap and found.base >= cap * _ALL:
         return Belief(belief.epoch)
-    return _belief(belief, rate, low, high, 0, steady)
+    return _needing(found)
 
 
-def after_refusal(belief: Belief, sent_at: float) -> Belief:
-    """Returns what to believe after "too many requests".
-
-    Args:
-        sent_at: the rate at which the request was sent.
-    """
-    if belief.steady:
-        rate = sent_at * _PROBED
-    else:
-        left = _CUTS[min(belief.refusals, len(_CUTS) - 1)]
-        clean = belief.low if belief.low and not belief.refusals else sent_at
-        rate = min(clean, sent_at) * left
-    rate = max(_LOWEST_RATE, rate)
-    high = min(belief.high or sent_at, sent_at)
-    return _belief(belief, rate, min(belief.low, rate), max(high, rate), belief.refusals + 1)
+def first_doubt(belief: Belief, sent_at: float) -> Belief | None:
+    """Returns what to believe after the first refusal at a rate that was told or configured; None: the same."""
+    return None if belief.rate or not sent_at else _needing(replace(belief, rate=sent_at, base=sent_at))
 
 
-def after_sample(belief: Belief, sent_at: float, accepted: int, refused: int) -> Belief | None:
-    """Returns what to believe after the answers to all that was under way at a refusal; None: the same.
+def _next_span(belief: Belief, answers: int, *, slow: bool) -> Belief:
+    rate, calm = belief.rate, belief.calm + 1
+    if belief.refused:
+        rate *= 1 - max(_DOWN, (belief.refused - 1) / answers)
+    elif not slow:
+        rate *= 1 + _UP
+    if slow or calm < (_LATE if rate * _FASTER >= belief.vain * _KNOWN > 0 else _SOON):
+        return replace(belief, rate=rate, base=rate, calm=calm)
+    return replace(belief, rate=rate * _FASTER, base=rate, calm=0)
 
-    From the first refusal on, a server accepts as many requests as its limit allows, whatever it had saved up before.
-    So the part that it accepts says where the limit is.
-    """
-    number = accepted + refused
-    if number < _SAMPLE or accepted > _MOSTLY * number:
-        return None
-    middle, spread = sent_at * max(accepted, 1) / number, max(_NEAR, min(0.5, 3 / number))
-    rate = max(_LOWEST_RATE, middle * (1 - spread))
-    return _belief(belief, rate, 0.0, middle * (1 + spread), belief.refusals)
+
+def _too_fast(belief: Belief) -> Belief:
+    """Goes back to what the server has accepted, or to the rate that was right before a faster one was tried."""
+    accepted = max(belief.since, 1) / (belief.refused + belief.since)
+    rate = max(_LOWEST_RATE, belief.rate * accepted * _LEFT)
+    if belief.rate > belief.base > 0:
+        rate = max(rate, belief.base)
+        return _needing(replace(belief, rate=rate, base=rate, vain=belief.rate))
+    return _needing(replace(belief, rate=rate, base=rate, calm=0))
+
+
+def _needing(belief: Belief) -> Belief:
+    seconds = _SECONDS if belief.base else _FIRST_SECONDS
+    return replace(belief, need=max(FIRST_NEED, round(belief.rate * seconds)))
 
 
 def told_rate(limit: RateLimit | None) -> tuple[float, float]:
@@ -100,8 +104,3 @@ def _per_second(window: RateLimitWindow | None) -> float:
         slow = used > 0 and (window.reset_after or 0.0) * window.limit / used > _LONGEST_WINDOW
         period = 2 * _LONGEST_WINDOW if slow else 60.0
     return window.limit / period if period <= _LONGEST_WINDOW else 0.0
-
-
-def _belief(before: Belief, rate: float, low: float, high: float, refusals: int, steady: int = 0) -> Belief:
-    need = max(_FEWEST, round(rate * (_SECONDS if high else _FIRST_SECONDS)))
-    return Belief(before.epoch, rate, low, high, need, refusals, steady)

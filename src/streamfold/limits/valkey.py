@@ -10,7 +10,7 @@ from typing import cast
 
 from ..stores import shown_server, valkey_client
 from ..values import ConfigError
-from .algorithm import NO_BELIEF, POLL, Ask, Belief, Grant, Reason, Settlement
+from .algorithm import Ask, Belief, Grant, Reason, Settlement, told_belief
 from .errors import LimitStoreError
 from .line import Command, ScriptError, ScriptLine
 from .lua import SCRIPT
@@ -52,9 +52,8 @@ class ValkeyLimitStore:
             grant = _grant(ask, answer)
             return _settling(name, grant.given_back(grant.requests)) if grant.requests else None
 
-        arguments = {**_members(ask), "poll": POLL}
         try:
-            answer = await self._line.ask(_command(name, "take", arguments, give_back))
+            answer = await self._line.ask(_command(name, "take", _members(ask), give_back))
         except Exception as exc:
             raise self._failure(exc) from exc
         return _grant(ask, answer)
@@ -123,17 +122,10 @@ def _members(value: Ask | Settlement) -> dict[str, object]:
 def _grant(ask: Ask, answer: bytes) -> Grant:
     *words, reason = answer.decode().split(" ")
     requests, wait, step, rate, tokens, cost, mean, day, spent = map(float, words[:9])
-    grant = Grant(0, wait, mean=int(mean), day=int(day), spent=int(spent), belief=_belief(words[9:]))
+    grant = Grant(0, wait, mean=int(mean), day=int(day), spent=int(spent), belief=told_belief(*map(float, words[9:])))
     grant.reason = cast("Reason", reason)
     if requests:
         grant.requests, grant.step, grant.rate, grant.token_rate = int(requests), step, rate, ask.token_rate
         grant.tokens, grant.cost, grant.slots = tokens, int(cost), ask.slots > 0
         grant.holder = ask.holder if ask.slots or ask.budget else ""
     return grant
-
-
-def _belief(words: list[str]) -> Belief:
-    if words[0] == "0":
-        return NO_BELIEF
-    epoch, rate, low, high, need, refusals, steady, clean, filled = map(float, words)
-    return Belief(int(epoch), rate, low, high, int(need), int(refusals), int(steady), int(clean), filled)
