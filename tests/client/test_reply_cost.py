@@ -124,3 +124,64 @@ def test_mistakes_in_prices(settings: dict[str, Any], text: str) -> None:
     """A mistake in them is said with its place, when the provider is made."""
     with pytest.raises(ConfigError, match=text):
         Provider.from_config({"base_url": "http://127.0.0.1:9/v1", **settings})
+
+
+STEPS: list[dict[str, Any]] = [
+    {"type": "compaction", "input_tokens": 60385, "output_tokens": 522},
+    {"type": "advisor_message", "model": "grand-2", "input_tokens": 2728, "output_tokens": 3880},
+    {"type": "message", "input_tokens": 612, "output_tokens": 2819, "cache_read_input_tokens": 100},
+]
+BY_MODEL = [
+    {"pattern": "some-model", "prices": {"input": 3, "output": 15, "cached_input": 1}},
+    {"pattern": "grand-*", "prices": {"input": 5, "output": 25}},
+]
+STEP_COSTS = [3 * 60385 + 15 * 522, 5 * 2728 + 25 * 3880, 3 * 612 + 100 + 15 * 2819]
+
+
+def messages(counts: dict[str, Any], *blocks: dict[str, Any]) -> bytes:
+    start = {"id": "msg_1", "model": "some-model", "content": [], "usage": {"input_tokens": 1, "output_tokens": 1}}
+    end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": counts}
+    said = [{"type": "message_start", "message": start}]
+    for at, block in enumerate([*blocks, {"type": "text", "text": "Hi"}]):
+        said += [{"type": "content_block_start", "index": at, "content_block": block}]
+        said += [{"type": "content_block_stop", "index": at}]
+    return b"".join(map(event, [*said, end, {"type": "message_stop"}]))
+
+
+async def cost_of(body: bytes, **settings: Any) -> Cost | None:
+    settings = {"adapter": "anthropic", "models": BY_MODEL, **settings}
+    return (await asked(answering(body), **settings)).cost
+
+
+async def test_steps_at_the_prices_of_their_models() -> None:
+    """Claude's compaction, an advisor and the answer itself are billed one by one, each as a request of its model."""
+    top = {"input_tokens": 612, "output_tokens": 2819}
+    whole = messages({**top, "iterations": STEPS})
+    assert await cost_of(whole) == Cost(Decimal(sum(STEP_COSTS)) / 1_000_000, source="prices")
+    tiers = [{"above": 50_000, "input": 30}]  # which one step alone is large enough for
+    models = [{**BY_MODEL[0], "prices": {**BY_MODEL[0]["prices"], "tiers": tiers}}, BY_MODEL[1]]  # type: ignore[dict-item]
+    dearer = Decimal(sum(STEP_COSTS) + 27 * 60385) / 1_000_000
+    assert await cost_of(whole, models=models) == Cost(dearer, source="prices")
+
+
+async def test_steps_of_a_model_whose_prices_nobody_knows() -> None:
+    """Those of all models, or else of the one that was asked for, are an estimate."""
+    whole = messages({"input_tokens": 612, "output_tokens": 2819, "iterations": STEPS})
+    for settings in ({"models": BY_MODEL[:1]}, {"models": [], "prices": {"input": 3, "output": 15}}):
+        found = await cost_of(whole, **settings)
+        assert found is not None
+        assert found.estimated
+
+
+async def test_an_answer_of_the_model_that_replaced_another() -> None:
+    """`fallback` at the server: it costs what the model costs that answered, and what the first one has used."""
+    fallback = {"type": "fallback", "from": {"model": "some-model"}, "to": {"model": "grand-2"}}
+    top = {"input_tokens": 412, "output_tokens": 264}
+    refused = {"type": "message", "model": "some-model", "input_tokens": 408, "output_tokens": 0}
+    served = {"type": "fallback_message", "model": "grand-2", **top}
+    amount = Decimal(3 * 408 + 5 * 412 + 25 * 264) / 1_000_000
+    body = messages({**top, "iterations": [refused, served]}, fallback)
+    assert await cost_of(body) == Cost(amount, source="prices")
+    reply = await asked(answering(messages(top, fallback)), adapter="anthropic", models=BY_MODEL)
+    alone = Decimal(5 * 412 + 25 * 264) / 1_000_000
+    assert (reply.model, reply.cost) == ("grand-2", Cost(alone, source="prices", estimated=True))

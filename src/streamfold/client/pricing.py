@@ -10,9 +10,10 @@ from functools import cache, cached_property
 from importlib.util import find_spec
 from typing import Any
 
-from ..config import Profile, read_prices
+from ..config import Profile, prices_in, read_prices
+from ..requests import ModelTable
 from ..text import shown_url
-from ..values import Cost, Prices, Reply, Usage, billed_output, has_other_models, hour_writes
+from ..values import Cost, Prices, Reply, Usage, billed_output, has_other_models, hour_writes, priced_steps
 
 __all__ = ["ModelPrices", "ProfilePricing"]
 
@@ -22,24 +23,35 @@ class ModelPrices:
     """The prices of one model at one endpoint, which all its answers share.
 
     Attributes:
-        table: as the configuration has them.
+        common: the prices of all models, as the configuration has them.
+        tables: those of some models.
         url: the base URL, by which the package knows the provider.
         model: the model that was asked for.
     """
 
-    table: Mapping[str, Any]
+    common: Mapping[str, Any]
+    tables: tuple[ModelTable, ...]
     url: str
     model: str
 
     @classmethod
     def of(cls, profile: Profile, model: str) -> ModelPrices:
-        """Returns the prices of a model."""
-        return cls(profile.prices_of(model), shown_url(profile.base_url), model)
+        """Returns the prices of a model. Nothing else of the profile is kept: replies are stored, and it has a key."""
+        return cls(profile.prices, profile.models, shown_url(profile.base_url), model)
 
     @cached_property
     def read(self) -> Prices:
         """The prices of the configuration, checked when somebody first asks."""
-        return read_prices(self.table)
+        return read_prices(prices_in(self.common, self.tables, self.model))
+
+    @cached_property
+    def assumed(self) -> bool:
+        """Whether the prices are those of all models, and not known to be those of this one."""
+        return not any(table.prices for table in self.tables if table.fits(self.model))
+
+    def of_step(self, model: str | None) -> ModelPrices:
+        """Returns the prices of a model that took part in an answer; None: the one that was asked for."""
+        return self if model in (None, self.model) else replace(self, model=model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +84,38 @@ class ProfilePricing:
         """Returns the cost of a reply, or None if it is not known."""
         if reply.usage is None:
             return None
-        prices = self.prices.read
-        found = prices.of(reply.usage) or self._by_package(reply.usage, reply.model)
-        if found is not None and self.batched and found.source != "provider":
-            found = _in_batch(found, reply.usage, prices.batch)
+        found = self.prices.read.of(reply.usage)
+        if found is None or found.source != "provider":
+            found = self._of_steps(reply) or found or self._by_package(reply.usage, self.prices, reply.model)
+            if found is not None and self.batched:
+                found = _in_batch(found, reply.usage, self.prices.read.batch)
         return replace(found, estimated=True) if found is not None and self.partial else found
 
-    def _by_package(self, usage: Usage, served: str | None) -> Cost | None:
+    def _of_steps(self, reply: Reply) -> Cost | None:
+        """Returns the sum of the steps of an answer, each at the prices of its own model.
+
+        Returns:
+            None if there are no steps, or if the prices of a model are not known.
+        """
+        usage = reply.usage or Usage()
+        steps, total = priced_steps(usage), None
+        replaced = not steps and any(part.kind == "fallback" for part in reply.hosted)
+        for model, used in [(reply.model, usage)] if replaced else steps:
+            prices = self.prices.of_step(model)
+            one_request = prices.read if total is None else replace(prices.read, request=0.0)
+            cost = one_request.of(used)
+            if cost is None:
+                cost = self._by_package(used, prices)
+            elif prices.assumed and prices is not self.prices:
+                cost = replace(cost, estimated=True)
+            if cost is None or (total is not None and cost.currency != total.currency):
+                return None
+            total = cost if total is None else total + cost
+        return (
+            replace(total, estimated=True) if total and replaced else total
+        )  # the first model may have cost something
+
+    def _by_package(self, usage: Usage, prices: ModelPrices, served: str | None = None) -> Cost | None:
         if not _has_package():
             return None
         import genai_prices
@@ -89,10 +126,10 @@ class ProfilePricing:
             cache_read_tokens=usage.cached_tokens,
             cache_write_tokens=usage.cache_write_tokens,
         )
-        for model in dict.fromkeys(filter(None, (served, self.prices.model))):
+        for model in dict.fromkeys(filter(None, (served, prices.model))):
             try:
                 found = genai_prices.calc_price(
-                    counts, model, provider_api_url=self.prices.url, genai_request_timestamp=self.asked
+                    counts, model, provider_api_url=prices.url, genai_request_timestamp=self.asked
                 )
             except (LookupError, ValueError):  # it knows no such provider or model; the counts contradict each other
                 continue

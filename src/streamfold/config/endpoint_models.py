@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -11,7 +13,12 @@ from ..values import NotConfiguredError
 from .checks import adapter_kind, read_quirks
 from .families import examples, find_family, is_makers_host, own_family
 
-__all__ = ["ModelsOfEndpoint"]
+__all__ = ["ModelsOfEndpoint", "prices_in"]
+
+
+def prices_in(common: Mapping[str, Any], tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
+    """Returns the prices of a model: those of its tables win over the common ones, key by key."""
+    return dict(ChainMap(*(dict(table.prices) for table in reversed([*tables]) if table.fits(model)), dict(common)))
 
 
 class ModelsOfEndpoint:
@@ -76,11 +83,7 @@ class ModelsOfEndpoint:
 
     def prices_of(self, model: str | None) -> dict[str, Any]:
         """Returns the known prices of a model as a table; those of `models` win over those of all, key by key."""
-        prices = dict(self.prices)
-        for table in self.models:
-            if table.fits(model or ""):
-                prices |= table.prices
-        return prices
+        return prices_in(self.prices, self.models, model or "")
 
     def models_with(self, capability: str) -> list[str]:
         """Returns the example models that are known to have a capability."""

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
 from .usage import Usage
+from .wire import count, word
 
 __all__ = [
     "Cost",
@@ -17,6 +18,7 @@ __all__ = [
     "billed_output",
     "has_other_models",
     "hour_writes",
+    "priced_steps",
     "unlisted_steps",
 ]
 
@@ -184,6 +186,21 @@ def unlisted_steps(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     found = raw.get("iterations")
     steps = [step for step in found if isinstance(step, Mapping)] if isinstance(found, list) else []
     return steps if any(step.get("type") != "message" for step in steps) else []
+
+
+def priced_steps(usage: Usage) -> list[tuple[str | None, Usage]]:
+    """Returns the model and the tokens of each step of an answer, where its top level leaves some out.
+
+    The model is None for the one that was asked for.
+    """
+    return [(word(step.get("model")), _step_usage(step)) for step in unlisted_steps(usage.raw)]
+
+
+def _step_usage(step: Mapping[str, Any]) -> Usage:
+    read, written = count(step, "cache_read_input_tokens"), count(step, "cache_creation_input_tokens")
+    plain, output = count(step, "input_tokens"), count(step, "output_tokens")
+    whole = None if plain is None else plain + (read or 0) + (written or 0)
+    return Usage(whole, output, None, read, None, written, raw=step)
 
 
 def has_other_models(raw: Mapping[str, Any]) -> bool:
