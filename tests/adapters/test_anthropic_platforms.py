@@ -12,11 +12,12 @@ from folding import bytewise
 from streamfold import Limits, ProtocolError, Provider, StreamDecoder, UpstreamError
 from streamfold.adapters.anthropic import AnthropicAdapter, AnthropicQuirks
 from streamfold.adapters.anthropic.eventstream import AWSEventStream
+from tables import each_row
 
 BEDROCK = AnthropicAdapter(AnthropicQuirks(platform="bedrock"))
 
 
-@pytest.mark.parametrize("cut", ["whole", "bytewise", *range(1, len(BODY), 37)])
+@each_row("cut", ["whole", "bytewise", *range(1, len(BODY), 37)])
 def test_an_event_stream_at_any_cut(cut: Any) -> None:
     """However the bytes arrive, the answer is the same."""
     pieces = [BODY] if cut == "whole" else bytewise(BODY) if cut == "bytewise" else [BODY[:cut], BODY[cut:]]

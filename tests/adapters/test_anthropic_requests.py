@@ -25,6 +25,7 @@ from streamfold import (
     tool_result,
     user,
 )
+from tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 A = ToolCall("toolu_a", "get_weather", {"city": "Paris"}, '{"city":"Paris"}')
@@ -139,7 +140,7 @@ def test_media() -> None:
         sent([user(audio(b"RIFF....WAVEfmt "))])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("choice", "wanted"),
     [
         ("auto", None),
@@ -219,7 +220,7 @@ def strict_tool(name: str, optional: int = 0, unions: int = 0) -> Tool:
     return Tool(name, "", {"type": "object", "properties": members, "required": needed}, True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tools", "loose"),
     [
         ([strict_tool(f"t{at}") for at in range(22)], ["t20", "t21"]),
@@ -246,7 +247,7 @@ def test_a_text_that_can_not_be_continued(options: dict[str, Any]) -> None:
 # --- thinking ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("effort", "quirks", "wanted", "warned"),
     [
         ("high", {}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}, []),

@@ -14,6 +14,7 @@ from scale import examples
 from streamfold.adapters import Prepared, find_adapter
 from streamfold.adapters.batches import BatchAPI, BatchSettings, UploadedBatchAPI
 from streamfold.requests import Request
+from tables import each_row
 
 WORDS = (
     "id", "status", "data", "job", "has_more", "last_id", "metadata", "request_counts", "completed", "created_at",
@@ -48,7 +49,7 @@ def test_anything_is_read_or_refused(adapter: str, value: Any) -> None:
         list(found.results([json.dumps(value).encode()], ["a", "b"]))
 
 
-@pytest.mark.parametrize("cut", range(1, 60, 7))
+@each_row("cut", range(1, 60, 7))
 def test_results_are_lines_wherever_their_bytes_are_cut(cut: int) -> None:
     """A piece of the body may end anywhere, and the last line may lack its end."""
     lines = [{"custom_id": f"k-{number}", "response": {"status_code": 200, "body": {"é": number}}} for number in "12"]

@@ -30,6 +30,7 @@ from streamfold import (
     user,
 )
 from streamfold.values import error_info, status_error
+from tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 TIME = Tool("get_time", "The time.")
@@ -116,7 +117,7 @@ OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": 
 INVALID = {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long"}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "error", "retryable"),
     [
         ([], OVERLOADED, True),
@@ -136,7 +137,7 @@ def test_na1_na2_na3_an_error_inside_the_stream(
     assert found.retryable is retryable or before[1:] != []
 
 
-@pytest.mark.parametrize("cut", [1, 2, 3, 4])
+@each_row("cut", [1, 2, 3, 4])
 def test_na5_a_stream_that_is_cut_before_the_stop_reason(cut: int) -> None:
     """Closed blocks do not make an answer: without a stop reason the stream is incomplete, without any call."""
     payloads = [start(), *called(0, "toolu_a", '{"x":1}')]
@@ -205,7 +206,7 @@ def test_na14_na23_members_blocks_and_deltas_that_nobody_knows() -> None:
     assert turns([user("Hi"), reply.message, user("Go on.")])[1]["content"] == [new, {"type": "text", "text": "Hello"}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "last", "wanted"),
     [
         ({"input_tokens": 9, "output_tokens": 1}, {"output_tokens": 5}, (9, 5, 14, None)),
@@ -479,7 +480,7 @@ def test_na60_llama_cpp() -> None:
     assert "stop_sequence" not in json.dumps(turns(answered(reply)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "kind", "retryable"),
     [
         (500, "api_error", True),

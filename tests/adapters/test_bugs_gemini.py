@@ -33,6 +33,7 @@ from streamfold.adapters.gemini.errors import read_google_error
 from streamfold.engine import WireNames
 from streamfold.requests.schema import openapi_subset
 from streamfold.values import status_error
+from tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 TIME = Tool("get_time", "The time.")
@@ -215,7 +216,7 @@ def test_gmc2_gmc3_a_finish_without_content() -> None:
     assert (called(reply), reply.finish_reason, reply.raw_finish_reason) == ([("get_time", {})], "tool_calls", "STOP")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "retryable"),
     [
         ("MALFORMED_FUNCTION_CALL", True),
@@ -240,7 +241,7 @@ def test_gmc6_no_finish_reason(part: dict[str, Any]) -> None:
     assert isinstance(fails(chunk(part)), IncompleteStreamError)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "finish"),
     [
         ("STOP", "stop"),
@@ -406,7 +407,7 @@ def test_signatures_survive_a_tool_that_was_renamed() -> None:
 # --- F. requests ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("result", ["noon", ["noon"], {"time": "noon"}, "", None, 12])
+@each_row("result", ["noon", ["noon"], {"time": "noon"}, "", None, 12])
 def test_gmf1_gmf2_gmf5_results(result: Any) -> None:
     """Under the function's name, as an object, with the role of the user."""
     content = contents([user("Hi"), assistant(tool_calls=[CALL]), tool_result(CALL, result)])[2]
@@ -550,7 +551,7 @@ def test_gmh7_a_reason_that_google_does_not_have() -> None:
     assert called(reply) == [("get_time", {"at": 1})]
 
 
-@pytest.mark.parametrize("number", ["0", 0.0, True, "first", None])
+@each_row("number", ["0", 0.0, True, "first", None])
 def test_a_candidate_with_an_odd_index(number: Any) -> None:
     """Only a number above 0 is another candidate; anything else is the answer."""
     body = (

@@ -33,6 +33,7 @@ from streamfold import (
 from streamfold.adapters import Adapter, find_adapter
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.requests.request import Request
+from tables import each_row
 
 SEARCH = Tool("search", "Searches.", {"type": "object", "properties": {"q": {"type": "string"}}})
 ENGINE = KimiAdapter(KimiQuirks("max_tokens", hosted=False))
@@ -105,7 +106,7 @@ def test_h1_reasoning_goes_back_with_every_turn(name: str) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("delta", "sent"),
     [
         ({"reasoning_content": ""}, ""),
@@ -170,7 +171,7 @@ def test_h2_ids_go_round_byte_for_byte(adapter: Adapter | None) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("call_id", ["functionsexec5", "call00003", "search:0", "3", "toolu_01A", "functions.search:9"])
+@each_row("call_id", ["functionsexec5", "call00003", "search:0", "3", "toolu_01A", "functions.search:9"])
 def test_h3_variant_ids_are_opaque(call_id: str) -> None:
     """An id of any style is the call's id, unchanged, and the result goes by it (sgl-project/sglang#21377)."""
     reply = read(call(entry(0, call_id, "search", '{"q":')), call(entry(0, arguments='"x"}')), FINISH)
@@ -180,7 +181,7 @@ def test_h3_variant_ids_are_opaque(call_id: str) -> None:
     assert ids(turns(user("x"), reply.message, result, adapter=find_adapter("chat")())) == [call_id, call_id]
 
 
-@pytest.mark.parametrize("call_id", ["functionsexec5", "call00003", "search:0", "3", "toolu_01A", "functions.search:9"])
+@each_row("call_id", ["functionsexec5", "call00003", "search:0", "3", "toolu_01A", "functions.search:9"])
 def test_h3_the_model_sees_its_own_style(call_id: str) -> None:
     """What is sent to a Kimi model has the ids that it would have written; the caller's objects keep theirs."""
     reply = read(call(entry(0, call_id, "search", "{}")), FINISH)
@@ -196,7 +197,7 @@ EMPTY = {"type": "text", "text": ""}
 SAID = {"type": "text", "text": "Hi"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "sent"),
     [
         ([EMPTY], None),
@@ -349,7 +350,7 @@ ODD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ODD)
+@each_row("name", ODD)
 def test_h5_what_is_sent_is_in_the_flavour(name: str) -> None:
     """Schemas that Moonshot would refuse are sent in its flavour, which is said, and the caller's own is left alone."""
     given = {"type": "object", **ODD[name]}
@@ -390,7 +391,7 @@ def test_h5_schemas_in_the_flavour() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     "schema",
     [
         {"type": "string"},
@@ -415,7 +416,7 @@ def test_h5_an_engine_takes_any_schema() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-@pytest.mark.parametrize("name", ["1st_tool", "-tool", "a.b.c", "ab", "tööl", "get weather", "T" * 65])
+@each_row("name", ["1st_tool", "-tool", "a.b.c", "ab", "tööl", "get weather", "T" * 65])
 async def test_h6_names_that_moonshot_refuses(name: str) -> None:
     """A name that would be a 400 is another one on the wire, and the caller's own on the reply (kimi-cli#2531)."""
     bodies: list[dict[str, Any]] = []
@@ -439,7 +440,7 @@ async def test_h6_names_that_moonshot_refuses(name: str) -> None:
     assert (again, bodies[1]["messages"][1]["tool_calls"][0]["function"]["name"]) == (wire, wire)
 
 
-@pytest.mark.parametrize("name", ["abc", "_tool", "get-weather_2", "T" * 64])
+@each_row("name", ["abc", "_tool", "get-weather_2", "T" * 64])
 def test_h6_names_that_are_taken(name: str) -> None:
     """Names that fit are sent unchanged."""
     body, changes = write(tools=[Tool(name)])
@@ -455,8 +456,8 @@ def test_h6_names_stay_apart() -> None:
     assert sent[1] == "a_b_c"
 
 
-@pytest.mark.parametrize("adapter", [None, ENGINE], ids=["hosted", "engine"])
-@pytest.mark.parametrize("tools", [None, [], ()])
+@each_row("adapter", [None, ENGINE], ids=["hosted", "engine"])
+@each_row("tools", [None, [], ()])
 def test_h7_no_empty_list_of_tools(tools: Any, adapter: Adapter | None) -> None:
     """An empty list of tools is a 400 on vLLM: neither it nor a tool choice is sent (MoonshotAI/kimi-cli#2233)."""
     assert write(tools=tools, adapter=adapter)[0].keys() == {"model", "messages", "stream", "stream_options"}
@@ -492,7 +493,7 @@ def test_h8_other_wires_have_no_builtin_tools(wire: str) -> None:
 # --- H9: limits and sampling ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("provider", "sent"),
     [
         ("kimi", {"max_completion_tokens": 9}),
@@ -511,10 +512,8 @@ def test_h9_one_name_for_the_output_limit(provider: str, sent: dict[str, int]) -
     assert {name: value for name, value in body.items() if "tokens" in name} == sent
 
 
-@pytest.mark.parametrize(
-    "model", ["kimi-k2.5", "kimi-k2.6", "kimi-k2.7-code", "kimi-k3", "kimi-for-coding", "kimi-latest"]
-)
-@pytest.mark.parametrize("options", [{"temperature": 0.6}, {"top_p": 0.95}, {"temperature": 1, "top_p": 1}])
+@each_row("model", ["kimi-k2.5", "kimi-k2.6", "kimi-k2.7-code", "kimi-k3", "kimi-for-coding", "kimi-latest"])
+@each_row("options", [{"temperature": 0.6}, {"top_p": 0.95}, {"temperature": 1, "top_p": 1}])
 def test_h9_fixed_sampling_is_not_sent(model: str, options: dict[str, float]) -> None:
     """The hosted models of today fix their sampling, thinking or not: nothing is sent of it, and that is said."""
     for thinking in ({}, {"extra_body": {"thinking": {"type": "disabled"}}}):

@@ -9,6 +9,7 @@ import pytest
 
 from folding import DONE, assert_any_cut, assert_any_cut_error, codes
 from streamfold import IncompleteStreamError, Reply, StreamError, ToolCall, UpstreamError
+from tables import each_row
 
 PARIS = '{"city":"Paris"}'
 OSLO = '{"city":"Oslo"}'
@@ -236,7 +237,7 @@ def test_i11_response_failed():
     assert (got.partial.text, got.body) == ("Hel", error)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "finish"),
     [("max_output_tokens", "length"), ("content_filter", "content_filter"), ("steered", "length"), (None, "length")],
 )
@@ -255,7 +256,7 @@ def test_i12_response_incomplete(reason: str | None, finish: str):
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "event",
     [
         say("error", code="rate_limit_exceeded", message="Slow down.", param=None, sequence_number=3),
@@ -276,7 +277,7 @@ def test_i13_error_event(event: bytes):
     assert got.partial.text == "Hel"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "events",
     [
         [text(0, "Hel")],
@@ -474,7 +475,7 @@ def test_i24_a_poor_stream():
     assert (reply.text, reply.finish_reason, codes(reply)) == ("Hello", "stop", [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "item",
     [
         {"type": "custom_tool_call", "call_id": "call_9", "name": "view_image", "input": "free text"},

@@ -28,6 +28,7 @@ from streamfold import (
 from streamfold.adapters import Adapter, find_adapter
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.requests.request import Request
+from tables import each_row
 
 WIRES = ("chat", "responses", "kimi")
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -103,8 +104,8 @@ def facts(reply: Reply) -> tuple[str, list[tuple[str, Any]], str]:
 # --- J1: none ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("finish", ["stop", "tool_calls"])
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("finish", ["stop", "tool_calls"])
+@each_row("wire", WIRES)
 def test_j1_calls_that_were_forbidden(wire: str, finish: str) -> None:
     """After "none" no call is handed out, the text stays, and the reply says what was dropped (vllm#42747)."""
     reply = read(body(wire, "Hello", OSLO, "{}", finish=finish), choice="none", adapter=wire)
@@ -135,7 +136,7 @@ def test_j2_a_named_choice_in_pieces(finish: str) -> None:
     assert (reply.finish_reason, reply.raw_finish_reason, codes(reply)) == ("tool_calls", finish, [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "choice",
     [
         NAMED,
@@ -143,7 +144,7 @@ def test_j2_a_named_choice_in_pieces(finish: str) -> None:
         {"type": "function", "name": "get_weather"},
     ],
 )
-@pytest.mark.parametrize(
+@each_row(
     ("adapter", "sent"),
     [
         ("chat", {"type": "function", "function": {"name": "get_weather"}}),
@@ -159,8 +160,8 @@ def test_j3_each_wire_has_its_own_spelling(adapter: Any, sent: dict[str, Any], c
     assert (facts(reply), codes(reply)) == (("", [("get_weather", {"city": "Oslo"})], "tool_calls"), [])
 
 
-@pytest.mark.parametrize("choice", [NAMED, {"type": "function", "name": "get_weather"}])
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("choice", [NAMED, {"type": "function", "name": "get_weather"}])
+@each_row("wire", WIRES)
 def test_j3_arguments_that_the_server_left_in_the_text(wire: str, choice: Any) -> None:
     """A server that does not parse a named choice sends its arguments as text: with the dialect they are a call."""
     reply = read(body(wire, OSLO), choice=choice, adapter=wire, dialect="named")
@@ -214,8 +215,8 @@ TRICKY = {
 }
 
 
-@pytest.mark.parametrize("dialect", ["required", "kimi", "hermes"])
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("dialect", ["required", "kimi", "hermes"])
+@each_row("wire", WIRES)
 def test_j5_an_array_of_calls_in_any_pieces(wire: str, dialect: str) -> None:
     """Braces, brackets, quotes and escapes inside strings do not end anything, wherever the array is cut."""
     called = [
@@ -294,8 +295,8 @@ FORCED = [
 ]
 
 
-@pytest.mark.parametrize("choice", FORCED, ids=["required", "named", "named dict", "allowed"])
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("choice", FORCED, ids=["required", "named", "named dict", "allowed"])
+@each_row("wire", WIRES)
 def test_j8_text_where_a_call_was_demanded(wire: str, choice: Any) -> None:
     """A model that talks instead of calling is heard, and the reply says that the choice was not met."""
     reply = read(body(wire, "I would rather talk."), choice=choice, adapter=wire)
@@ -328,8 +329,8 @@ def test_j8_an_answer_that_was_cut_off(finish: str) -> None:
 # --- J9, J10: what goes with a tool choice ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("asked", [False, True, None])
-@pytest.mark.parametrize("adapter", ["chat", "responses", "kimi", ENGINE], ids=[*WIRES, "engine"])
+@each_row("asked", [False, True, None])
+@each_row("adapter", ["chat", "responses", "kimi", ENGINE], ids=[*WIRES, "engine"])
 def test_j9_parallel_calls_are_allowed_or_not(adapter: Any, asked: bool | None) -> None:
     """False is said as well as true, and nothing is said for a caller who has said nothing (langchain#29704)."""
     made = write("x", BOTH, adapter=adapter, parallel_tool_calls=asked)
@@ -343,8 +344,8 @@ def test_j9_parallel_calls_that_come_all_the_same() -> None:
     assert facts(reply)[1] == [("get_weather", {"city": "Oslo"}), ("get_weather", {})]
 
 
-@pytest.mark.parametrize("choice", ["auto", "required", NAMED])
-@pytest.mark.parametrize("adapter", ["chat", "responses", ENGINE], ids=WIRES)
+@each_row("choice", ["auto", "required", NAMED])
+@each_row("adapter", ["chat", "responses", ENGINE], ids=WIRES)
 def test_j10_a_format_beside_a_forced_call(adapter: Any, choice: Any) -> None:
     """The format of the text is sent with the tools and the choice; none of the three pushes out another."""
     made = write("x", BOTH, choice, adapter=adapter, response_format=SCHEMA)
@@ -382,8 +383,8 @@ def named(call_id: str, first: str, *later: str, finish: str = "stop") -> bytes:
     return b"".join(call(made) for made in [head, *tails]) + fin(finish) + DONE
 
 
-@pytest.mark.parametrize("finish", ["stop", "tool_calls"])
-@pytest.mark.parametrize(
+@each_row("finish", ["stop", "tool_calls"])
+@each_row(
     "pieces",
     [
         ("", '{"city":', '"Oslo"}'),
@@ -404,7 +405,7 @@ def test_001_1_and_2_the_deltas_of_a_named_choice(pieces: tuple[str, ...], finis
     assert (reply.finish_reason, codes(reply)) == ("tool_calls", [])
 
 
-@pytest.mark.parametrize("pieces", [("",), ("", ""), ("", "{}"), ("{", "}")])
+@each_row("pieces", [("",), ("", ""), ("", "{}"), ("{", "}")])
 def test_001_1_a_named_tool_without_arguments(pieces: tuple[str, ...]) -> None:
     """No text at all is an empty object."""
     [made] = read(named("a", *pieces), choice=NAMED).tool_calls
@@ -425,7 +426,7 @@ def test_001_3_the_text_is_the_arguments(said: str, arguments: dict[str, Any]) -
     assert facts(reply) == ("", [("get_weather", arguments)], "tool_calls")
 
 
-@pytest.mark.parametrize("call_id", ID_SHAPES)
+@each_row("call_id", ID_SHAPES)
 def test_001_4_ids_of_every_shape_go_round(call_id: str) -> None:
     """What the server calls the call is what it is told again, byte for byte, on both of OpenAI's wires."""
     reply = read(named(call_id, "", OSLO[:9], OSLO[9:]), choice=NAMED)
@@ -470,7 +471,7 @@ def test_001_5_the_number_of_a_choice_is_not_that_of_a_call() -> None:
     assert (calls(reply), codes(reply)) == ([("a", "get_weather", {"city": "Oslo"})], [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("choice", "words"),
     [
         ("sometimes", "tool_choice is 'auto', 'none', 'required'"),
@@ -560,7 +561,7 @@ def test_001_9_an_id_that_is_used_again() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "called"),
     [
         ('[{"parameters":{"name":"x"},"name":"get_weather"}]', [("get_weather", {"name": "x"})]),
@@ -575,7 +576,7 @@ def test_001_10_a_required_array(said: str, called: list[tuple[str, Any]]) -> No
     assert (reply.text, [(made.name, made.arguments) for made in reply.tool_calls]) == ("", called)
 
 
-@pytest.mark.parametrize("said", ["I can't.", '"get_weather"', "42", 'Sure: [{"name":"get_time","parameters":{}}]'])
+@each_row("said", ["I can't.", '"get_weather"', "42", 'Sure: [{"name":"get_time","parameters":{}}]'])
 def test_001_10_a_text_that_is_no_array(said: str) -> None:
     """What is no array is the model's text, and makes no call."""
     reply = read(body("chat", said), choice="required", dialect="required")
@@ -627,9 +628,9 @@ COMBINATIONS = [
 CITIES = ["Oslo", "Rome", "Bern"]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-@pytest.mark.parametrize("fields", COMBINATIONS, ids="+".join)
-@pytest.mark.parametrize("grouped", [True, False], ids=["grouped", "mixed"])
+@each_row("count", [1, 2, 3])
+@each_row("fields", COMBINATIONS, ids="+".join)
+@each_row("grouped", [True, False], ids=["grouped", "mixed"])
 def test_002_1_compound_deltas(fields: tuple[str, ...], count: int, grouped: bool) -> None:
     """Every field of a delta is read, reasoning first, then the text, then the entries of each index together."""
     heads = [entry(at, f"call_{at}", "get_weather", type="function") for at in range(count)]
@@ -747,8 +748,8 @@ def test_002_9_items_that_open_and_close_in_turn() -> None:
     ]
 
 
-@pytest.mark.parametrize(("before", "after"), [("\n\n", ""), ("", "Done."), (" \n", "\n"), ("Let me look.", "Done.")])
-@pytest.mark.parametrize("wire", WIRES)
+@each_row(("before", "after"), [("\n\n", ""), ("", "Done."), (" \n", "\n"), ("Let me look.", "Done.")])
+@each_row("wire", WIRES)
 def test_002_10_text_round_a_call_is_text(wire: str, before: str, after: str) -> None:
     """White space before a call and text after it are neither swallowed nor part of the call."""
     if wire == "responses":
@@ -771,9 +772,9 @@ def test_002_10_text_round_a_call_is_text(wire: str, before: str, after: str) ->
 BROKEN = OSLO[1:]  # the first brace is lost
 
 
-@pytest.mark.parametrize("end", [OSLO, BROKEN])
-@pytest.mark.parametrize("done", [OSLO, BROKEN, None])
-@pytest.mark.parametrize("pieces", [OSLO, BROKEN])
+@each_row("end", [OSLO, BROKEN])
+@each_row("done", [OSLO, BROKEN, None])
+@each_row("pieces", [OSLO, BROKEN])
 def test_002_11_the_first_brace_is_lost(pieces: str, done: str | None, end: str) -> None:
     """Pieces, their end and the item agree, or the reply says so; a whole one of them is the call, never `f({})`."""
     told = {pieces, end, *([done] if done else [])}
@@ -817,9 +818,9 @@ def test_004_1_none_is_a_word_and_none_is_no_word() -> None:
             StreamDecoder("chat", tool_choice=odd)
 
 
-@pytest.mark.parametrize("configured", [True, False], ids=["dialect", "no dialect"])
-@pytest.mark.parametrize("name", MARKUP)
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("configured", [True, False], ids=["dialect", "no dialect"])
+@each_row("name", MARKUP)
+@each_row("wire", WIRES)
 def test_004_2_and_3_markup_is_text(wire: str, name: str, configured: bool) -> None:
     """After "none" a call in the text stays there, byte for byte, and the reply says that it is there."""
     said = f"Sure. {MARKUP[name]} Done."
@@ -830,7 +831,7 @@ def test_004_2_and_3_markup_is_text(wire: str, name: str, configured: bool) -> N
     ]
 
 
-@pytest.mark.parametrize("name", MARKUP)
+@each_row("name", MARKUP)
 def test_004_4_reasoning_is_still_split_off(name: str) -> None:
     """After "none" a dialect goes on to read reasoning, in the text and in a field of its own."""
     reply = read(body("chat", f"<think>hm</think>Sure. {MARKUP[name]}"), choice="none", dialect=name)
@@ -853,7 +854,7 @@ def test_004_5_the_finish_is_never_tool_calls(raw: str) -> None:
     assert (reply.tool_calls, reply.raw_finish_reason) == ([], raw)
 
 
-@pytest.mark.parametrize("dialect", ["required", "named", "kimi", "hermes", "llama3", "hermes+qwen3coder+mistral"])
+@each_row("dialect", ["required", "named", "kimi", "hermes", "llama3", "hermes+qwen3coder+mistral"])
 def test_004_6_one_guard_for_every_form(dialect: str) -> None:
     """After "none" no form of a call is read out of the text, guided output included."""
     for said in ('[{"name": "get_weather", "parameters": {"city": "Oslo"}}]', OSLO, *MARKUP.values()):

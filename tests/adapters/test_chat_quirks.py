@@ -14,6 +14,7 @@ from streamfold import user as user_says
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.recording import ReplayTransport
 from streamfold.requests.request import Request
+from tables import each_row
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 WEATHER, CLOCK = Tool("get_weather"), Tool("get_time")
@@ -36,7 +37,7 @@ def sent(
 # --- reasoning effort ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("quirks", "effort", "members"),
     [
         (ChatQuirks(), "low", {"reasoning_effort": "low"}),
@@ -140,7 +141,7 @@ def test_no_forced_choice_while_thinking(choice: Any) -> None:
         assert (body["thinking"], warnings, body["tool_choice"]) == ({"type": "disabled"}, [], forced)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("extra_body", "choice"),
     [
         ({"enable_thinking": False}, "required"),
@@ -272,7 +273,7 @@ async def test_reasoning_details_go_back_where_they_came_from() -> None:
     assert await next_request({}) == bare
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pieces", "joined"),
     [
         (

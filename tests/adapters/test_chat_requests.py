@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from streamfold import ConfigError, Message, NamedTool, Tool, ToolCall, assistant, system, tool, tool_result, user
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.requests.request import Request
+from tables import each_row
 
 WEATHER = Tool("get_weather", "The weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
 WEATHER_WIRE = {
@@ -74,7 +75,7 @@ def test_thought_signatures_go_back() -> None:
     assert body["messages"][0]["tool_calls"][0]["extra_content"] == signature
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("choice", "wire"),
     [
         ("auto", "auto"),

@@ -18,6 +18,7 @@ from streamfold.adapters.chat import ChatAdapter
 from streamfold.adapters.responses import BUILT_IN, ClientTool, FunctionRequest, parse_for_functions, parse_request
 from streamfold.adapters.responses.functions import OTHER_ITEMS
 from streamfold.values.deltas import Call, Finish, Text
+from tables import each_row
 
 PATCH = '*** Begin Patch\n*** Update File: a.txt\n@@\n-"blue"\n+grün\n*** End Patch'
 GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}
@@ -129,7 +130,7 @@ def test_a_choice_that_demands_a_tool_of_the_providers_servers() -> None:
         parsed(RUN, {"type": "web_search"}, tool_choice={"type": "web_search"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tool", "message"),
     [
         ({"type": "custom"}, "tools[1].name is missing"),
@@ -229,7 +230,7 @@ CALLS: list[tuple[Any, dict[str, Any], str, dict[str, Any]]] = [
 IDS = ["custom", "custom_in_namespace", "namespace", "local_shell", "shell", "apply_patch", "tool_search"]
 
 
-@pytest.mark.parametrize(("tool", "item", "name", "arguments"), CALLS, ids=IDS)
+@each_row(("tool", "item", "name", "arguments"), CALLS, ids=IDS)
 def test_a_call_is_given_back_as_it_was_declared(
     tool: Any, item: dict[str, Any], name: str, arguments: dict[str, Any]
 ) -> None:
@@ -239,7 +240,7 @@ def test_a_call_is_given_back_as_it_was_declared(
     assert answered(asked, name, json.dumps(arguments)) == item
 
 
-@pytest.mark.parametrize(("tool", "item", "name", "arguments"), CALLS, ids=IDS)
+@each_row(("tool", "item", "name", "arguments"), CALLS, ids=IDS)
 def test_a_call_of_an_earlier_turn(tool: Any, item: dict[str, Any], name: str, arguments: dict[str, Any]) -> None:
     """Another provider reads it as the call of the function, whether or not the tool is still declared."""
     for tools in ([tool], []):
@@ -249,7 +250,7 @@ def test_a_call_of_an_earlier_turn(tool: Any, item: dict[str, Any], name: str, a
         assert json.loads(call["function"]["arguments"]) == arguments
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("result", "content"),
     [
         ({"type": "custom_tool_call_output", "call_id": "c-1", "output": "done", "name": "apply_patch"}, "done"),
@@ -347,7 +348,7 @@ def test_a_patch_shows_while_it_is_written() -> None:
     assert payloads(begun)[-1]["delta"] == "*** Begin Patch\n*** Upd"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "text"),
     [
         ("*** Begin Patch", "*** Begin Patch"),

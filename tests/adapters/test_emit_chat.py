@@ -40,6 +40,7 @@ from streamfold.values.deltas import (
     Text,
     Warn,
 )
+from tables import each_row
 
 
 def deltas(body: bytes) -> list[Any]:
@@ -124,7 +125,7 @@ def test_a_whole_call_after_pieces() -> None:
     assert fold(emit("chat", [*other, Finish("stop", "stop")])).tool_calls == [ToolCall("a", "f", {"y": 1}, '{"y":1}')]
 
 
-@pytest.mark.parametrize("character", ["\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c"])
+@each_row("character", ["\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c"])
 def test_no_character_ends_a_line_that_is_none(character: str) -> None:
     """A client that splits lines at all that Python's `splitlines` takes for an end reads it as well."""
     said: list[Delta] = [Text(f"a{character}b"), Call(0, "c", "f", json.dumps({"x": character}, ensure_ascii=False))]
@@ -174,7 +175,7 @@ def test_details_of_reasoning_do_not_repeat_it() -> None:
     assert [line.partition(": ")[0] for line in comments(body)] == ["streamfold warning extras_dropped"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("finish", "calls", "choice", "word"),
     [
         (Finish("stop", "eos"), False, "auto", "stop"),
@@ -197,7 +198,7 @@ def test_the_finish_reason(finish: Finish | None, calls: bool, choice: Any, word
     assert bool(body["choices"][0]["message"].get("tool_calls")) == (calls and choice != "none")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("finish", "calls", "choice", "word"),
     [
         (None, False, "auto", "stop"),
@@ -301,8 +302,8 @@ ERRORS: list[tuple[Any, ErrorInfo]] = [
 ]
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses"])
-@pytest.mark.parametrize(("error", "info"), ERRORS, ids=lambda value: type(value).__name__)
+@each_row("wire", ["chat", "responses"])
+@each_row(("error", "info"), ERRORS, ids=lambda value: type(value).__name__)
 def test_each_error_keeps_its_kind(error: Any, info: ErrorInfo, wire: str) -> None:
     """The message, the words that classify it, and whether to ask again come through."""
     assert error_delta(error) == Failure(info)
@@ -331,8 +332,8 @@ def test_warnings_are_comments(wire: str) -> None:
     assert comments(emit_reply(wire, reply)) == ["streamfold warning missing_id: x"]
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses"])
-@pytest.mark.parametrize("delta", [Call(None, "a", "f", "{}"), Text("x", whole=True)])
+@each_row("wire", ["chat", "responses"])
+@each_row("delta", [Call(None, "a", "f", "{}"), Text("x", whole=True)])
 def test_what_was_not_sorted_is_refused(wire: str, delta: Delta) -> None:
     """A caller that forgot the engine is told so, and does not write nonsense."""
     with pytest.raises(TypeError, match="emitters take what the engine has sorted"):

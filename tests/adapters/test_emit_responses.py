@@ -22,6 +22,7 @@ from streamfold import Reply, ToolCall, Usage
 from streamfold.adapters.responses.emit import ResponsesEmitter
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import Call, Delta, Extra, Failure, Finish, Meta, Part, Reasoning, Refusal, Text
+from tables import each_row
 
 STOP = Finish("stop", "stop")
 CALLED = Finish("tool_calls", "tool_calls")
@@ -127,7 +128,7 @@ def test_text_after_a_call_is_a_message_of_its_own() -> None:
     assert (reply.text, reply.tool_calls) == ("\nDone.", [ToolCall("a", "f", {"x": 1}, '{"x":1}')])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "kinds", "text"),
     [
         ([Text("\n\n"), Call(0, "a", "f", "{}", whole=True)], ["function_call"], ""),

@@ -17,6 +17,7 @@ from streamfold import ConfigError, StreamDecoder
 from streamfold.adapters import Adapter, Prepared
 from streamfold.requests import Request
 from streamfold.values import Delta, Text
+from tables import each_row
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = """
@@ -107,7 +108,7 @@ def prepared(adapter: Adapter, tools: Any = None, tool_choice: Any = "auto", **o
     return adapter.prepare(Request.read("m", "Hello", tools, tool_choice, options))
 
 
-@pytest.mark.parametrize("name", HARMLESS)
+@each_row("name", HARMLESS)
 def test_an_option_that_an_adapter_does_not_read_is_reported(name: str) -> None:
     """An author writes no line about it: what was not read while the request was written can't be in it."""
     option: dict[str, Any] = {name: HARMLESS[name]}
@@ -116,7 +117,7 @@ def test_an_option_that_an_adapter_does_not_read_is_reported(name: str) -> None:
     assert prepared(Full(), **option).warnings == ()
 
 
-@pytest.mark.parametrize("name", NEEDED)
+@each_row("name", NEEDED)
 def test_what_changes_the_meaning_is_refused(name: str) -> None:
     """A request without its tools, its limit or its form would be another one."""
     option: dict[str, Any] = {name: NEEDED[name]}

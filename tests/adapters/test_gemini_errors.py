@@ -6,15 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import corpus
 from streamfold import QuotaExceededError, RateLimitError, ServerError
 from streamfold.adapters.gemini.errors import read_google_error
 from streamfold.values import status_error
+from tables import each_row
 
 
-@pytest.mark.parametrize("name", corpus.names("corpus/gemini/errors/*.json"))
+@each_row("name", corpus.names("corpus/gemini/errors/*.json"))
 def test_recorded(name: str) -> None:
     """Recorded error bodies, with the class and the wait that were derived independently.
 
@@ -44,7 +43,7 @@ def test_a_daily_quota_is_not_waited_for() -> None:
     assert not error.retryable
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "details", "seconds"),
     [
         ("m", [{"retryDelay": "900ms"}], 0.9),

@@ -29,6 +29,7 @@ from streamfold import (
     user,
 )
 from streamfold.requests.schema import openapi_subset
+from tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 A = ToolCall("call_a", "get_weather", {"city": "Paris"}, '{"city":"Paris"}')
@@ -88,7 +89,7 @@ def test_results_stand_alone_in_the_order_of_the_calls() -> None:
     assert contents[3] == {"role": "user", "parts": [{"text": "So?"}]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("result", "error", "wanted"),
     [
         ({"a": 1}, False, {"a": 1}),
@@ -147,7 +148,7 @@ def test_strict_tools() -> None:
     assert codes("Hi", strict, quirks=old, tool_choice="required") == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("choice", "wanted"),
     [
         ("auto", None),
@@ -176,7 +177,7 @@ def test_parameters_without_names(parameters: dict[str, Any]) -> None:
     assert declared["parametersJsonSchema"] == parameters
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("effort", "quirks", "wanted", "warned"),
     [
         ("high", {}, {"thinkingLevel": "HIGH", "includeThoughts": True}, []),
@@ -248,7 +249,7 @@ def test_a_history_from_elsewhere_gets_the_placeholder() -> None:
     assert "thoughtSignature" not in json.dumps(sent(talk, [WEATHER, TIME], quirks=OLD))
 
 
-@pytest.mark.parametrize("name", corpus.names("corpus/gemini/*.sse"))
+@each_row("name", corpus.names("corpus/gemini/*.sse"))
 def test_signatures_go_back_on_their_parts(name: str) -> None:
     """Byte for byte, on a part of the same kind, once, in order; ids go back if and only if the server sent them."""
     expected = corpus.expected(name)
@@ -275,7 +276,7 @@ def test_signatures_go_back_on_their_parts(name: str) -> None:
 # --- the older schema -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "wanted"),
     [
         ({"type": ["string", "null"]}, {"type": "STRING", "nullable": True}),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streamfold import ProtocolError, StreamDecoder
+from tables import each_row
 
 
 def _arguments_in_pieces(*pieces: dict[str, Any], args: Any = None) -> bytes:
@@ -19,7 +20,7 @@ def _arguments_in_pieces(*pieces: dict[str, Any], args: Any = None) -> bytes:
     return b"".join(b"data: " + json.dumps(chunk).encode() + b"\r\n\r\n" for chunk in chunks)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         _arguments_in_pieces({"jsonPath": "$.a[3]", "numberValue": 1}),
@@ -31,7 +32,7 @@ def _arguments_in_pieces(*pieces: dict[str, Any], args: Any = None) -> bytes:
     ],
     ids=["a gap", "no path", "no member", "a bad escape", "deep", "beside text"],
 )
-@pytest.mark.parametrize("size", [1, 10**6])
+@each_row("size", [1, 10**6])
 def test_pieces_of_arguments_that_make_no_object(body: bytes, size: int) -> None:
     """They are an error of ours, and no call comes of them."""
     decoder, size = StreamDecoder("gemini"), size if len(body) < 10_000 else 10**6

@@ -16,6 +16,7 @@ from streamfold.config.file import read_profile
 from streamfold.engine import WireNames
 from streamfold.requests.request import Request
 from streamfold.requests.schema import moonshot_problems
+from tables import each_row
 
 WEATHER = Tool("get_weather", "The weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
 CLOCK = Tool("get_time", "The time.")
@@ -113,7 +114,7 @@ def test_allowed_tools_are_the_tools_that_are_sent() -> None:
     assert (body["tool_choice"], names(body), warnings) == ("auto", ["get_time"], ["tool_choice_changed"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "quirks", "effort", "written"),
     [
         ("kimi-k2.6", None, "none", {"thinking": {"type": "disabled"}}),
@@ -157,7 +158,7 @@ def test_tools_that_would_be_refused(tools: list[Tool], message: str) -> None:
     assert "tools" in encode(tools=tools, quirks=ENGINE)[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "sent"),
     [
         ("go", "tool_go"),
@@ -183,7 +184,7 @@ def test_h6_names_that_would_be_refused(name: str, sent: str) -> None:
     assert ([call.name for call in reply.tool_calls], reply.warnings) == ([name, "get_time"], [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "problems"),
     [
         ({"type": "object", "properties": {"a": {"type": "string"}, "b": {"enum": [1]}}}, []),
@@ -266,7 +267,7 @@ def test_turns_of_other_providers_are_marked_while_thinking() -> None:
     assert "reasoning_content" not in encode(messages, model="kimi-k2-0905-preview")[0]["messages"][1]
 
 
-@pytest.mark.parametrize("history", HISTORIES, ids=corpus.label)
+@each_row("history", HISTORIES, ids=corpus.label)
 def test_histories_of_the_corpus(history: dict[str, Any]) -> None:
     """Ids are renumbered in the model's own style, on a copy."""
     before = json.dumps(history["messages"])

@@ -37,6 +37,7 @@ from streamfold.adapters.emitting.emitter import json_text
 from streamfold.adapters.responses.emit import ResponsesEmitter
 from streamfold.recording import Recording
 from streamfold.values.deltas import Call, Delta, Finish, Meta, Reasoning, Refusal, Text
+from tables import each_row
 
 FOLDER = Path(__file__).parents[2] / "fixtures"
 NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
@@ -175,7 +176,7 @@ def play(name: str) -> tuple[Recording, list[StreamChunk], Reply | StreamError]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("name", scale.some(NAMES, 90))
+@each_row("name", scale.some(NAMES, 90))
 def test_a_recorded_answer_written_again(name: str, wire: str) -> None:
     """Every fixture, emitted as chunks and a reply on either wire, is read back as what it was, at any cut."""
     _, chunks, outcome = play(name)
@@ -241,8 +242,8 @@ def needs_the_fold(name: str) -> bool:
 PLAIN = [name for name in WHOLE if not needs_the_fold(name)]
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("name", scale.some(PLAIN, 50))
+@each_row("wire", WIRES)
+@each_row("name", scale.some(PLAIN, 50))
 def test_a_recorded_answer_piece_by_piece(name: str, wire: str) -> None:
     """Every fixture, emitted delta by delta with its calls in pieces, is read back as what it was."""
     recording, _, outcome = play(name)
@@ -264,7 +265,7 @@ def test_a_recorded_answer_piece_by_piece(name: str, wire: str) -> None:
         openai_response(body)
 
 
-@pytest.mark.parametrize("name", scale.some(WHOLE, 70))
+@each_row("name", scale.some(WHOLE, 70))
 def test_a_recorded_answer_as_one_body(name: str) -> None:
     """The JSON bodies of both wires say what the streams say."""
     outcome = play(name)[2]

@@ -23,6 +23,7 @@ from streamfold import ProtocolWarning, Reply, StreamDecoder, UpstreamError, Usa
 from streamfold.adapters.emitting import end_deltas
 from streamfold.adapters.gemini import GeminiEmitter, google_error, read_google_error
 from streamfold.values import Call, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Refusal, Text
+from tables import each_row
 
 pieces = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=4)
 counts = st.integers(0, 10**6)
@@ -180,7 +181,7 @@ def test_thoughts_are_for_clients_that_asked_for_them() -> None:
     assert (shown.thoughts, shown.signatures, shown.text) == ("", [], "a")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("finish", "word"),
     [
         (Finish("stop", "end_turn"), "STOP"),
@@ -229,7 +230,7 @@ def test_an_answer_that_fails(framing: Any) -> None:
         assert (caught.value.code, caught.value.status) == (503, "UNAVAILABLE")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("info", "word"),
     [
         (ErrorInfo("no", status=429, retry_after=1.5), "RESOURCE_EXHAUSTED"),

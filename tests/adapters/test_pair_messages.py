@@ -23,6 +23,7 @@ from streamfold import ProtocolWarning, Reply, StreamDecoder, ToolCall, Usage
 from streamfold.adapters.anthropic import MessagesEmitter, messages_error
 from streamfold.adapters.emitting import Order, ReplyWriter, end_deltas
 from streamfold.values import Call, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Text
+from tables import each_row
 
 pieces = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=4)
 counts = st.integers(0, 10**6)
@@ -196,7 +197,7 @@ RECORDED = [
 ]
 
 
-@pytest.mark.parametrize("recorded", RECORDED, ids=lambda path: Path(path).stem)
+@each_row("recorded", RECORDED, ids=lambda path: Path(path).stem)
 def test_blocks_pass_through(recorded: Path | str) -> None:
     """An answer of this API that is written again has the same blocks in the same order.
 

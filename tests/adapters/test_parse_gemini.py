@@ -20,6 +20,7 @@ from streamfold.gateway.gemini import GeminiWire
 from streamfold.requests import Request, ResponseFormat
 from streamfold.requests.schema import from_openapi, openapi_subset
 from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
+from tables import each_row
 
 HI = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
 TOOLS = {"tools": [{"functionDeclarations": [{"name": "f", "description": "d"}, {"name": "g"}]}]}
@@ -38,8 +39,8 @@ def result(**members: Any) -> dict[str, Any]:
     return {"functionResponse": {"name": "f", "response": {"output": "sun"}, **members}}
 
 
-@pytest.mark.parametrize("schemas", ["json", "openapi"])
-@pytest.mark.parametrize("number", range(pick(400, 40)))
+@each_row("schemas", ["json", "openapi"])
+@each_row("number", range(pick(400, 40)))
 def test_what_is_written_is_read(number: int, schemas: Any) -> None:
     """A body that we wrote is written the same again after it was read: messages, calls, results, images, tools."""
     given = conversation(number, plain=True)
@@ -127,7 +128,7 @@ def test_results_find_their_calls() -> None:
     assert len({call.id for message in later.messages for call in message.tool_calls}) == 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "content", "error"),
     [
         ({"output": "sunny"}, "sunny", False),
@@ -170,7 +171,7 @@ def test_media() -> None:
     assert tool.content == (TextPart("sun"), ImagePart(b"hi", media_type="image/png"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config", "choice"),
     [
         ({}, "auto"),
@@ -188,7 +189,7 @@ def test_tool_choice(config: Any, choice: Any) -> None:
     assert read(**TOOLS, toolConfig={"functionCallingConfig": config}).tool_choice == choice
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("thinking", "effort"),
     [
         ({"thinkingLevel": "HIGH"}, "high"),
@@ -253,7 +254,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "message"), MISTAKES)
+@each_row(("body", "message"), MISTAKES)
 def test_mistakes(body: Any, message: str) -> None:
     """Each is told with its path, and with what is allowed."""
     with pytest.raises(ConfigError, match=message):

@@ -32,6 +32,7 @@ from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
 from streamfold.adapters.responses.parse import parse_request as parse_responses
 from streamfold.requests import Options, Request, ResponseFormat
 from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
+from tables import each_row
 
 PARSE = {"chat": parse_chat, "responses": parse_responses}
 ADAPTER: dict[str, Any] = {
@@ -240,7 +241,7 @@ def test_what_has_no_place_in_ours_is_kept() -> None:
     assert ChatAdapter().encode(request)["messages"] == [cached, spoken, legacy]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("members", "message"),
     [
         ({"model": None}, "model is missing: it must be a string"),
@@ -296,8 +297,8 @@ def test_a_mistake_in_a_chat_request(members: dict[str, Any], message: str) -> N
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses"])
-@pytest.mark.parametrize("body", [None, [], "x", 5])
+@each_row("wire", ["chat", "responses"])
+@each_row("body", [None, [], "x", 5])
 def test_no_object(wire: str, body: Any) -> None:
     """A body that is no object is told so."""
     with pytest.raises(ConfigError, match="the body must be an object, not"):
@@ -392,7 +393,7 @@ def test_items_of_other_kinds_stay_what_they_are() -> None:
         ChatAdapter().prepare(request)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("members", "message"),
     [
         ({"model": ""}, "model is empty: it must be a string"),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from streamfold import Message, Provider, Tool, ToolCall, assistant, system, user
 from streamfold.types import ImagePart
+from tables import each_row
 
 TOOL = Tool("ww", "d", {"type": "object", "properties": {}})
 CALL = ToolCall("abcdefghi", "ww", {}, "{}")
@@ -66,7 +65,7 @@ def test_reasoning_of_another_endpoint_stays_there() -> None:
     assert (fields[1], codes) == ({"reasoning_content": ""}, ["reasoning_dropped"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "turn"),
     [
         ("cerebras:zai-glm-4.7", {"content": "<think>because</think>"}),

@@ -44,6 +44,7 @@ from streamfold.values.deltas import (
     Usage,
     Warn,
 )
+from tables import each_row
 
 X = '{"x":1}'
 AT: dict[str, Any] = {"output_index": 2, "item_id": "it_1"}
@@ -85,7 +86,7 @@ def test_the_adapter_by_its_name():
     assert (adapter.name, adapter.path) == ("responses", "/responses")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "members", "deltas"),
     [
         ("created", {"response": {"id": "r", "created_at": 1.5, "model": "m"}}, [Meta("r", "m", 1.5)]),
@@ -196,7 +197,7 @@ def test_event(kind: str, members: dict[str, Any], deltas: list[Delta]):
     assert decode({"type": f"response.{kind}", **AT, **members}) == deltas
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "members", "end"),
     [
         ("completed", {}, Finish("stop", "completed")),
@@ -242,7 +243,7 @@ def test_the_members_of_a_response_beside_the_type():
     assert decode(RESPONSE) == whole
 
 
-@pytest.mark.parametrize("data", ["[DONE]", " [DONE] ", '"[DONE]"', "[done]"])
+@each_row("data", ["[DONE]", " [DONE] ", '"[DONE]"', "[done]"])
 def test_done(data: str):
     """Not this wire's, but sent on it."""
     assert decode(data) == [Done()]
@@ -262,7 +263,7 @@ def test_numbers():
     assert deltas == [Sequence(7), Text("a", Part())]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("payload", "name", "info"),
     [
         ({"type": "error", "message": "m", "code": "c", "param": None}, "error", ErrorInfo("m", None, "c")),
@@ -291,7 +292,7 @@ def test_an_error_event_that_is_none():
     assert decode({"type": "response.output_text.delta", "delta": "a"}, "error") == [Text("a", Part())]
 
 
-@pytest.mark.parametrize("data", ["{", "5", "null", '"x"', '{"choices":[]}'])
+@each_row("data", ["{", "5", "null", '"x"', '{"choices":[]}'])
 def test_not_this_wire(data: str):
     """What is no event of this wire is said to be none."""
     with pytest.raises(ValueError):
@@ -315,7 +316,7 @@ def test_a_body_without_a_status():
     assert (reply.text, reply.finish_reason, codes(reply)) == ("Hi", "unknown", ["missing_finish_reason"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "message"),
     [
         (b'{"error":{"message":"no quota","code":"insufficient_quota"}}', "no quota"),
@@ -535,8 +536,8 @@ def test_any_value_in_place_of_any_member_of_a_body(odd: Any):
     check_types(outcome(json.dumps(odd).encode(), adapter="responses"))
 
 
-@pytest.mark.parametrize("depth", [100, 400, 600, 900, 5000])
-@pytest.mark.parametrize(
+@each_row("depth", [100, 400, 600, 900, 5000])
+@each_row(
     "body",
     [
         b'{"type":"response.output_item.done","item":%s}',
@@ -553,7 +554,7 @@ def test_nesting(body: bytes, depth: int):
     check_types(outcome(b"data: " + payload + b"\n\n" + END, adapter="responses"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "payload",
     [
         {"type": "response.created", "response": {"id": "a\ud83d", "model": "a\ud83d"}},

@@ -28,6 +28,7 @@ from streamfold import (
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
 from streamfold.requests.request import Request
 from streamfold.values.tools import AllowedTools
+from tables import each_row
 
 BODY = TypeOf(lambda: openai.types.responses.response_create_params.ResponseCreateParamsStreaming)
 WEATHER = Tool("get_weather", "The weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
@@ -273,7 +274,7 @@ def test_going_on_from_what_is_kept(name: str):
     assert "id" not in body["input"][1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("quirks", "extra_body", "said"),
     [
         (ResponsesQuirks(), {}, {"store": False, "include": ENCRYPTED}),
@@ -295,7 +296,7 @@ def test_store(quirks: ResponsesQuirks, extra_body: dict[str, Any], said: dict[s
 # --- tools and options -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("choice", "wire"),
     [
         ("auto", "auto"),
@@ -346,7 +347,7 @@ def test_options():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "code"),
     [
         ({"stop": "END"}, "option_emulated"),
@@ -402,7 +403,7 @@ def test_system_as_instructions():
     assert "instructions" not in write([user("Hi")], quirks=ResponsesQuirks(system_as_instructions=True))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "words"),
     [
         ({"role": "function", "name": "f", "content": "42"}, "the role 'function'"),

@@ -28,6 +28,7 @@ from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
 from streamfold.answers.partial import Partial, PartialReader
 from streamfold.engine import WireNames
 from streamfold.requests.request import Request
+from tables import each_row
 
 
 class City(BaseModel):
@@ -138,7 +139,7 @@ BY_TOOL = ChatAdapter(ChatQuirks(response_format="tool"))
 OTHER = Tool("look")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tools", "choice", "sent", "sent_choice"),
     [
         (None, "auto", ["City"], {"type": "function", "function": {"name": "City"}}),
@@ -214,7 +215,7 @@ def test_an_answer_in_words() -> None:
     assert (reply.parse_as(City).name, [warning.code for warning in reply.warnings]) == ("Oslo", ["tool_choice_unmet"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [OSLO, f" \n{OSLO}\n", f"```json\n{OSLO}\n```", f"```\n{OSLO}\n```\n", '{"name": "Oslo", "people": "717710"}'],
 )
@@ -223,7 +224,7 @@ def test_parse_as(said: str) -> None:
     assert Reply(said).parse_as(City) == City(name="Oslo", people=717710)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "message"),
     [
         (Reply('{"people": 1}'), "the answer does not match City: name: Field required. It was: '{\"people\": 1}'"),
@@ -305,7 +306,7 @@ def test_partial_values() -> None:
     assert (last.parts[0].day, last.vegan, last.model_dump()["pair"]) == (None, True, (1, 20))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "values"),
     [
         ("", [None]),

@@ -19,6 +19,7 @@ from commands import run as run_in
 from folding import DONE, call, entry, fin, text
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.config.catalogue import provider_files
+from tables import each_row
 from terminals import on_terminal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,7 +95,7 @@ def test_version() -> None:
     assert (done.returncode, done.stdout) == (0, f"streamfold {streamfold.__version__}\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "message"),
     [
         (
@@ -189,7 +190,7 @@ async def test_chat_sends_its_options(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "stdin", "message"),
     [
         (["chat", ""], b"", "no question: the text is empty"),

@@ -21,6 +21,7 @@ from streamfold import ConfigError
 from streamfold.faults import Fault, drop, read_fault, reset, stall, status
 from streamfold.recording import Recording
 from streamfold.testing.replay_server import serve_replay
+from tables import each_row
 
 pytestmark = pytest.mark.one_loop  # One is enough here: the command has an event loop of its own
 
@@ -130,7 +131,7 @@ async def test_serve_replay(tmp_path: Path) -> None:
     assert answers[1].content == text("Hel") + fin("stop") + DONE
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "message"),
     [
         (["serve-replay", "fixtures/demo", "--fault", "rest()"], "unknown fault 'rest' (did you mean 'reset'?)"),
@@ -151,7 +152,7 @@ def test_mistakes(words: list[str], message: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "fault"),
     [
         ("reset", reset()),
@@ -166,7 +167,7 @@ def test_faults_as_text(written: str, fault: Fault) -> None:
     assert read_fault(written) == fault == read_fault(repr(fault))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "says"),
     [
         ("", "a fault is written as in Python"),

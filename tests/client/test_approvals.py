@@ -27,6 +27,7 @@ from streamfold import (
 from streamfold.testing import ScriptedProvider, call, fail
 from streamfold.tools import CallInDoubtError, FileJournal, PendingCall, resume_tools
 from streamfold.types import ImagePart
+from tables import each_row
 
 PAINT = Tool("paint", "Paints in the browser.")
 
@@ -295,7 +296,7 @@ async def test_events_are_chunks_and_results() -> None:
     assert [event.value for event in failed] == ["unknown tool 'nope'. Available: delete, look"]
 
 
-@pytest.mark.parametrize("state", ["", "{}", "[1]", '{"version": 1}', '{"version": 1, "messages": 3}'])
+@each_row("state", ["", "{}", "[1]", '{"version": 1}', '{"version": 1, "messages": 3}'])
 def test_a_state_that_is_none_is_refused(state: str) -> None:
     """The error says what was expected."""
     with pytest.raises(ConfigError, match="state"):

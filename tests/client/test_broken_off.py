@@ -25,6 +25,7 @@ from streamfold import (
     sync,
 )
 from streamfold.middleware import Middleware
+from tables import each_row
 
 TOOLS = [Tool("search", "", {"type": "object", "properties": {}})]
 
@@ -89,10 +90,8 @@ class Shout(Middleware):
         return reply
 
 
-@pytest.mark.parametrize(
-    "way", [lambda model: model, Fallback, Middleware, Shout, lambda model: Middleware(Fallback(model))]
-)
-@pytest.mark.parametrize("coalesce", [False, True])
+@each_row("way", [lambda model: model, Fallback, Middleware, Shout, lambda model: Middleware(Fallback(model))])
+@each_row("coalesce", [False, True])
 async def test_an_answer_that_is_cut_anywhere(way: Any, coalesce: bool) -> None:
     """The chunks before the error say what its partial answer says; `chat()` raises the same."""
     rng = Random(7)

@@ -36,6 +36,7 @@ from streamfold import (
     Usage,
 )
 from streamfold.values import ErrorInfo, error_info, status_error
+from tables import each_row
 
 
 def upstream(body: bytes) -> UpstreamError:
@@ -101,7 +102,7 @@ def test_e1_error_is_null() -> None:
     assert codes(reply) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "retryable"),
     [
         ({"message": "m", "type": "rate_limit_error"}, True),
@@ -150,13 +151,13 @@ def test_e2_a_string_is_not_classified_by_its_words() -> None:
     assert (error.type, error.code, error.status_code, error.retryable) == (None, None, None, False)
 
 
-@pytest.mark.parametrize("error", [True, 1, ["boom"], {"code": "boom"}])
+@each_row("error", [True, 1, ["boom"], {"code": "boom"}])
 def test_e2_error_of_another_kind(error: object) -> None:
     """Whatever is in `error`, it is an error and has a message."""
     assert upstream(text("a") + event({"error": error})).message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "message"),
     [
         ('{"message":"overloaded","code":503}', "overloaded"),
@@ -189,7 +190,7 @@ def test_e3_event_named_error_over_several_lines() -> None:
     assert upstream(b"event: error\ndata: out of memory\ndata: try later\n\n").message == "out of memory\ntry later"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         b'error: {"error": {"code": 500, "message": "context shift is disabled", "type": "server_error"}}',
@@ -280,7 +281,7 @@ def test_e5_error_in_x_groq() -> None:
     assert upstream(text("Hel") + chunk({}, x_groq={"id": "r1", "error": "over capacity"})).message == "over capacity"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "failure",
     [
         event({"error": {"message": "billing failed"}}),
@@ -330,13 +331,13 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("body", [*SHAPES, {"title": "no such model", "status": 404}])
+@each_row("body", [*SHAPES, {"title": "no such model", "status": 404}])
 def test_e9_shapes_of_an_error(body: Any) -> None:
     """The message is found in every shape that servers use for an error."""
     assert error_info(body).message == "no such model"
 
 
-@pytest.mark.parametrize("body", SHAPES)
+@each_row("body", SHAPES)
 def test_e9_shapes_of_an_error_inside_a_stream(body: Any) -> None:
     """Every shape of an error is one inside a stream too, where no `choices` stand beside it."""
     error = upstream_whole(text("Hel") + event(body))
@@ -344,20 +345,20 @@ def test_e9_shapes_of_an_error_inside_a_stream(body: Any) -> None:
     assert partial_text(error) == "Hel"
 
 
-@pytest.mark.parametrize("body", SHAPES)
+@each_row("body", SHAPES)
 def test_e9_shapes_of_an_error_as_the_whole_body(body: Any) -> None:
     """Every shape of an error is one as the whole body of a 200 answer."""
     assert upstream_whole(json.dumps(body).encode()).message == "no such model"
 
 
-@pytest.mark.parametrize("name", ["message", "msg", "detail", "error_msg"])
+@each_row("name", ["message", "msg", "detail", "error_msg"])
 def test_e9_error_with_empty_choices(name: str) -> None:
     """An error that comes with `choices: null` or `[]`, as in a chunk, is still an error."""
     assert upstream(event({"id": "", "choices": None, name: "no such model"})).message == "no such model"
     assert upstream(event({"id": "", "choices": [], name: "no such model"})).message == "no such model"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [None, "", "  \n", [], [[]], [None], {}, {"error": None}, {"error": {}}, {"error": []}, {"message": 5}, 5, True],
 )
@@ -366,7 +367,7 @@ def test_e9_there_is_always_a_message(body: Any) -> None:
     assert error_info(body) == ErrorInfo("the server gave no message")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "message"),
     [
         ({"status": 503, "error": "Unavailable", "message": "too busy", "path": "/v1"}, "Unavailable: too busy"),
@@ -398,7 +399,7 @@ def test_e9_a_list_of_errors() -> None:
     assert error_info(body) == ErrorInfo("slow down", status=429)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "info"),
     [
         ({"error": {"message": "m", "code": 503}}, ErrorInfo("m", status=503)),
@@ -429,7 +430,7 @@ def test_e9_the_status_of_the_answer_comes_first() -> None:
 # --- what status and words mean --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "kind", "retryable"),
     [
         (400, BadRequestError, False),
@@ -460,7 +461,7 @@ def test_l8_status_alone(status: int, kind: type[APIStatusError], retryable: boo
     assert error.message == f"m (HTTP {status})"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "error", "kind", "retryable"),
     [
         (429, {"type": "insufficient_quota", "code": "insufficient_quota"}, QuotaExceededError, False),
@@ -490,7 +491,7 @@ def test_l8_words_before_status(
     assert made.code == (error.get("code") or error.get("type"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "word", "kind", "retryable"),
     [
         (400, "content_filter", ContentFilterError, False),

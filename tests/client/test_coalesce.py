@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import httpx
-import pytest
 
 from answered import provider
 from folding import DONE, call, chunk, entry, fin, text
 from streamfold import Fallback, StreamChunk
 from streamfold.middleware import Middleware
+from tables import each_row
 
 READS = [
     text("Hel") + text("lo") + text(","),
@@ -43,7 +43,7 @@ async def test_text_that_arrived_together_is_one_chunk() -> None:
     assert [chunk.finished for chunk in chunks] == [False] * 4 + [True]
 
 
-@pytest.mark.parametrize("given", ["setting", "option", "option over setting"])
+@each_row("given", ["setting", "option", "option over setting"])
 async def test_a_chunk_for_each_event(given: str) -> None:
     """`coalesce=False`, as a setting of the provider or for one request; the option wins."""
     config = {"coalesce": given == "option over setting"} if "setting" in given else {}

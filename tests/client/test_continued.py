@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from streamfold import APIError, ChatStream, Provider, StreamError, StreamfoldError, UpstreamError, sync
+from tables import each_row
 
 TEXT = "The quick brown fox jumps over the lazy dog."
 
@@ -60,7 +61,7 @@ async def broken(stream: ChatStream) -> tuple[str, StreamError]:
     raise AssertionError("it did not break off")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config", "marked", "members"),
     [
         (KIMI, {"partial": True}, {}),
@@ -69,7 +70,7 @@ async def broken(stream: ChatStream) -> tuple[str, StreamError]:
     ],
     ids=["kimi", "mistral", "vllm"],
 )
-@pytest.mark.parametrize("cut", [1, 4, 8])
+@each_row("cut", [1, 4, 8])
 async def test_the_rest_of_the_text(config: Any, marked: Any, members: Any, cut: int) -> None:
     """What was shown and what comes are the whole text, and so is the reply."""
     all_words = words(TEXT)
@@ -131,7 +132,7 @@ CALL = chunk(tool_calls=[{"index": 0, "id": "c", "type": "function", "function":
 OTHER = {"base_url": "http://x/v1", "name": "other"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "config", "message"),
     [
         (b"".join([*words("One"), CALL]), KIMI, r"a tool call had begun \(look\)"),

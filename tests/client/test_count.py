@@ -27,6 +27,7 @@ from streamfold import (
     system,
     user,
 )
+from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning")
 TOOLS = [Tool("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})]
@@ -110,7 +111,7 @@ async def test_gemini(form: str) -> None:
     assert sorted(body) == ["contents", "generationConfig", "systemInstruction", "tools"]
 
 
-@pytest.mark.parametrize("adapter", ["chat", "kimi", "responses"])
+@each_row("adapter", ["chat", "kimi", "responses"])
 async def test_an_api_that_can_not_count(adapter: str) -> None:
     """The error says which ones can; nothing is sent."""
     provider = Provider.from_config({"base_url": "http://127.0.0.1:9/v1", "adapter": adapter, "model": "m"})
@@ -149,7 +150,7 @@ async def test_a_failure_is_tried_again() -> None:
     assert called == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "error", "words"),
     [
         (

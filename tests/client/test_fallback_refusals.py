@@ -25,6 +25,7 @@ from streamfold import (
 )
 from streamfold.middleware import Middleware
 from streamfold.testing import ScriptedProvider, call, fail, say
+from tables import each_row
 
 GOOD = answer("200 OK", text("Hi") + fin("stop") + DONE)
 TOO_LONG = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens."
@@ -84,8 +85,8 @@ REFUSALS = [(ContextLengthError, True), (ModelNotFoundError, True), (QuotaExceed
             (ContentFilterError, False), (UnsupportedOptionError, False)]  # fmt: skip
 
 
-@pytest.mark.parametrize("made", [plain, wrapped, nested])
-@pytest.mark.parametrize("ask", [chat, stream, loop])
+@each_row("made", [plain, wrapped, nested])
+@each_row("ask", [chat, stream, loop])
 async def test_who_is_asked_after_which_refusal(
     made: Callable[..., ChatModel], ask: Callable[[ChatModel], Any]
 ) -> None:

@@ -14,6 +14,7 @@ from answered import CANARY, GOOD, USAGE, client, provider
 from folding import DONE, call, entry, fin, text
 from streamfold import ConfigError, Fallback, Hooks, Provider, ServerError, user
 from streamfold.types import RequestInfo
+from tables import each_row
 
 
 def noting() -> tuple[Hooks, list[tuple[Any, ...]]]:
@@ -116,7 +117,7 @@ class AsyncHook:
     async def __call__(self, *_: object) -> None: ...
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "message"),
     [
         (lambda: Hooks(on_finish=coroutine), "Hooks.on_finish must be a plain function: an async one"),

@@ -27,6 +27,7 @@ from streamfold import (
     tool_result,
     user,
 )
+from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
@@ -309,7 +310,7 @@ SERVERS: dict[str, tuple[str, list[list[dict[str, Any]]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("profile", SERVERS)
+@each_row("profile", SERVERS)
 async def test_one_program_on_three_apis(profile: str) -> None:
     """The provider is one line of configuration; what the program sees is the same."""
     model, turns = SERVERS[profile]

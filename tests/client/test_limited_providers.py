@@ -90,7 +90,7 @@ async def test_a_budget_without_prices() -> None:
             await provider.chat("Hello")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.parametrize(  # what is spent is counted as long as the event loop lives: each row has its own
     ("response", "kept"),
     [
         ((500, b"{}", {}), Decimal(0)),

@@ -32,6 +32,7 @@ from streamfold.limits import (
 )
 from streamfold.limits.algorithm import DAY, Ask, Belief, Grant, Settlement
 from streamfold.limits.lua import SCRIPT
+from tables import each_row
 from valkeys import valkey_server
 
 NOON = 20_000 * DAY + DAY / 2
@@ -444,7 +445,7 @@ async def test_a_block_reserves_once() -> None:
 # --- what goes wrong --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "problem"),
     [
         ({"rpm": 0}, "rpm must be greater than 0, not 0"),

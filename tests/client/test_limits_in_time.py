@@ -17,6 +17,7 @@ from streamfold import Usage
 from streamfold.limits import MemoryLimitStore, RateLimiter
 from streamfold.limits.search import told_rate
 from streamfold.values import RateLimit, RateLimitWindow
+from tables import each_row
 
 
 @dataclass
@@ -240,7 +241,7 @@ def test_headers_lead_to_the_rate_at_once() -> None:
     assert server.refused == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("window", "rate"),
     [
         (RateLimitWindow("requests", limit=600), 10),

@@ -32,6 +32,7 @@ from streamfold import (
 )
 from streamfold.tools import in_thread
 from streamfold.types import ImagePart
+from tables import each_row
 
 Turn = dict[str, Any] | Callable[[], Any]
 
@@ -248,9 +249,7 @@ async def test_results_without_an_end_are_told_to_the_model() -> None:
     assert script.results() == [failed.format("itself"), failed.format("deep")]
 
 
-@pytest.mark.parametrize(
-    "value", [Thing(), [1, Thing()], tool(add), b"\xff"], ids=["object", "inside a list", "function", "bytes"]
-)
+@each_row("value", [Thing(), [1, Thing()], tool(add), b"\xff"], ids=["object", "inside a list", "function", "bytes"])
 async def test_a_result_that_is_no_json_is_an_error_of_the_application(value: Any) -> None:
     """It is raised, and never sent as its repr."""
     script = Script(asks(("give", {})), says("ok"))
@@ -286,7 +285,7 @@ class Weather:
     degrees: float
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "sent"),
     [
         ("text", "text"),

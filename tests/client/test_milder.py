@@ -14,6 +14,7 @@ from servers import STREAM, Connection, answer, framed, serving
 from streamfold import Tool, ToolCall, UnsupportedOptionError, run_tools, user
 from streamfold.requests import Lesson, Request, lesson_from, with_lessons
 from streamfold.values import Message, error_info
+from tables import each_row
 
 GOOD = answer("200 OK", text("Hi") + fin("stop") + DONE)
 OPTIONS: dict[str, Any] = {
@@ -190,7 +191,7 @@ async def test_a_hostile_server_is_asked_four_times_at_most() -> None:
             assert len({str(attempt) for attempt in caught.value.attempts}) == 3
 
 
-@pytest.mark.parametrize("name", ["top_p", "tools", "messages", "model", "stream", "response_format", "top_k", "x", ""])
+@each_row("name", ["top_p", "tools", "messages", "model", "stream", "response_format", "top_k", "x", ""])
 async def test_what_was_not_sent_or_may_not_be_changed(name: str) -> None:
     """One request: an option that was not sent, what is in `extra_body`, messages, tools, the form of the answer."""
     refusal = answer("400 No", json.dumps(openai("no", "unsupported_parameter", name)).encode())

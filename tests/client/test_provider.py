@@ -38,6 +38,7 @@ from streamfold import (
     UpstreamError,
     run_tools,
 )
+from tables import each_row
 
 CALL = call(entry(0, "call_a", "get_weather", '{"city":'), entry(0, arguments='"Paris"}'))
 
@@ -276,7 +277,7 @@ async def test_c15_socket_kept_open_after_done() -> None:
         await server.all_closed()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "phase"),
     [(mute, "first_event"), (silent, "read"), (endless, "total")],
     ids=["first_event", "read", "total"],
@@ -323,7 +324,7 @@ async def test_clocks_as_a_mapping() -> None:
         assert caught.value.phase == "stall"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "message"),
     [
         (
@@ -437,7 +438,7 @@ async def test_connection_refused() -> None:
         assert caught.value.partial is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "body", "kind", "message", "retryable"),
     [
         ("401 Unauthorized", b'{"error":{"message":"no","code":"invalid_api_key"}}', AuthenticationError, "no", False),
@@ -501,9 +502,7 @@ async def test_n7_redirects_are_not_followed() -> None:
             await provider.chat("Hello")
 
 
-@pytest.mark.parametrize(
-    "content_type", ["text/plain", "Text/Event-Stream; charset=iso-8859-1", "application/x-odd", ""]
-)
+@each_row("content_type", ["text/plain", "Text/Event-Stream; charset=iso-8859-1", "application/x-odd", ""])
 async def test_d17_content_type_does_not_matter(content_type: str) -> None:
     """What the body is shows in the body, also under a wrong, odd or missing content type; it is always UTF-8."""
     body = text("Grüße, 世界") + fin("stop") + DONE

@@ -13,6 +13,7 @@ import pytest
 
 from folding import DONE, call, entry, event, fin, text
 from streamfold import ConfigError, Cost, IncompleteStreamError, Provider, Reply, run_tools
+from tables import each_row
 
 Server = Callable[[httpx.Request], httpx.Response]
 
@@ -111,7 +112,7 @@ async def test_a_reply_can_be_copied_and_stored() -> None:
     assert pickle.loads(stored).cost == copy.deepcopy(reply).cost == reply.cost
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "text"),
     [
         ({"prices": {"inptu": 1}}, r"prices\.inptu: unknown key \(did you mean 'input'\?\)"),

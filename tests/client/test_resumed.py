@@ -16,6 +16,7 @@ from streamfold import Hooks, IncompleteStreamError, Provider, Reply, Streamfold
 from streamfold.adapters.responses import ResponsesEmitter
 from streamfold.gateway import gateway
 from streamfold.values import Call, Finish, Reasoning, Text, Usage
+from tables import each_row
 
 STORED = {"store": True}
 
@@ -114,7 +115,7 @@ async def test_a_cut_at_any_byte(breaks: bool) -> None:
         assert [(request.method, request.url.raw_path.decode()) for request in store.requests[1:]] == [("GET", path)]
 
 
-@pytest.mark.parametrize("each", [1, 2, 3])
+@each_row("each", [1, 2, 3])
 async def test_a_connection_that_breaks_again_and_again(each: int) -> None:
     """As long as every connection brings something, it goes on."""
     store = Store(len(EVENTS[0]), each=each)

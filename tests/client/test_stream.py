@@ -13,6 +13,7 @@ from answered import GOOD, client, provider
 from folding import DONE, call, entry, fin, text
 from streamfold import ConfigError, Fallback, Provider, RateLimitError, StreamfoldError, run_tools
 from streamfold.testing import ScriptedProvider
+from tables import each_row
 
 
 def get_time() -> str:
@@ -130,7 +131,7 @@ def plain_with(value: Any) -> None:
         pass
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "use", "message"),
     [
         (lambda model: model, plain_with, "Provider is asynchronous: use `async with`"),

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from playing import play, seen, wanted
 from sdks import openai
 from streamfold.recording import Recording
+from tables import each_row
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "swap_agent"
 RECORDINGS = sorted(EXAMPLE.glob("recordings/*/*.sse"))
@@ -216,7 +217,7 @@ def test_the_bodies_are_openais(runs: Runs) -> None:
         TypeAdapter(openai.types.responses.response_create_params.ResponseCreateParamsStreaming).validate_python(body)
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=[f"{path.parent.name}/{path.stem}" for path in RECORDINGS])
+@each_row("path", RECORDINGS, ids=[f"{path.parent.name}/{path.stem}" for path in RECORDINGS])
 def test_recordings_fold_to_what_is_expected(path: Path) -> None:
     """Each says that it was written from a documented format, with link and date, and what it folds to."""
     recording = Recording.load(path)

@@ -15,6 +15,7 @@ from streamfold import BadRequestError, ConfigError, Message, Provider, assistan
 from streamfold.stores import MemoryStore, StoreError, WaitingStore
 from streamfold.turns import TurnCache
 from streamfold.turns.turns import turn_keys
+from tables import each_row
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
 
@@ -41,8 +42,8 @@ async def tool_loop(provider: Provider, *, question: str = "Look.", text: bool =
     return replies
 
 
-@pytest.mark.parametrize("text", [True, False], ids=["with text", "without text"])
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("text", [True, False], ids=["with text", "without text"])
+@each_row("kind", KINDS)
 async def test_three_turns_of_plain_dicts(kind: str, text: bool) -> None:
     """With a cache of turns, a provider that refuses turns without their reasoning or signature refuses nothing."""
     upstream = Demanding(kind)
@@ -53,7 +54,7 @@ async def test_three_turns_of_plain_dicts(kind: str, text: bool) -> None:
     assert "lost_reasoning" not in {warning.code for reply in replies for warning in reply.warnings}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "responses"])
+@each_row("kind", [kind for kind in KINDS if kind != "responses"])
 async def test_without_a_memory_a_warning_names_what_is_lost(kind: str) -> None:
     """The error says which turn came back without what the provider wants."""
     upstream = Demanding(kind)
@@ -223,7 +224,7 @@ def _reply(reasoning: str, number: int = 0, calls: Any = None) -> Any:
 # --- what a cache is made of ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", [3, {}, b"memory", object()])
+@each_row("given", [3, {}, b"memory", object()])
 def test_what_is_no_memory(given: Any) -> None:
     """A mistake in the argument is a ConfigError."""
     with pytest.raises(ConfigError, match="memory must be a TurnCache"):

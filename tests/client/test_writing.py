@@ -35,6 +35,7 @@ from streamfold.testing import ScriptedProvider, say
 from streamfold.testing import call as scripted_call
 from streamfold.types import Growth
 from streamfold.values import Call, Delta, Finish
+from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning")
 
@@ -91,7 +92,7 @@ def _gemini(candidate: dict[str, Any]) -> bytes:
     return f"data: {json.dumps({'candidates': [candidate]})}\n\n".encode()
 
 
-@pytest.mark.parametrize("wire", ["chat", "kimi", "responses", "anthropic", "gemini"])
+@each_row("wire", ["chat", "kimi", "responses", "anthropic", "gemini"])
 async def test_calls_under_way(wire: str) -> None:
     """Name, text and value so far, on every wire; they grow with the chunks, and are gone at the end."""
     async with (
@@ -204,7 +205,7 @@ async def test_a_file_as_it_is_written() -> None:
     check(seen)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "events",
     [
         [call(entry(1, "b", "g", "")), call(entry(0, "a", "f", '{"x":"f"}')), call(entry(1, arguments='{"x":"g"}'))],
@@ -239,7 +240,7 @@ async def test_parallel_calls_and_one_tool() -> None:
     assert "".join(each.delta for each in chosen) == "second"
 
 
-@pytest.mark.parametrize("wire", ["chat", "kimi", "responses", "anthropic", "gemini"])
+@each_row("wire", ["chat", "kimi", "responses", "anthropic", "gemini"])
 async def test_every_wire(wire: str) -> None:
     """In pieces, or at the end where a server sends whole calls."""
     seen: list[Growth] = []
@@ -261,7 +262,7 @@ MARKUP = {
 }
 
 
-@pytest.mark.parametrize("dialect", MARKUP)
+@each_row("dialect", MARKUP)
 async def test_calls_in_markup(dialect: str) -> None:
     """They are read as far as the dialect knows them: as they come, or when they are complete."""
     events = [*map(text, ["I write. ", *pieces_of(MARKUP[dialect] % TEXT)]), fin("stop"), DONE]
@@ -287,7 +288,7 @@ async def test_an_answer_that_breaks_off_in_markup() -> None:
     assert caught.value.writing == (Writing("write_files", TEXT[:30]),)
 
 
-@pytest.mark.parametrize("fence", ["", "```json\n", "  \n"])
+@each_row("fence", ["", "```json\n", "  \n"])
 async def test_a_structured_answer(fence: str) -> None:
     """The text of the answer is read where it is JSON; a fence round it does not matter."""
     end = "\n```" if fence.strip() else ""
@@ -456,8 +457,8 @@ def test_without_async() -> None:
     assert threads == {threading.get_ident()}
 
 
-@pytest.mark.parametrize("size", [1, 7, 99, 100, 101, 1000])
-@pytest.mark.parametrize("lead", ["```json\n", "\n\n``` \n", "`" * 99 + "\n", "", " \n"])
+@each_row("size", [1, 7, 99, 100, 101, 1000])
+@each_row("lead", ["```json\n", "\n\n``` \n", "`" * 99 + "\n", "", " \n"])
 async def test_an_answer_in_a_fence_however_it_is_cut(size: int, lead: str) -> None:
     """The first line decides whether there is a fence, not the size of the first chunk."""
     said = {"title": "x", "files": [{"path": "a", "content": "long " * 60}]}

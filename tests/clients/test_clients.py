@@ -10,6 +10,7 @@ import pytest
 
 from streamfold.adapters.anthropic.carried import own_id  # ids that the Messages API has no letters for
 from streamfold.recording import Recording
+from tables import each_row
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 TEXT = "demo/reasoning_text"
@@ -127,9 +128,7 @@ def test_an_answer_that_just_stops(client: Any, wire: str, base_url: str, name: 
     assert heard["calls"] == []
 
 
-@pytest.mark.parametrize(
-    "name", ["ends/done_without_reason", "ends/no_done", "ends/stop_with_calls", "ends/unknown_reason"]
-)
+@each_row("name", ["ends/done_without_reason", "ends/no_done", "ends/stop_with_calls", "ends/unknown_reason"])
 def test_an_end_that_is_odd(client: Any, wire: str, base_url: str, name: str) -> None:
     """An end that is one is no error."""
     heard, told = client.ask(base_url, wire, f"replay:{name}", tools=TOOLS), expected(name)

@@ -28,6 +28,7 @@ from streamfold.config.profile import Profile
 from streamfold.engine.dialects import DialectContext, find_dialect
 from streamfold.requests.capabilities import Capabilities
 from streamfold.text import referenced
+from tables import each_row
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(provider_files())
@@ -64,7 +65,7 @@ def test_who_is_there() -> None:
     } <= set(NAMES)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_a_file_is_complete(name: str) -> None:
     """It is valid, says where its facts come from and when they were looked up, and holds no key."""
     values = tomllib.loads(text(name))
@@ -80,7 +81,7 @@ def test_a_file_is_complete(name: str) -> None:
     assert text(name).startswith("# ")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_every_quirk_has_a_reason(name: str) -> None:
     """A comment beside it or above it; and it is no default, which would say nothing."""
     lines = text(name).partition("[quirks]\n")[2].partition("\n[")[0].splitlines()
@@ -146,7 +147,7 @@ def test_the_page_is_up_to_date() -> None:
     assert (catalogue_folder() / "README.md").read_text("utf-8") == the_page().page()
 
 
-@pytest.mark.parametrize("kind", [Profile, Capabilities, ChatQuirks, KimiQuirks, ResponsesQuirks])
+@each_row("kind", [Profile, Capabilities, ChatQuirks, KimiQuirks, ResponsesQuirks])
 def test_everything_is_described(kind: Any) -> None:
     """Each key and quirk has its line in the docstring, which is what the page says of it."""
     own = kind.model_fields if kind is Profile else [field.name for field in fields(kind)]

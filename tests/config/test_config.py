@@ -21,6 +21,7 @@ from streamfold.config.places import places
 from streamfold.config.problems import config_problems
 from streamfold.config.profile import Profile
 from streamfold.config.show import effective_values
+from tables import each_row
 
 CANARY = "sk-canary-4711"
 MAIN = """\
@@ -296,7 +297,7 @@ PROVIDER = "[providers.a]\n"
 URL = 'base_url = "http://x/v1"\n'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("a = = 1", ":1: not TOML: Invalid value in column 5"),
@@ -440,9 +441,7 @@ def test_file_of_an_editor_on_windows() -> None:
         Provider.from_config("local")
 
 
-@pytest.mark.parametrize(
-    "value", ["5", "1.5", "true", '"x"', '"${UNSET}"', "[]", "[[1]]", "{ a = { b = 1 } }", "1979-05-27"]
-)
+@each_row("value", ["5", "1.5", "true", '"x"', '"${UNSET}"', "[]", "[[1]]", "{ a = { b = 1 } }", "1979-05-27"])
 def test_any_value_anywhere_is_a_plain_mistake(value: str) -> None:
     """Whatever stands where, it is a ConfigError with a line, or it fits."""
     for key in read_keys():

@@ -15,6 +15,7 @@ from streamfold.config.checks import read_quirks
 from streamfold.config.families import all_families, find_family, is_makers_host, read_families
 from streamfold.config.layers import TomlFile
 from streamfold.requests import EFFORTS, NO_FAMILY, Family
+from tables import each_row
 
 FILE = TomlFile.parse("families.toml", (catalogue_folder() / "families.toml").read_bytes())
 ELSEWHERE = {"base_url": "http://llm.example/v1"}
@@ -54,7 +55,7 @@ def test_every_source_is_used() -> None:
     assert {source for family in all_families() for source in family.sources} == set(FILE.data["sources"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "prefix"),
     [
         ("gpt-5.4-mini-2026-03-05", "gpt-5.4"),

@@ -8,6 +8,7 @@ import pytest
 from streamfold import AuthenticationError, ConfigError, Provider
 from streamfold.config.file import read_profile
 from streamfold.config.show import key_state
+from tables import each_row
 
 KEYS = ("MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY", "KIMI_API_KEY", "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY")
 
@@ -31,7 +32,7 @@ def test_mapping_on_top_of_the_catalogue() -> None:
     assert (profile.timeouts.read, profile.timeouts.connect) == (5, 10)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "message"),
     [
         ("kimmi", "unknown provider 'kimmi' .did you mean 'kimi'.*The catalogue has: "),
@@ -121,7 +122,7 @@ async def test_the_header_of_the_key(header: str | None, sent: dict[str, str]) -
     assert "canary" not in f"{caught.value!r} {caught.value.body} {provider!r} {provider.profile!r}"
 
 
-@pytest.mark.parametrize("name", ["", "api key", "api-key:", "api\nkey", "ключ"])
+@each_row("name", ["", "api key", "api-key:", "api\nkey", "ключ"])
 def test_a_header_that_is_none(name: str) -> None:
     with pytest.raises(ConfigError, match=r"key_header: .*must be the name of a header"):
         read_profile({"base_url": "http://x/v1", "key_header": name})

@@ -31,6 +31,7 @@ from streamfold.config import (
     timeouts_over,
 )
 from streamfold.requests import Capabilities, ModelTable, Options, TimeoutOptions
+from tables import each_row
 
 URL = "http://test/v1"
 BASE = {"base_url": URL, "model": "m", "max_retries": 0}
@@ -115,8 +116,8 @@ def test_mistakes_in_default_options(options: Any, message: str, alone: Path) ->
 # --- timeouts and limits ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [0, 0.0, -1, -0.5, float("nan"), float("-inf"), True, "5"])
-@pytest.mark.parametrize("name", [field.name for field in fields(Timeouts)])
+@each_row("value", [0, 0.0, -1, -0.5, float("nan"), float("-inf"), True, "5"])
+@each_row("name", [field.name for field in fields(Timeouts)])
 def test_timeouts_are_positive_numbers(name: str, value: Any) -> None:
     """A timeout that could never be kept is refused, in the configuration and for one request."""
     with pytest.raises(ConfigError, match=rf"timeouts\.{name}: must be "):
@@ -134,8 +135,8 @@ def test_inf_switches_a_timeout_off(alone: Path) -> None:
     assert timeouts_over(Timeouts(), {"read": None}) == Timeouts(read=None)
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, float("nan"), "5", True])
-@pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
+@each_row("value", [0, -1, 1.5, float("nan"), "5", True])
+@each_row("name", [field.name for field in fields(Limits)])
 def test_limits_are_positive_whole_numbers(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=rf"limits\.{name}: must be "):
         Provider.from_config({**BASE, "limits": {name: value}})
@@ -204,7 +205,7 @@ def test_quirks_of_a_table_win_over_those_of_models_below() -> None:
     assert read_profile("gemini").quirks_of("gemini-2.5-pro")["signatures"] == "optional"
 
 
-@pytest.mark.parametrize("spec", ["kimi", "kimi-cn", "kimi-vllm", {"adapter": "chat", "base_url": URL}])
+@each_row("spec", ["kimi", "kimi-cn", "kimi-vllm", {"adapter": "chat", "base_url": URL}])
 def test_facts_of_a_family_hold_at_every_endpoint(spec: Any) -> None:
     """What is known of Kimi's models is known whoever serves them, also at an endpoint that the catalogue lacks."""
     profile = read_profile(spec)

@@ -8,6 +8,7 @@ import pytest
 
 from streamfold import ConfigError, NotConfiguredError, Provider
 from streamfold.config import GatewayOptions, effective_values, read_config
+from tables import each_row
 
 URL = 'base_url = "http://x/v1"\nmodel = "m"\n'
 
@@ -40,7 +41,7 @@ def test_a_password_is_not_shown(file: Path) -> None:
     assert "geheim" not in f"{provider!r} {provider.profile!r} {provider.memory!r} {GatewayOptions(memory=where)!r}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "message"),
     [
         ('"sqllite:///x"', "must be memory, sqlite:///PATH or valkey://HOST:PORT (did you mean 'sqlite'?)"),

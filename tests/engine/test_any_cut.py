@@ -15,6 +15,7 @@ from streamfold.adapters.chat import ChatAdapter
 from streamfold.recording import Recording
 from streamfold.testing import assert_any_cut, assert_any_text_cut, assert_recording
 from streamfold.values.deltas import Delta, Text
+from tables import each_row
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 BODY = text("Hello, wörld.") + fin("stop") + DONE
@@ -165,7 +166,7 @@ def expecting(body: bytes, **expect: Any) -> Recording:
 CALLING = call(entry(0, "a", "f", '{"x": 1}')) + fin("tool_calls") + DONE
 
 
-@pytest.mark.parametrize(
+@each_row(
     "recording",
     [
         expecting(BODY, text="Hello, wörld.", finish_reason="stop", raw_finish_reason="stop"),
@@ -227,7 +228,7 @@ def _fixtures() -> Iterator[str]:
     yield from sorted(f"{file.parent.name}/{file.stem}" for file in FIXTURES.glob("*/*.sse"))
 
 
-@pytest.mark.parametrize("name", scale.some(list(_fixtures()), 60))
+@each_row("name", scale.some(list(_fixtures()), 60))
 def test_every_fixture_is_what_it_expects(name: str) -> None:
     """The public check agrees with the fixtures."""
     assert_recording(FIXTURES / name, splits=5, random_cuts=1)

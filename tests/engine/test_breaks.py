@@ -13,6 +13,7 @@ import pytest
 
 from folding import DONE, assert_any_cut, call, calls, chunk, codes, entry, event, fin, fold, fold_error, fragments
 from streamfold import IncompleteStreamError, Limits, ProtocolError, Reply, StreamDecoder, Tool
+from tables import each_row
 
 TOOLS = [Tool(name, "", {"type": "object", "properties": {}}) for name in ("f", "g")]
 X = '{"x":1}'
@@ -64,8 +65,8 @@ def run(reply: Reply) -> list[tuple[str, Any]]:
 EMPTY = ["{}", "null", "[]", " { } "]
 
 
-@pytest.mark.parametrize("empty", EMPTY)
-@pytest.mark.parametrize("place", ["arguments.done", "item.done", "completed"])
+@each_row("empty", EMPTY)
+@each_row("place", ["arguments.done", "item.done", "completed"])
 def test_an_empty_whole_never_replaces_arguments(empty: str, place: str) -> None:
     """Wherever the server repeats the arguments as an empty value, the pieces count, with a warning."""
     texts = {where: empty if where == place else X for where in ("arguments.done", "item.done", "completed")}
@@ -80,7 +81,7 @@ def test_an_empty_whole_never_replaces_arguments(empty: str, place: str) -> None
     assert codes(reply) == ["arguments_mismatch"]
 
 
-@pytest.mark.parametrize("empty", EMPTY)
+@each_row("empty", EMPTY)
 def test_an_empty_message_at_the_end_of_a_chat_never_replaces_arguments(empty: str) -> None:
     """The same in Chat Completions, where the whole message may follow its deltas."""
     message = {"role": "assistant", "content": None, "tool_calls": [entry(0, "a", "f", empty)]}
@@ -203,8 +204,8 @@ def test_parts_without_ids_are_matched_by_their_number() -> None:
 # --- how it ended ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cut", ["length", "content_filter"])
-@pytest.mark.parametrize("later", ["stop", "tool_calls", "eos", "weird"])
+@each_row("cut", ["length", "content_filter"])
+@each_row("later", ["stop", "tool_calls", "eos", "weird"])
 def test_an_answer_that_was_cut_does_not_become_whole(cut: str, later: str) -> None:
     """`length` and `content_filter` stay, whatever reason comes later."""
     reply = assert_any_cut(call(entry(0, "a", "f", X)) + fin(cut) + fin(later) + DONE)
@@ -215,8 +216,8 @@ def test_an_answer_that_was_cut_does_not_become_whole(cut: str, later: str) -> N
 BROKEN = event({"error": {"message": "overloaded", "type": "server_error"}})
 
 
-@pytest.mark.parametrize("arguments", ["", '{"y"', '{"y":1}}'])
-@pytest.mark.parametrize("end", [b"", BROKEN], ids=["end", "error"])
+@each_row("arguments", ["", '{"y"', '{"y":1}}'])
+@each_row("end", [b"", BROKEN], ids=["end", "error"])
 def test_a_break_inside_a_call_behind_an_early_finish_reason(arguments: str, end: bytes) -> None:
     """All or nothing: a stream that breaks off inside a call delivers none, also not those before the finish reason."""
     body = call(entry(0, "a", "f", X)) + fin("tool_calls") + call(entry(1, "b", "g", arguments)) + end
@@ -258,7 +259,7 @@ def test_late_content_is_a_warning() -> None:
     assert codes(reply) == ["late_content", "late_content"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "reason"),
     [
         *((word, "length") for word in ("timeout", "time_limit", "incomplete", "max_length", "interrupted")),
@@ -272,14 +273,14 @@ def test_words_that_say_cut_drop_calls(word: str, reason: str) -> None:
     assert (reply.tool_calls, reply.finish_reason, reply.raw_finish_reason) == ([], reason, word)
 
 
-@pytest.mark.parametrize("word", ["failed", "server_error", "user_cancelled", "aborted"])
+@each_row("word", ["failed", "server_error", "user_cancelled", "aborted"])
 def test_words_that_say_failed_are_errors(word: str) -> None:
     """They end the answer with an error, without calls."""
     fold_error(call(entry(0, "a", "f", X)) + fin(word) + DONE)
 
 
-@pytest.mark.parametrize("arguments", ["", '{"x":1', "[]"])
-@pytest.mark.parametrize("word", ["weird", None])
+@each_row("arguments", ["", '{"x":1', "[]"])
+@each_row("word", ["weird", None])
 def test_only_a_finish_reason_completes_a_call(arguments: str, word: str | None) -> None:
     """After a word that nobody knows, or none at all, a call is handed out if its arguments came as a whole object."""
     body = call(entry(0, "a", "f", arguments), entry(1, "b", "g", X), entry(2, "c", "h", "{}"))
@@ -288,8 +289,8 @@ def test_only_a_finish_reason_completes_a_call(arguments: str, word: str | None)
     assert codes(reply) == ["unknown_finish_reason" if word else "missing_finish_reason", "calls_dropped"]
 
 
-@pytest.mark.parametrize("status", ["incomplete", "failed", "in_progress", "cancelled"])
-@pytest.mark.parametrize("listed", [False, True])
+@each_row("status", ["incomplete", "failed", "in_progress", "cancelled"])
+@each_row("listed", [False, True])
 def test_an_item_that_is_not_complete_is_not_handed_out(status: str, listed: bool) -> None:
     """The item's own status counts, also where the final list is empty."""
     one = item(0, "{}", status=status)
@@ -334,7 +335,7 @@ def test_numbers_that_fall_prove_nothing() -> None:
     assert run(reply) == [("f", {"x": 1})]
 
 
-@pytest.mark.parametrize("number", ["1e999", "-1e400", "1" * 400 + ".0", "1E+0400"])
+@each_row("number", ["1e999", "-1e400", "1" * 400 + ".0", "1E+0400"])
 def test_numbers_without_end_are_invalid(number: str) -> None:
     """A number that no JSON writer could send back makes the arguments invalid."""
     reply = assert_any_cut(call(entry(0, "a", "f", f'{{"x":{number}}}')) + fin("tool_calls") + DONE)
@@ -409,7 +410,7 @@ def test_a_server_that_gives_ids_gives_one_to_each_call() -> None:
 # --- bytes, and bounds -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("change", [lambda x: b" " + x, lambda x: b"\xef\xbb\xbf" + x, lambda x: x[6:], bytes.title])
+@each_row("change", [lambda x: b" " + x, lambda x: b"\xef\xbb\xbf" + x, lambda x: x[6:], bytes.title])
 def test_lines_that_are_not_part_of_an_event_are_a_warning(change: Any) -> None:
     """The standard ignores them; nothing is lost in silence."""
     odd = change(chunk({"content": "LOST"}))
@@ -417,7 +418,7 @@ def test_lines_that_are_not_part_of_an_event_are_a_warning(change: Any) -> None:
     assert (reply.text, codes(reply)) == ("AB", ["malformed_event"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limit", "events"),
     [
         ("text_chars", [chunk({"content": "x" * 60})] * 2),

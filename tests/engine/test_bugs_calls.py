@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from folding import DONE, assert_any_cut, call, calls, chunk, codes, entry, fin, fragments, text
+from tables import each_row
 
 END = fin("tool_calls") + DONE
 
@@ -275,8 +276,8 @@ def test_a9_empty_entries_open_no_call():
     assert codes(reply) == []
 
 
-@pytest.mark.parametrize("index", [0, None])
-@pytest.mark.parametrize("call_id", [None, ""])
+@each_row("index", [0, None])
+@each_row("call_id", [None, ""])
 def test_a10_no_id_at_all(index: int | None, call_id: str | None):
     """A call without an id is handed out under a made-up one, with a warning."""
     reply = assert_any_cut(
@@ -386,7 +387,7 @@ def test_a13_sparse_index_out_of_order():
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
 
 
-@pytest.mark.parametrize("function", [None, {}, "", []])
+@each_row("function", [None, {}, "", []])
 def test_a14_function_null_between_two_fragments(function: Any):
     """An entry without a function says nothing (endolith/open-interpreter#254)."""
     reply = assert_any_cut(
@@ -445,7 +446,7 @@ def test_a15_index_as_text_or_float(first: Any, second: Any):
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"y": 2})]
 
 
-@pytest.mark.parametrize("index", [-1, "-1", -1.0, 0.5, "", "first", True, [], {}])
+@each_row("index", [-1, "-1", -1.0, 0.5, "", "first", True, [], {}])
 def test_a15_useless_index(index: Any):
     """An index that is no number of a call is as good as none (Z.ai sends -1)."""
     reply = assert_any_cut(
@@ -621,7 +622,7 @@ def test_one_id_for_two_calls_that_are_named_late(arguments: str):
     assert codes(reply) == ["duplicate_id"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("named", "pieces"),
     [
         (0, ('{"a"', "", ":1}")),

@@ -8,6 +8,7 @@ import pytest
 
 from folding import DONE, assert_any_cut, call, calls, chunk, codes, entry, event, fin, fold, fold_chunks, text
 from streamfold import Usage
+from tables import each_row
 
 
 def usage_chunk(usage: Any) -> bytes:
@@ -35,7 +36,7 @@ def test_f1_usage_chunk_is_the_last_thing_before_the_connection_closes() -> None
     assert assert_any_cut(body).usage == Usage(3, raw={"prompt_tokens": 3})
 
 
-@pytest.mark.parametrize("choices", [None, [], {}, "", 0, False])
+@each_row("choices", [None, [], {}, "", 0, False])
 def test_f2_empty_choices(choices: Any) -> None:
     """Choices that are null or otherwise empty say nothing (pydantic-ai#5165)."""
     odd = event({"id": "c1", "model": "m", "choices": choices})
@@ -64,7 +65,7 @@ def test_f3_no_delta() -> None:
     assert (reply.text, reply.finish_reason) == ("a", "stop")
 
 
-@pytest.mark.parametrize("delta", [{}, [], "", "x", 5, False])
+@each_row("delta", [{}, [], "", "x", 5, False])
 def test_f3_delta_of_another_kind(delta: Any) -> None:
     """A delta that is no object, or an empty one, says nothing, and what stands beside it counts."""
     reply = assert_any_cut(text("a") + chunk(delta, usage={"prompt_tokens": 3}) + chunk(delta, "stop") + DONE)
@@ -91,7 +92,7 @@ def at_the_end(message: dict[str, Any], **choice: Any) -> bytes:
     return event({"id": "c1", "object": "chat.completion", "choices": choices}) + DONE
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "shown", "warned"),
     [
         ("Hello", "Hello", []),
@@ -199,7 +200,7 @@ def test_f7_usage_at_the_top_goes_before_usage_in_the_choice() -> None:
     assert assert_any_cut(body).usage == Usage(3, raw={"prompt_tokens": 3})
 
 
-@pytest.mark.parametrize("top", [None, {}, [], [1], "none", 5, True])
+@each_row("top", [None, {}, [], [1], "none", 5, True])
 def test_f7_unusable_usage_at_the_top(top: Any) -> None:
     """A usage at the top that is no object does not hide the one in the choice."""
     choice = {"index": 0, "delta": {}, "finish_reason": "stop", "usage": {"prompt_tokens": 3}}
@@ -220,13 +221,13 @@ def test_f8_no_usage() -> None:
     assert reply.usage is None
 
 
-@pytest.mark.parametrize("usage", [None, {}, [], [1], "", "3 tokens", 0, 5, True])
+@each_row("usage", [None, {}, [], [1], "", "3 tokens", 0, 5, True])
 def test_f8_usage_of_another_kind(usage: Any) -> None:
     """A usage that is no object, or an empty one, is none."""
     assert assert_any_cut(chunk({"content": "a"}, usage=usage) + fin("stop") + usage_chunk(usage) + DONE).usage is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("usage", "read"),
     [
         ({"prompt_tokens": 3}, Usage(3)),
@@ -248,7 +249,7 @@ def test_f8_numbers_of_another_kind(usage: dict[str, Any], read: Usage) -> None:
     )
 
 
-@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e999"])
+@each_row("number", [b"NaN", b"Infinity", b"-Infinity", b"1e999"])
 def test_f8_numbers_without_a_value(number: bytes) -> None:
     """A count that is not finite is None and does no harm to the answer."""
     body = text("a") + fin("stop") + b'data: {"choices":[],"usage":{"prompt_tokens":' + number + b"}}\n\n" + DONE
@@ -258,7 +259,7 @@ def test_f8_numbers_without_a_value(number: bytes) -> None:
     assert reply.usage.input_tokens is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "cached",
     [
         {"cached_tokens": 2},
@@ -335,7 +336,7 @@ def test_f12_the_end_of_another_choice_is_no_end() -> None:
     assert codes(reply) == ["extra_choice", "missing_finish_reason"]
 
 
-@pytest.mark.parametrize("number", [None, "0", 0.0, -1, "x", [], {}])
+@each_row("number", [None, "0", 0.0, -1, "x", [], {}])
 def test_f12_index_of_another_kind(number: Any) -> None:
     """A choice whose index is missing or unusable is the first one."""
     body = event({"id": "c1", "choices": [{"index": number, "delta": {"content": "a"}, "finish_reason": "stop"}]})
@@ -344,7 +345,7 @@ def test_f12_index_of_another_kind(number: Any) -> None:
     assert codes(reply) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [
         [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
@@ -366,7 +367,7 @@ def test_f13_parts_that_are_not_text() -> None:
     assert reply.extras == {"content": [image]}
 
 
-@pytest.mark.parametrize("content", [None, "", [], {}, 0, False])
+@each_row("content", [None, "", [], {}, 0, False])
 def test_f13_empty_content(content: Any) -> None:
     """Content that is null or otherwise empty is no text and makes no chunk."""
     chunks, reply = fold_chunks(chunk({"role": "assistant", "content": content}) + text("a") + fin("stop") + DONE)
@@ -380,7 +381,7 @@ def test_f13_content_of_another_kind(content: Any) -> None:
     assert assert_any_cut(chunk({"content": content}) + text("a") + fin("stop") + DONE).text == "a"
 
 
-@pytest.mark.parametrize("role", [None, "", "assistant", "tool", 5])
+@each_row("role", [None, "", "assistant", "tool", 5])
 def test_f13_role(role: Any) -> None:
     """A role that is repeated, empty or odd makes no difference."""
     one, two = chunk({"role": role, "content": "a"}), chunk({"role": role, "content": "b"})
@@ -396,7 +397,7 @@ def test_f14_refusal() -> None:
     assert codes(reply) == []
 
 
-@pytest.mark.parametrize("refusal", [{"reason": "x"}, ["x"], 5, True])
+@each_row("refusal", [{"reason": "x"}, ["x"], 5, True])
 def test_f14_refusal_of_another_kind(refusal: Any) -> None:
     """A refusal that is no text does not break the answer."""
     reply = assert_any_cut(text("a") + chunk({"refusal": refusal}) + fin("stop") + DONE)
@@ -424,7 +425,7 @@ def test_f15_names_that_change() -> None:
     assert (reply.text, reply.id, reply.model) == ("ab", "x1", "alias")
 
 
-@pytest.mark.parametrize("created", [0, 1.5, "2024-01-01", None, [], {}, -1, True])
+@each_row("created", [0, 1.5, "2024-01-01", None, [], {}, -1, True])
 def test_f15_created(created: Any) -> None:
     """The time of creation may be anything; ids that have to be made up do not depend on how the bytes were cut."""
     body = event({"created": created, "choices": [{"delta": {"tool_calls": [entry(0, name="f", arguments="{}")]}}]})
@@ -433,7 +434,7 @@ def test_f15_created(created: Any) -> None:
     assert codes(reply) == ["missing_id"]
 
 
-@pytest.mark.parametrize("name", [5, 1.5, True, [], ["x"], {"x": 1}])
+@each_row("name", [5, 1.5, True, [], ["x"], {"x": 1}])
 def test_f15_names_of_another_kind(name: Any) -> None:
     """An id or a model that is no text never reaches the reply as anything but text."""
     body = event({"id": name, "model": name, "choices": []}) + fin("stop") + DONE
@@ -468,7 +469,7 @@ def test_f16_unknown_members_of_a_call() -> None:
     assert codes(reply) == []
 
 
-@pytest.mark.parametrize("logprobs", [None, {"content": None}, {"content": [{"token": "a", "logprob": -0.1}]}, [], "x"])
+@each_row("logprobs", [None, {"content": None}, {"content": [{"token": "a", "logprob": -0.1}]}, [], "x"])
 def test_f17_logprobs(logprobs: Any) -> None:
     """Log probabilities may be null, missing or of any shape."""
     choice = {"index": 0, "delta": {"content": "a"}, "logprobs": logprobs, "finish_reason": None}

@@ -40,6 +40,7 @@ from streamfold import (
     UpstreamError,
     Usage,
 )
+from tables import each_row
 
 CALL = fragments('0 call_a f {"x"', "0 - - :1}")
 MADE = ToolCall("call_a", "f", {"x": 1}, '{"x":1}')
@@ -196,7 +197,7 @@ def test_c6_half_an_event_after_the_finish():
     assert codes(reply) == ["truncated_event"]
 
 
-@pytest.mark.parametrize("reason", ["stop", "eos", "eos_token", "end_turn"])
+@each_row("reason", ["stop", "eos", "eos_token", "end_turn"])
 def test_c7_stop_although_there_are_calls(reason: str):
     """Calls decide, not the word: after `stop` they are handed out (vllm-project/vllm#9209, BerriAI/litellm#12862)."""
     reply = assert_any_cut(CALL + fin(reason) + DONE)
@@ -306,7 +307,7 @@ DONES = [
 ]
 
 
-@pytest.mark.parametrize("done", DONES)
+@each_row("done", DONES)
 def test_c12_spellings_of_done(done: bytes):
     """`[DONE]` ends the stream once, however it is written."""
     reply = assert_any_cut(text("Hi") + fin("stop") + done)
@@ -340,7 +341,7 @@ def test_c12_done_inside_text():
     assert reply.text == "[DONE]data: [DONE]\n\n"
 
 
-@pytest.mark.parametrize("body", [b"", b"\n\n", b": ping\n\n", b": a\n\n: b\n\n\n", b"\xef\xbb\xbf", b"retry: 100\n\n"])
+@each_row("body", [b"", b"\n\n", b": ping\n\n", b": a\n\n: b\n\n\n", b"\xef\xbb\xbf", b"retry: 100\n\n"])
 def test_c13_a_stream_of_nothing(body: bytes):
     """A body without an event is an empty response."""
     for pieces in (None, bytewise(body)):
@@ -351,7 +352,7 @@ def test_c13_a_stream_of_nothing(body: bytes):
         assert error.partial == Reply()
 
 
-@pytest.mark.parametrize("before", [b"", b": ping\n\n", b"event: ping\n\n", b"data:\n\n"])
+@each_row("before", [b"", b": ping\n\n", b"event: ping\n\n", b"data:\n\n"])
 def test_c13_done_and_nothing_else(before: bytes):
     """`[DONE]` alone is an empty response."""
     for pieces in (None, bytewise(before + DONE)):
@@ -368,7 +369,7 @@ def test_c13_finish_and_nothing_else():
     assert codes(reply) == ["empty_answer"]
 
 
-@pytest.mark.parametrize("word", ["eos_and_more", "tool", "done", "recitation?"])
+@each_row("word", ["eos_and_more", "tool", "done", "recitation?"])
 def test_c14_unknown_finish_reason(word: str):
     """A word that nobody knows is kept raw and is never taken for `stop`; calls are handed out."""
     reply = assert_any_cut(text("Hi") + CALL + fin(word) + DONE)
@@ -376,7 +377,7 @@ def test_c14_unknown_finish_reason(word: str):
     assert (reply.finish_reason, reply.raw_finish_reason) == ("unknown", word)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "reason"),
     [
         ("stop", "stop"),
@@ -395,7 +396,7 @@ def test_c14_words_that_are_known(word: str, reason: str):
     assert codes(reply) == []
 
 
-@pytest.mark.parametrize("word", ["length", "max_tokens", "content_filter", "sensitive"])
+@each_row("word", ["length", "max_tokens", "content_filter", "sensitive"])
 def test_c14_words_that_drop_calls(word: str):
     """An answer that was cut off or filtered hands out no calls, and says which ones it dropped."""
     reply = assert_any_cut(text("Hi") + CALL + fin(word) + DONE)
@@ -442,7 +443,7 @@ def test_c14_abort():
     assert error.partial.text == "Hi"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "reason"),
     [
         ("max_output_tokens", "length"),
@@ -472,7 +473,7 @@ def test_c14_no_reason_as_text(word: str):
     assert codes(reply) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "retryable"),
     [
         ("function_call_filter: MALFORMED_FUNCTION_CALL", True),
@@ -531,7 +532,7 @@ def test_c14_error_after_the_finish_reason():
     assert [(warning.code, warning.detail) for warning in reply.warnings] == [("error_after_finish", "billing failed")]
 
 
-@pytest.mark.parametrize("after", [b"", b": ping\n\n", text("!"), DONE])
+@each_row("after", [b"", b": ping\n\n", text("!"), DONE])
 def test_c15_the_end_is_known_at_done(after: bytes):
     """The finished chunk comes with `[DONE]` itself, so nobody has to wait for the connection to close."""
     decoder = StreamDecoder("chat")

@@ -25,6 +25,7 @@ from folding import (
 )
 from streamfold import IncompleteStreamError, Limits, ProtocolError, StreamDecoder, UpstreamError, Usage
 from streamfold.engine.sse import SSEDecoder
+from tables import each_row
 
 COMPLETION = {
     "id": "c1",
@@ -44,7 +45,7 @@ def test_d1_unicode_line_separators_are_text(char: str) -> None:
     assert codes(reply) == []
 
 
-@pytest.mark.parametrize("char", ["\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"])
+@each_row("char", ["\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"])
 def test_d1_no_other_control_character_ends_a_line(char: str) -> None:
     """VT, FF and the separators that `str.splitlines` knows stay inside the data of their event (httpx-sse#34)."""
     decoder = SSEDecoder()
@@ -109,7 +110,7 @@ def test_d5_byte_order_mark_before_a_json_body() -> None:
     assert assert_any_cut(b"\xef\xbb\xbf" + json.dumps(COMPLETION).encode()).text == "Hello"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "end",
     [
         pytest.param(b"\n\n" + fin("stop") + DONE, id="in the middle"),
@@ -150,7 +151,7 @@ def test_d7_character_cut_off_at_the_end_of_an_event() -> None:
     assert codes(reply) == ["invalid_utf8"]
 
 
-@pytest.mark.parametrize("comment", [b": OPENROUTER PROCESSING\n\n", b":\n\n", b":\n", b": a: b\n", b":data: x\n\n"])
+@each_row("comment", [b": OPENROUTER PROCESSING\n\n", b":\n\n", b":\n", b": a: b\n", b":data: x\n\n"])
 def test_d8_comments_keep_alive(comment: bytes) -> None:
     """Comments such as OpenRouter's are ignored before the first event, between events and after the last one."""
     body = comment + text("a") + comment + comment + text("b") + comment + fin("stop") + comment + DONE + comment
@@ -185,9 +186,7 @@ def test_d11_event_name_alone(name: bytes) -> None:
     assert assert_any_cut(name + text("a") + name + fin("stop") + name + DONE).text == "a"
 
 
-@pytest.mark.parametrize(
-    "empty", [b"data:\n\n", b"data: \n\n", b"data\n\n", b"data:\ndata:\n\n", b"event: ping\ndata:\n\n"]
-)
+@each_row("empty", [b"data:\n\n", b"data: \n\n", b"data\n\n", b"data:\ndata:\n\n", b"event: ping\ndata:\n\n"])
 def test_d12_empty_data(empty: bytes) -> None:
     """An event whose data is empty says nothing and is ignored (openai-python#3833, omnigent#1474)."""
     reply = assert_any_cut(empty + text("a") + empty + fin("stop") + empty + DONE)
@@ -195,7 +194,7 @@ def test_d12_empty_data(empty: bytes) -> None:
     assert codes(reply) == []
 
 
-@pytest.mark.parametrize("start", [b"data:", b"data: ", b"data:  ", b"data:\t"])
+@each_row("start", [b"data:", b"data: ", b"data:  ", b"data:\t"])
 def test_d13_blanks_after_the_colon(start: bytes) -> None:
     """One blank after the colon, none or two make no difference to a JSON payload (Alibaba sends none)."""
     assert assert_any_cut((text("a") + fin("stop") + DONE).replace(b"data: ", start)).text == "a"
@@ -254,7 +253,7 @@ def test_d15_last_unseparated_payload_cut_off() -> None:
         assert caught.value.partial.text == "ab"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b'{"message":{"content":"Hel"},"done":false}\n{"message":{"content":"lo"},"done":true}\n',
@@ -305,7 +304,7 @@ def test_d18_whole_completion_that_was_cut_by_its_length() -> None:
     assert codes(reply) == ["calls_dropped"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "message"),
     [
         ({"error": {"message": "quota exceeded", "type": "insufficient_quota"}}, "quota exceeded"),
@@ -326,7 +325,7 @@ def test_d19_error_body_with_status_200(body: object, message: str) -> None:
     assert error.body == body
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b"<html><title>Sign in</title></html>",
@@ -345,7 +344,7 @@ def test_d20_web_page_with_status_200(body: bytes) -> None:
     assert not error.retryable
 
 
-@pytest.mark.parametrize(
+@each_row(
     "endless",
     [
         pytest.param(b"x" * 2000, id="line"),
@@ -385,7 +384,7 @@ def test_d22_many_comments_are_no_large_event() -> None:
     assert assert_any_cut(body, limits=Limits(event_bytes=200)).text == "a"
 
 
-@pytest.mark.parametrize("size", [190, 196, 197, 198, 200, 210])
+@each_row("size", [190, 196, 197, 198, 200, 210])
 def test_d22_the_limit_does_not_depend_on_the_cut(size: int) -> None:
     """An event near the limit is accepted or refused by its size alone, not by how it was cut."""
     body = b'data: {"choices":[],"x":"'.ljust(size, b"y") + b'"}\n\n' + text("a") + fin("stop") + DONE
@@ -409,7 +408,7 @@ def test_d22_nothing_is_too_large_after_the_end() -> None:
     assert assert_any_cut(body, limits=Limits(event_bytes=200)).text == "a"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         '{"id": "c1", "choi',

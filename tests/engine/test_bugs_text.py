@@ -22,6 +22,7 @@ from folding import (
     text,
 )
 from streamfold import IncompleteStreamError
+from tables import each_row
 
 
 def test_g1_reasoning_content() -> None:
@@ -54,7 +55,7 @@ def test_g1_reasoning_after_text() -> None:
     assert (reply.reasoning, reply.text) == ("hm", "ab")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "delta",
     [
         {"reasoning_content": "hm"},
@@ -80,8 +81,8 @@ def test_g2_names_of_the_field(delta: dict[str, Any]) -> None:
     assert (reply.reasoning, reply.text) == ("hm", "Hello")
 
 
-@pytest.mark.parametrize("value", [True, False, 5, 0, [], ["x"], {}, {"text": "x"}])
-@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking", "thought", "reasoning_details"])
+@each_row("value", [True, False, 5, 0, [], ["x"], {}, {"text": "x"}])
+@each_row("name", ["reasoning_content", "reasoning", "thinking", "thought", "reasoning_details"])
 def test_g2_fields_of_another_kind(name: str, value: Any) -> None:
     """A field of one of these names that is no text does not break the answer (Gemini's `thought: true`)."""
     reply = fold(chunk({name: value, "content": "Hello"}) + fin("stop") + DONE)
@@ -96,7 +97,7 @@ def test_g2_reasoning_details_are_kept() -> None:
     assert reply.message.extras == {"reasoning_details": details}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "delta",
     [
         {"reasoning_content": "hm", "reasoning": "hm"},
@@ -160,7 +161,7 @@ def test_g8_empty_reasoning_makes_no_chunk() -> None:
     assert [(made.delta, made.finished) for made in chunks] == [("a", False), ("b", False), ("", True)]
 
 
-@pytest.mark.parametrize("space", ["\n\n", " ", "\n", "\t"])
+@each_row("space", ["\n\n", " ", "\n", "\t"])
 def test_g9_white_space_before_calls(space: str) -> None:
     """White space before a call is text and leaves the call alone (vLLM, Dynamo)."""
     body = text(space) + fragments('0 a f {"x":', "0 - - 1}") + fin("tool_calls") + DONE
@@ -170,7 +171,7 @@ def test_g9_white_space_before_calls(space: str) -> None:
     assert codes(reply) == []
 
 
-@pytest.mark.parametrize("said", ["\n", "Done.", "", None])
+@each_row("said", ["\n", "Done.", "", None])
 def test_g10_text_after_calls(said: str | None) -> None:
     """Text after a call, or between its fragments, neither closes nor corrupts it."""
     after = chunk({"content": said})
@@ -215,7 +216,7 @@ def pieces(*texts: str) -> bytes:
     return b"".join(map(text, texts)) + STOP
 
 
-@pytest.mark.parametrize(
+@each_row(
     "cut",
     [
         ("<thi", "nk>abc</thi", "nk>ok"),
@@ -235,7 +236,7 @@ def test_g4_think_tags_in_pieces(cut: tuple[str, ...]) -> None:
     assert not any("<" in made.delta + made.reasoning for made in chunks)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "reasoning", "shown"),
     [
         ("a <", "", "a <"),
@@ -362,7 +363,7 @@ UNREAD = {
 }
 
 
-@pytest.mark.parametrize("name", MARKUP)
+@each_row("name", MARKUP)
 def test_g11_markup_that_leaks(name: str) -> None:
     """Calls that the server left in the text stay there, unharmed, and the reply names the dialect for them."""
     said = f"Sure. {MARKUP[name]}"
@@ -393,7 +394,7 @@ def test_g11_reasoning_that_leaks() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", MARKUP)
+@each_row("name", MARKUP)
 def test_g11_the_dialect_reads_it(name: str) -> None:
     """With the dialect the same bytes are a call, of which no part was shown."""
     said = MARKUP[name] if name == "llama3" else f"Sure. {MARKUP[name]}"
@@ -404,7 +405,7 @@ def test_g11_the_dialect_reads_it(name: str) -> None:
         assert codes(reply) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("dialect", "said", "leak"),
     [
         ("kimi", MARKUP["kimi3"], "kimi3"),
@@ -429,7 +430,7 @@ def test_g11_calls_where_no_tools_were_declared() -> None:
     assert codes(reply) == ["leaked_markup"]
 
 
-@pytest.mark.parametrize("said", ["<tool_call> is a tag.", "Use <think> and [1].", "a <|tool_x b", "[TOOL_CALL] ok"])
+@each_row("said", ["<tool_call> is a tag.", "Use <think> and [1].", "a <|tool_x b", "[TOOL_CALL] ok"])
 def test_g11_talk_about_markup_is_no_leak(said: str) -> None:
     """Text that only mentions a marker is text, without a warning."""
     reply = assert_any_cut(pieces(said), tools=SEARCH)

@@ -9,6 +9,7 @@ import pytest
 from streamfold import Limits, ProtocolError
 from streamfold.engine.calls import Calls
 from streamfold.values.deltas import Call
+from tables import each_row
 
 
 def sort(*parts: Call, tool_names: Collection[str] = ()) -> list[tuple[str, str, str]]:
@@ -38,7 +39,7 @@ def test_one_call_in_many_fragments():
     ) == [("a", "f", '{ "x" : 1}\n')]
 
 
-@pytest.mark.parametrize("empty", [Call(), Call(0), Call(7), Call(None, "", "", ""), Call(0, "", "", "", extra={})])
+@each_row("empty", [Call(), Call(0), Call(7), Call(None, "", "", ""), Call(0, "", "", "", extra={})])
 def test_an_empty_fragment_opens_nothing(empty: Call):
     """A fragment that says nothing is no call, before the first one and after it."""
     calls = Calls()
@@ -109,7 +110,7 @@ def test_an_index_counts_where_items_are_drawn_anew():
     ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("summary", "result"),
     [
         ([Call(0, "a", "f", "{1}"), Call(1, "b", "g", "{2}")], [("a", ["{1}"]), ("b", ["{2}"])]),
@@ -352,7 +353,7 @@ def test_the_first_id_and_the_first_name_count():
     assert sort(Call(0, "a", "f"), Call(0, "a", "f"), Call(0, "", ""), Call(0, "", "", "{}")) == [("a", "f", "{}")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pieces", "tool_names", "name"),
     [
         (["f", "f", "f"], [], "f"),

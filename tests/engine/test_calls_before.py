@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from folding import DONE, call, entry, fin, text
 from streamfold import StreamDecoder
+from tables import each_row
 
 BODY = (
     text("a")
@@ -27,7 +26,7 @@ def places(*pieces: bytes) -> list[tuple[str, int]]:
     return [(char, chunk.calls_before) for chunk in chunks for char in chunk.delta]
 
 
-@pytest.mark.parametrize("size", [1, 7, 64, len(BODY)])
+@each_row("size", [1, 7, 64, len(BODY)])
 def test_the_number_of_calls_before_a_text(size: int) -> None:
     """It counts the calls that had begun, finished or not, however the body was cut."""
     pieces = [BODY[at : at + size] for at in range(0, len(BODY), size)]

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import corpus
 import scale
 from folding import bytewise, check_chunks, random_cut
 from streamfold import IncompleteStreamError, Reply, StreamChunk, StreamDecoder, StreamError, UpstreamError
+from tables import each_row
 
 RECORDED = {
     "chat": corpus.names("corpus/chat/*.sse"),
@@ -169,7 +168,7 @@ def test_corpus_is_complete() -> None:
     assert not [wire for wire, count in {"anthropic": 56, "gemini": 40}.items() if len(MADE[wire]) < count]
 
 
-@pytest.mark.parametrize(("wire", "name"), [*EACH_RECORDED, *EACH_MADE])
+@each_row(("wire", "name"), [*EACH_RECORDED, *EACH_MADE], parts=8)
 def test_stream_folds_to_the_expected_result(wire: str, name: str, folded: Counter[str]) -> None:
     """However its bytes are cut: always what was derived from them."""
     body, expected = corpus.body(name), corpus.expected(name)
@@ -179,7 +178,7 @@ def test_stream_folds_to_the_expected_result(wire: str, name: str, folded: Count
     folded[f"{wire} streams"] += 1
 
 
-@pytest.mark.parametrize(("wire", "name"), [row for row in EACH_RECORDED if row[0] in ("responses", "anthropic")])
+@each_row(("wire", "name"), [row for row in EACH_RECORDED if row[0] in ("responses", "anthropic")])
 def test_recorded_streams_give_no_false_warning(wire: str, name: str) -> None:
     """A stream that is right is read without a warning; these servers say much twice, never two different things."""
     _, reply, error = read(wire, [corpus.body(name)], {})

@@ -41,6 +41,7 @@ from streamfold import (
 )
 from streamfold.adapters import Adapter
 from streamfold.values.deltas import Delta, Finish, Text
+from tables import each_row
 
 BOOM = event({"error": {"message": "boom"}})
 
@@ -125,9 +126,7 @@ def test_feed_after_the_terminator_is_ignored() -> None:
     assert decoder.reply.warnings == []
 
 
-@pytest.mark.parametrize(
-    "rest", [b"", b"data: [DONE]\n\n", text("b"), BOOM, b"\xff\xfe", b"data: {broken\n\n", b"<html>"]
-)
+@each_row("rest", [b"", b"data: [DONE]\n\n", text("b"), BOOM, b"\xff\xfe", b"data: {broken\n\n", b"<html>"])
 def test_nothing_after_the_terminator_matters(rest: bytes) -> None:
     """Whatever follows the terminator, the answer is the same in any cut."""
     reply = assert_any_cut(text("a") + fin("stop") + DONE + rest)
@@ -239,7 +238,7 @@ def test_end_of_an_answer_that_is_whole() -> None:
 # --- transcripts and partial answers ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("end", "kind"),
     [
         (b'data: {"error": "boom"}\n\n', UpstreamError),
@@ -335,7 +334,7 @@ def test_interrupted_in_the_middle_of_a_json_body() -> None:
         decoder.close(interrupted="the connection broke")
 
 
-@pytest.mark.parametrize("end", [b"\n\n", b"\n", b"\r", b"\r\n", b""])
+@each_row("end", [b"\n\n", b"\n", b"\r", b"\r\n", b""])
 def test_whole_payload_without_its_blank_line(end: bytes) -> None:
     """The last event counts without its blank line and without its line end."""
     reply = assert_any_cut(text("a") + fin("stop").rstrip(b"\n") + end)
@@ -351,9 +350,7 @@ def test_terminator_without_its_blank_line(end: bytes) -> None:
     assert codes(reply) == ["missing_finish_reason"]
 
 
-@pytest.mark.parametrize(
-    "half", [b'data: {"id": "c1", "choi', b'data: {"id": "c1", "choi\n', b"data: [DON", b"data: {"]
-)
+@each_row("half", [b'data: {"id": "c1", "choi', b'data: {"id": "c1", "choi\n', b"data: [DON", b"data: {"])
 def test_half_an_event_at_the_end(half: bytes) -> None:
     """Half an event is an incomplete stream, with what came before it."""
     error = assert_any_cut_error(text("a") + half)
@@ -373,9 +370,7 @@ def test_half_an_event_and_nothing_before_it(half: bytes) -> None:
     assert error.retryable
 
 
-@pytest.mark.parametrize(
-    "half", [b'data: {"id": "c1", "choi', b"data: [DON", b"data", b"dat", b"data:", b":", b"event: x"]
-)
+@each_row("half", [b'data: {"id": "c1", "choi', b"data: [DON", b"data", b"dat", b"data:", b":", b"event: x"])
 def test_half_an_event_after_the_finish_reason(half: bytes) -> None:
     """Half an event after the finish reason does no harm; where it held data there is a warning."""
     reply = assert_any_cut(text("a") + fin("stop") + half)
@@ -416,8 +411,8 @@ COMPLETION = {
 }
 
 
-@pytest.mark.parametrize("start", [b"", b" ", b"\n\n", b"\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n", b" " * 1000])
-@pytest.mark.parametrize("end", [b"", b"\n", b" \r\n\r\n"])
+@each_row("start", [b"", b" ", b"\n\n", b"\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n", b" " * 1000])
+@each_row("end", [b"", b"\n", b" \r\n\r\n"])
 def test_whole_completion(start: bytes, end: bytes) -> None:
     """A whole completion is read as the answer, calls and all, with any white space round it."""
     chunks, reply = fold_chunks(start + json.dumps(COMPLETION).encode() + end)
@@ -450,9 +445,7 @@ def test_every_truncation_of_a_whole_completion() -> None:
     assert assert_any_cut(whole).text == "hé 中"
 
 
-@pytest.mark.parametrize(
-    "choices", ['["x"]', "5", "true", '"x"', "[5]", "[null]", "[[]]", '{"a": 1}', '{"0": {}}', "[true]", "1.5"]
-)
+@each_row("choices", ['["x"]', "5", "true", '"x"', "[5]", "[null]", "[[]]", '{"a": 1}', '{"0": {}}', "[true]", "1.5"])
 def test_json_body_with_odd_choices(choices: str) -> None:
     """Choices that can't be read in a JSON body are one of our errors, like in a stream."""
     body = f'{{"choices": {choices}}}'.encode()
@@ -460,16 +453,16 @@ def test_json_body_with_odd_choices(choices: str) -> None:
     assert type(assert_any_cut_error(b"data: " + body + b"\n\n")) in (ProtocolError, IncompleteStreamError)
 
 
-@pytest.mark.parametrize("body", [b"{}", b"[]", b"[1]", b'{"id": "c1", "choices": []}', b'{"choices": null}', b"[{}]"])
+@each_row("body", [b"{}", b"[]", b"[1]", b'{"id": "c1", "choices": []}', b'{"choices": null}', b"[{}]"])
 def test_json_body_that_says_nothing(body: bytes) -> None:
     """JSON in which there is neither an answer nor an error is not a success."""
     assert isinstance(assert_any_cut_error(body), UpstreamError | EmptyResponseError | ProtocolError)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body", [b'{"error": {"message": "no money"}}', b'[{"error": {"message": "no money"}}]', b'{"msg": "no money"}']
 )
-@pytest.mark.parametrize("start", [b"", b"\n", b"\xef\xbb\xbf"])
+@each_row("start", [b"", b"\n", b"\xef\xbb\xbf"])
 def test_json_error(start: bytes, body: bytes) -> None:
     """A JSON error is raised in the server's words."""
     error = assert_any_cut_error(start + body)
@@ -478,7 +471,7 @@ def test_json_error(start: bytes, body: bytes) -> None:
     assert error.transcript == (body.decode(),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "shown"),
     [
         (b"{'choices': []}", "{'choices': []}"),
@@ -507,8 +500,8 @@ def test_newline_delimited_json(end: bytes) -> None:
     assert not error.retryable
 
 
-@pytest.mark.parametrize("size", [10, 500, 2000])
-@pytest.mark.parametrize("start", [b"", b"\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n", b" " * 600])
+@each_row("size", [10, 500, 2000])
+@each_row("start", [b"", b"\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n", b" " * 600])
 def test_web_page(start: bytes, size: int) -> None:
     """A web page of any length is named as one and shown from its beginning."""
     page = b"<html><h1>502 Bad Gateway</h1>" + "é".encode() * (size // 2)
@@ -532,7 +525,7 @@ def test_web_page_is_refused_before_its_end() -> None:
         decoder.feed(b"x")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b"Internal Server Error",
@@ -554,7 +547,7 @@ def test_plain_text(body: bytes) -> None:
     assert " ".join(body.decode().split())[:200] in error.message
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         pytest.param(b"", id="nothing"),
@@ -578,7 +571,7 @@ def test_nothing_at_all(body: bytes) -> None:
     assert error.transcript == ()
 
 
-@pytest.mark.parametrize("body", [DONE, b": ping\n\n" + DONE, b"data:\n\n" + DONE, b"data: [DONE]"])
+@each_row("body", [DONE, b": ping\n\n" + DONE, b"data:\n\n" + DONE, b"data: [DONE]"])
 def test_nothing_but_the_terminator(body: bytes) -> None:
     """A terminator and nothing else is an empty answer."""
     error = assert_any_cut_error(body)
@@ -593,14 +586,14 @@ def test_comments_and_then_plain_text() -> None:
     assert type(error) is ProtocolError
 
 
-@pytest.mark.parametrize("start", [b" ", b"\n", b"\r\n\r\n", b"\t \n", b"\xef\xbb\xbf\n", b"\n\xef\xbb\xbf"])
+@each_row("start", [b" ", b"\n", b"\r\n\r\n", b"\t \n", b"\xef\xbb\xbf\n", b"\n\xef\xbb\xbf"])
 def test_white_space_before_the_first_event(start: bytes) -> None:
     """White space before the first event, as sent to keep a connection open, is no part of it and hides nothing."""
     assert assert_any_cut(start + text("a") + text("b") + fin("stop") + DONE).text == "ab"
 
 
-@pytest.mark.parametrize("start", [b" ", b"\n\n", b"\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf \n", b"  \n"])
-@pytest.mark.parametrize("body", [b"<html>", b"Bad Gateway", b'{"error": "x"}', b'{"a', b"data: {broken\n\n"])
+@each_row("start", [b" ", b"\n\n", b"\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf \n", b"  \n"])
+@each_row("body", [b"<html>", b"Bad Gateway", b'{"error": "x"}', b'{"a', b"data: {broken\n\n"])
 def test_white_space_before_other_bodies(start: bytes, body: bytes) -> None:
     """White space and byte-order marks in front of a body that is refused are not part of the error, however cut."""
     assert str(assert_any_cut_error(start + body)) == str(assert_any_cut_error(body))
@@ -609,7 +602,7 @@ def test_white_space_before_other_bodies(start: bytes, body: bytes) -> None:
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "message"),
     [
         pytest.param(

@@ -25,6 +25,7 @@ from streamfold.engine.dialects import Dialect, DialectContext, find_dialect, le
 from streamfold.engine.fold import Fold
 from streamfold.values.deltas import Call, Delta, Finish, Meta, Reasoning, Summary, Text, Warn
 from streamfold.values.tools import AllowedTools, ReadToolChoice
+from tables import each_row
 
 TOOLS = (Tool("search"), Tool("get_weather"))
 NEW = ["harmony", "dsml", "kimi3", "minimax", "minimax3", "gemma4", "functiongemma", "lfm2", "seed", "cohere"]
@@ -197,7 +198,7 @@ def _of(name: str) -> list[dict[str, Any]]:
     return [vector for vector in VECTORS if isinstance(vector, dict) and vector["dialect"] == name]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_vectors(name: str) -> None:
     """Whole and under every cut: what was derived by another reader."""
     assert corpus.folder()
@@ -261,7 +262,7 @@ def _common(one: str, other: str) -> str:
     return "".join(char for char, _ in pairs)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in NEW])
+@each_row("name", [name for name in NAMES if name not in NEW])
 def test_vectors_are_shown_early(name: str) -> None:
     """After every character, all is shown that can't become markup any more."""
     assert corpus.folder()
@@ -278,28 +279,28 @@ def _ended(vector: dict[str, Any], begun: str) -> Reply:
 # Every dialect.
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each_row("name", CALLS)
 def test_a_call_cut_anywhere(name: str) -> None:
     """A call is read whole, wherever its markers are cut."""
     assert got(any_cut(name, CALLS[name])) == ("", "", [("search", {"q": "x"})])
 
 
-@pytest.mark.parametrize("name", ANYWHERE)
+@each_row("name", ANYWHERE)
 def test_text_round_two_calls(name: str) -> None:
     """Text before, between and after calls is text, byte for byte."""
     reply = any_cut(name, f"One: {CALLS[name]} two: {CALLS[name]} done.\n")
     assert got(reply) == ("One:  two:  done.\n", "", [("search", {"q": "x"})] * 2)
 
 
-@pytest.mark.parametrize("name", ANYWHERE)
+@each_row("name", ANYWHERE)
 def test_blanks_between_calls(name: str) -> None:
     """White space between structures, and at the end behind one, is dropped."""
     reply = any_cut(name, f"\n{CALLS[name]}\n\n{CALLS[name]}\n")
     assert got(reply) == ("", "", [("search", {"q": "x"})] * 2)
 
 
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("context", [DialectContext(TOOLS, "none"), DialectContext()], ids=["none", "no tools"])
+@each_row("name", CALLS)
+@each_row("context", [DialectContext(TOOLS, "none"), DialectContext()], ids=["none", "no tools"])
 def test_no_calls_allowed(name: str, context: DialectContext) -> None:
     """Where the model may make no calls, their markup is ordinary text; reasoning is split off all the same."""
     for size in (1, 1000):
@@ -308,7 +309,7 @@ def test_no_calls_allowed(name: str, context: DialectContext) -> None:
         assert got(fold(find_dialect(name, context), pieces)) == (CALLS[name], "hm" * (name in THINKING), [])
 
 
-@pytest.mark.parametrize("name", THINKING)
+@each_row("name", THINKING)
 def test_reasoning_in_front_of_a_call(name: str) -> None:
     """Reasoning is split off, and the white space between it and the call is nothing."""
     assert got(any_cut(name, f"{thought(name, 'hm' + chr(10))}\n\n{CALLS[name]}")) == (
@@ -318,7 +319,7 @@ def test_reasoning_in_front_of_a_call(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name != "llama3"])
+@each_row("name", [name for name in CALLS if name != "llama3"])
 def test_call_broken_off(name: str) -> None:
     """A call that is cut off is not given out, and the reply says so; what was text before it stays."""
     text = "Ok. " * (name in ANYWHERE)
@@ -329,7 +330,7 @@ def test_call_broken_off(name: str) -> None:
     assert unfinished(reply)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text"),
     [
         ("kimi", "a <| b <|tool_ <|tool_calls_section_begin| > <|tool_calls_sec"),
@@ -358,7 +359,7 @@ def test_a_marker_that_turns_out_to_be_text(name: str, text: str) -> None:
     assert not unfinished(reply)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "quoted"),
     [
         ("kimi", f"{CALL_END}{END}{CALL}functions.a:0"),
@@ -393,7 +394,7 @@ def test_many_strings_without_an_end(name: str) -> None:
     assert [call.error for call in reply.tool_calls] == ["invalid_json"] * 30 + [None]
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each_row("name", CALLS)
 def test_deep_nesting(name: str) -> None:
     """Arguments nested deeper than any parser goes are invalid, or the call is text; nothing is raised."""
     deep = "[" * 100_000 + "]" * 100_000  # deeper than any limit that a tool of other tests sets for a while
@@ -402,14 +403,14 @@ def test_deep_nesting(name: str) -> None:
     assert reply.text == text or reply.tool_calls[0].error or reply.tool_calls[0].arguments == {"q": deep}
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each_row("name", CALLS)
 def test_half_a_surrogate_pair(name: str) -> None:
     """A character that a server has cut in two is whole again in the arguments."""
     reply = read(name, list(VALUE.sub("\ud83d\udc4b", CALLS[name])))
     assert reply.tool_calls[0].arguments == {"q": "\U0001f44b"}
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each_row("name", CALLS)
 def test_a_structured_call_wins(name: str) -> None:
     """If the server sends calls of its own, those in the text are removed and not given out, with a warning."""
     dialect = find_dialect(name, DialectContext(TOOLS, FORCED.get(name, "auto")))
@@ -418,7 +419,7 @@ def test_a_structured_call_wins(name: str) -> None:
     assert "markup_dropped" in [warning.code for warning in reply.warnings]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_other_deltas_pass(name: str) -> None:
     """What is neither text nor reasoning passes unchanged, and so does reasoning without a text."""
     dialect = find_dialect(name, DialectContext(TOOLS))
@@ -427,7 +428,7 @@ def test_other_deltas_pass(name: str) -> None:
     assert list(dialect.finish()) == []
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("kimi", *NEW)])
+@each_row("name", [name for name in NAMES if name not in ("kimi", *NEW)])
 def test_reasoning_of_the_server_passes(name: str) -> None:
     """Reasoning that the server has split off is not looked into."""
     dialect = find_dialect(name, DialectContext(TOOLS))
@@ -438,7 +439,7 @@ def test_reasoning_of_the_server_passes(name: str) -> None:
 # Reasoning.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown", "reasoning"),
     [
         ("<think>one</think>two", "two", "one"),
@@ -480,13 +481,13 @@ def test_reasoning_never_closed() -> None:
     assert [warning.code for warning in reply.warnings] == ["empty_answer"]
 
 
-@pytest.mark.parametrize("name", ["hermes", "glm", "qwen3coder", "deepseek", "mistral"])
+@each_row("name", ["hermes", "glm", "qwen3coder", "deepseek", "mistral"])
 def test_calls_in_reasoning_are_thoughts(name: str) -> None:
     """A model that reasons about a call does not make it."""
     assert got(any_cut(name, f"<think>try {CALLS[name]}</think>no")) == ("no", f"try {CALLS[name]}", [])
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each_row("name", CALLS)
 def test_shown_early(name: str) -> None:
     """After every character, all is shown that can't become markup any more."""
     context = DialectContext(TOOLS, FORCED.get(name, "auto"))
@@ -512,7 +513,7 @@ def test_text_is_shown_at_once(pieces: list[str], shown: list[str]) -> None:
 # Kimi.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("header", "tools", "name", "call_id"),
     [
         ("functions.search:7", ("search", "get"), "search", "functions.search:7"),
@@ -560,7 +561,7 @@ def test_kimi_damaged_section() -> None:
     assert [warning.code for warning in reply.warnings] == ["markup_dropped"] * 2 + ["invalid_arguments"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "calls", "complete"),
     [
         (f"{BEGIN}{CALL}functions.search:0{ARGUMENTS}{X}", 1, True),
@@ -731,8 +732,8 @@ def test_mistral_forms() -> None:
     assert [call.id for call in reply.tool_calls][:2] == ["aB3dE6gH9", "cD3dE6gH9"]
 
 
-@pytest.mark.parametrize("name", ["required", "kimi", "hermes"])
-@pytest.mark.parametrize("choice", ["required", AllowedTools(("search",), "required"), NamedTool("search")])
+@each_row("name", ["required", "kimi", "hermes"])
+@each_row("choice", ["required", AllowedTools(("search",), "required"), NamedTool("search")])
 def test_forced_forms(name: str, choice: ReadToolChoice) -> None:
     """A demanded call may come as an array; Kimi and Hermes read it beside their markup."""
     assert got(any_cut(name, f"<think>a</think>\n{LIST}\nok", choice)) == ("\nok", "a", [("search", {"q": "x"})])
@@ -801,7 +802,7 @@ def test_dialect_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
     assert got(read("hermes+shouting", ["hi <", "tool", "s", "<"])) == ("HI <TOOLS<! 2 TOOLS", "", [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "name"),
     [
         *((f"Sure. {CALLS[name]}", name) for name in ANYWHERE),

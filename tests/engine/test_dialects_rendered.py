@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rendered import FORMATS, WORDS, Calls, calls_of, declared, read, sayable
 from scale import pick
+from tables import each_row
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@each_row("name", FORMATS)
 def test_what_is_written_is_read(name: str) -> None:
     """Text, reasoning and calls come out as they were put in."""
     form = FORMATS[name]

@@ -13,14 +13,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
-import pytest
-
 import scale
 from folding import bytewise, random_cut
 from playing import play, seen, wanted
 from streamfold import Reply, ToolCall
 from streamfold.recording import Recording
 from streamfold.values.replies import FinishReason
+from tables import each_row
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "fixtures"
@@ -50,7 +49,7 @@ def test_there_are_fixtures() -> None:
     assert {expect["finish_reason"] for expect in expected if "error" not in expect} == set(get_args(FinishReason))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_folds_to_what_is_expected(name: str) -> None:
     """The whole body at once."""
     recording = load(name)
@@ -58,14 +57,14 @@ def test_folds_to_what_is_expected(name: str) -> None:
     assert outcome == wanted(recording, outcome)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_folds_the_same_byte_by_byte(name: str) -> None:
     """One byte at a time."""
     recording = load(name)
     assert seen(play(recording, bytewise(recording.body))) == seen(play(recording, [recording.body]))
 
 
-@pytest.mark.parametrize("name", scale.some(NAMES, 80))
+@each_row("name", scale.some(NAMES, 80))
 def test_folds_the_same_in_random_pieces(name: str) -> None:
     """Random cuts, and fewer of a large body."""
     recording = load(name)
@@ -75,7 +74,7 @@ def test_folds_the_same_in_random_pieces(name: str) -> None:
         assert seen(play(recording, random_cut(recording.body, rng))) == whole
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_arguments_are_what_their_text_means(name: str) -> None:
     """The parsed arguments and the model's text agree, by the rules of `json`."""
     recording = load(name)
@@ -104,7 +103,7 @@ def no_json(constant: str) -> None:
     raise ValueError(constant)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_says_where_it_comes_from(name: str) -> None:
     """Each says what it shows, its source, origin and date, and what it is to fold to; a documented one has a link."""
     described = tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8"))

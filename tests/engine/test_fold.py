@@ -23,6 +23,7 @@ from streamfold.engine.fold import Fold
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import Call, Delta, Done, Extra, Failure, Finish, Meta, Reasoning, Refusal, Text, Warn
 from streamfold.values.replies import ProtocolWarning
+from tables import each_row
 
 A_CALL = Call(0, "a", "f", '{"x":1}')
 MADE = ToolCall("a", "f", {"x": 1}, '{"x":1}')
@@ -248,7 +249,7 @@ def test_tool_calls_without_calls():
     assert codes(reply) == ["missing_tool_calls"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("deltas", "expected"),
     [
         ([Meta("r1")], ["empty_answer"]),
@@ -310,7 +311,7 @@ def test_surrogate_halves_are_joined_across_other_deltas():
     assert (reply.text, reply.reasoning, reply.refusal) == ("\U0001f44b", "\U0001f914", "\U0001f44e")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pieces", "deltas"),
     [
         (["a\ud83d"], ["a", "\ufffd"]),

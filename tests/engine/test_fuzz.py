@@ -19,6 +19,7 @@ from streamfold import Limits, Reply, StreamError, Usage
 from streamfold.engine.body import error_body
 from streamfold.engine.dialects import _BUILT_IN as DIALECTS
 from streamfold.values import error_info, status_error
+from tables import each_row
 
 # --- any value in place of any member --------------------------------------------------------------------------------
 
@@ -135,8 +136,8 @@ def test_any_value_as_an_event(payload: Any) -> None:
 WEIRD = [5, 0, -1, 1.5, True, False, "x", "", [], [5], [None], [[]], ["x"], [{}], {}, {"a": 1}, {"index": 0}]
 
 
-@pytest.mark.parametrize("value", WEIRD)
-@pytest.mark.parametrize(
+@each_row("value", WEIRD)
+@each_row(
     "name", ["content", "reasoning_content", "reasoning_details", "refusal", "annotations", "audio", "tool_calls"]
 )
 def test_weird_member_of_a_delta(name: str, value: Any) -> None:
@@ -148,8 +149,8 @@ def test_weird_member_of_a_delta(name: str, value: Any) -> None:
     check_types(reply)
 
 
-@pytest.mark.parametrize("value", WEIRD)
-@pytest.mark.parametrize("name", ["id", "object", "created", "model", "usage", "x_groq", "system_fingerprint"])
+@each_row("value", WEIRD)
+@each_row("name", ["id", "object", "created", "model", "usage", "x_groq", "system_fingerprint"])
 def test_weird_member_of_a_chunk(name: str, value: Any) -> None:
     """A member of a chunk that is of another kind is no reason to lose the answer."""
     reply = fold(text("a") + chunk({"content": "b"}, **{name: value}) + fin("stop") + DONE)
@@ -157,13 +158,13 @@ def test_weird_member_of_a_chunk(name: str, value: Any) -> None:
     check_types(reply)
 
 
-@pytest.mark.parametrize("value", WEIRD)
+@each_row("value", WEIRD)
 def test_weird_choices(value: Any) -> None:
     """Choices that can't be read are one of our errors."""
     check_types(outcome(text("a") + event({"choices": value}) + fin("stop") + DONE))
 
 
-@pytest.mark.parametrize("value", WEIRD)
+@each_row("value", WEIRD)
 def test_weird_finish_reason(value: Any) -> None:
     """A finish reason that is no text never becomes "stop" and never breaks anything but the answer."""
     ended = outcome(text("a") + event({"choices": [{"delta": {}, "finish_reason": value}]}) + DONE)
@@ -172,8 +173,8 @@ def test_weird_finish_reason(value: Any) -> None:
         assert (ended.text, ended.finish_reason) == ("a", "unknown")
 
 
-@pytest.mark.parametrize("value", WEIRD)
-@pytest.mark.parametrize("name", ["index", "id", "type", "function", "extra_content"])
+@each_row("value", WEIRD)
+@each_row("name", ["index", "id", "type", "function", "extra_content"])
 def test_weird_member_of_a_call(name: str, value: Any) -> None:
     """A member of a call's entry that is of another kind leaves the other calls whole."""
     odd = {**entry(1, "b", "g", '{"y":2}', type="function"), name: value}
@@ -182,8 +183,8 @@ def test_weird_member_of_a_call(name: str, value: Any) -> None:
     check_types(reply)
 
 
-@pytest.mark.parametrize("value", WEIRD)
-@pytest.mark.parametrize("name", ["name", "arguments"])
+@each_row("value", WEIRD)
+@each_row("name", ["name", "arguments"])
 def test_weird_member_of_a_function(name: str, value: Any) -> None:
     """A name or arguments that are of another kind leave the other calls whole."""
     odd = {"index": 1, "id": "b", "function": {"name": "g", "arguments": "{}", name: value}}
@@ -192,10 +193,8 @@ def test_weird_member_of_a_function(name: str, value: Any) -> None:
     check_types(reply)
 
 
-@pytest.mark.parametrize(
-    "number", [b"1" * 5000, b"-" + b"1" * 5000, b"1e400", b"-1e400", b"NaN", b"Infinity", b"1.5e-400"]
-)
-@pytest.mark.parametrize(
+@each_row("number", [b"1" * 5000, b"-" + b"1" * 5000, b"1e400", b"-1e400", b"NaN", b"Infinity", b"1.5e-400"])
+@each_row(
     "body",
     [
         pytest.param(b'{"created":%s,"choices":[]}', id="created"),
@@ -213,8 +212,8 @@ def test_numbers_beyond_measure(body: bytes, number: bytes) -> None:
     check_types(outcome(text("a") + b"data: " + body % number + b"\n\n" + fin("tool_calls") + DONE))
 
 
-@pytest.mark.parametrize("depth", [100, 250, 400, 600, 900, 990, 5000])
-@pytest.mark.parametrize(
+@each_row("depth", [100, 250, 400, 600, 900, 990, 5000])
+@each_row(
     ("start", "end"),
     [
         pytest.param(b"[", b"]", id="lists"),
@@ -233,7 +232,7 @@ def test_nesting(start: bytes, end: bytes, depth: int) -> None:
     check_types(outcome(payload))
 
 
-@pytest.mark.parametrize("depth", [100, 250, 400, 600, 900, 990, 5000])
+@each_row("depth", [100, 250, 400, 600, 900, 990, 5000])
 def test_nesting_of_arguments(depth: int) -> None:
     """Arguments of any depth are parsed or reported as invalid, as text and as an object."""
     nested = '{"a":' * depth + "1" + "}" * depth
@@ -244,7 +243,7 @@ def test_nesting_of_arguments(depth: int) -> None:
     check_types(outcome(text("a") + body % nested.encode() + fin("tool_calls") + DONE))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         pytest.param(b'{"id":"a\\ud83db","choices":[]}', id="id"),

@@ -15,6 +15,7 @@ from scale import pick
 from streamfold import Reply, StreamDecoder, StreamError
 from streamfold.engine import Rewriter
 from streamfold.integrations.repair import Repairs
+from tables import each_row
 
 WIRES = ("chat", "responses", "anthropic", "gemini")
 REPAIR = "repair"  # the wire of the answer itself
@@ -255,7 +256,7 @@ def check(wire: str, target: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("target", [*WIRES, REPAIR])
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("wire", WIRES)
 def test_what_is_written_is_what_was_read(wire: str, target: str) -> None:
     """The same text, and the same calls in the same order or an error; and nothing else is raised."""
     for seed in range(pick(2000, 100)):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from random import Random
 
-import pytest
-
 import scale
 from folding import bytewise, random_cut
 from habits import Said, make
 from streamfold import Reply, StreamDecoder, StreamError
+from tables import each_row
 
 STREAMS = int(os.environ.get("STREAMFOLD_STREAMS", 0)) or scale.pick(5000, 400)
 SHARES = 20
@@ -48,7 +47,7 @@ def problem(said: Said, seed: int) -> str | None:
     return None if all(read(said, pieces) == whole for pieces in cuts) else "the answer depends on the cut"
 
 
-@pytest.mark.parametrize("share", range(SHARES))
+@each_row("share", range(SHARES))
 def test_a_server_with_random_habits(share: int) -> None:
     """Each stream folds to the calls that the server meant, at any cut."""
     for seed in range(share, STREAMS, SHARES):

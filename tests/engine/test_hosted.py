@@ -11,6 +11,7 @@ from streamfold import HostedPart, Message, Reply, StreamDecoder, ToolCall, Usag
 from streamfold.adapters import find_adapter
 from streamfold.requests import Request
 from streamfold.types import CallKind
+from tables import each_row
 
 CLIENTS = [
     ({"type": "custom_tool_call", "call_id": "c", "name": "sql", "input": "select 1"},
@@ -54,7 +55,7 @@ def read(body: bytes, **decoder: Any) -> Reply:
     return reader.reply
 
 
-@pytest.mark.parametrize(("item", "kind", "name", "arguments"), CLIENTS, ids=[item[0]["type"] for item in CLIENTS])
+@each_row(("item", "kind", "name", "arguments"), CLIENTS, ids=[item[0]["type"] for item in CLIENTS])
 def test_a_call_that_the_program_has_to_run_is_handed_out(
     item: dict[str, Any], kind: CallKind, name: str, arguments: dict[str, Any]
 ) -> None:
@@ -67,7 +68,7 @@ def test_a_call_that_the_program_has_to_run_is_handed_out(
     assert Message.from_json(reply.message.to_json()).tool_calls == (call,)
 
 
-@pytest.mark.parametrize("item", SERVERS, ids=lambda item: item["type"])
+@each_row("item", SERVERS, ids=lambda item: item["type"])
 def test_what_the_provider_runs_is_no_call(item: dict[str, Any]) -> None:
     """It is a part of the answer, which has ended."""
     reply = read(events(item))
@@ -83,7 +84,7 @@ def test_calls_come_in_the_order_of_the_model() -> None:
     assert [call.id for call in read(events(function, custom)).tool_calls] == ["f", "c"]
 
 
-@pytest.mark.parametrize("item", [item for item, *_ in CLIENTS], ids=lambda item: item["type"])
+@each_row("item", [item for item, *_ in CLIENTS], ids=lambda item: item["type"])
 def test_a_cut_answer_hands_out_no_calls(item: dict[str, Any]) -> None:
     """Neither does one whose request forbade them. A warning names the call."""
     cut = read(events(item, status="incomplete", incomplete_details={"reason": "max_output_tokens"}))

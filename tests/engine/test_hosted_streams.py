@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import corpus
 import scale
 from folding import bytewise, random_cut
 from streamfold import HostedPart, Provider, Reply, StreamDecoder, tool_result, user
 from streamfold.adapters.anthropic import EventReader
+from tables import each_row
 
 
 class _MessagesAsEvents(EventReader):
@@ -222,7 +221,7 @@ def test_overlay_of_older_recordings(folded: Counter[str]) -> None:
         _check_stream(f"corpus/{name}", folded)
 
 
-@pytest.mark.parametrize("name", _HOSTED)
+@each_row("name", _HOSTED)
 def test_hosted_tools_of_recordings(name: str, folded: Counter[str]) -> None:
     """Parts, citations, files, counters and phases, whole and under cuts; and what must go back goes back."""
     _check_stream(name, folded)

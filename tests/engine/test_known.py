@@ -24,6 +24,7 @@ from streamfold.engine.coalescing import coalesced
 from streamfold.engine.framing import event_ranges
 from streamfold.engine.known import KnownEvents
 from streamfold.recording import Recording
+from tables import each_row
 
 FOLDER = Path(__file__).parents[2] / "fixtures"
 FIXTURES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
@@ -90,7 +91,7 @@ def count_known(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-@pytest.mark.parametrize("name", scale.some(FIXTURES, 120))
+@each_row("name", scale.some(FIXTURES, 120))
 def test_fixtures(name: str) -> None:
     """Every fixture, in every way in which it is cut."""
     recording = Recording.load(FOLDER / name)
@@ -98,7 +99,7 @@ def test_fixtures(name: str) -> None:
         compare(recording.adapter, pieces, recording.interrupted, **recording.options())
 
 
-@pytest.mark.parametrize("name", scale.some(CORPUS, 120))
+@each_row("name", scale.some(CORPUS, 120))
 def test_corpus(name: str) -> None:
     """Every stream of the corpus, in every way in which it is cut."""
     body, wire = corpus.body(name), name.split("/")[1].partition("-")[0]
@@ -219,8 +220,8 @@ def test_nearly_known(wire: str, steps: list[tuple[str, str]], seed: int, ends: 
         compare(adapter, pieces)
 
 
-@pytest.mark.parametrize("change", sorted(CHANGES))
-@pytest.mark.parametrize("wire", sorted(WRITERS))
+@each_row("change", sorted(CHANGES))
+@each_row("wire", sorted(WRITERS))
 def test_each_change(wire: str, change: str) -> None:
     """Each of these changes alone, between events that are known."""
     adapter, writer = WRITERS[wire]
@@ -229,10 +230,8 @@ def test_each_change(wire: str, change: str) -> None:
         compare(adapter, pieces)
 
 
-@pytest.mark.parametrize(
-    "limits", [{"text_chars": 40}, {"event_bytes": 400}, {"arguments_chars": 40}, {"reasoning_chars": 40}]
-)
-@pytest.mark.parametrize("wire", sorted(WRITERS))
+@each_row("limits", [{"text_chars": 40}, {"event_bytes": 400}, {"arguments_chars": 40}, {"reasoning_chars": 40}])
+@each_row("wire", sorted(WRITERS))
 def test_limits(wire: str, limits: dict[str, int]) -> None:
     """A limit is reached at the same text, and the error shows the same events."""
     adapter, writer = WRITERS[wire]

@@ -13,6 +13,7 @@ from streamfold import Cost, Usage
 from streamfold.adapters.anthropic import MessagesEmitter
 from streamfold.types import Prices
 from streamfold.values import Finish, Text
+from tables import each_row
 
 
 def chat(*usages: Any) -> bytes:
@@ -68,7 +69,7 @@ def test_zeros_after_counts(wire: str) -> None:
         assert (reply.usage.input_tokens, reply.usage.output_tokens, dict(reply.usage.raw)) == (7, 3, real)
 
 
-@pytest.mark.parametrize("wire", WRITTEN)
+@each_row("wire", WRITTEN)
 def test_the_last_counts_are_those_that_count(wire: str) -> None:
     """Counts are replaced and never summed; zeros alone are what they are."""
     for sent, expected in (([(5, 1), (7, 3)], (7, 3)), ([(0, 0), (0, 0)], (0, 0)), ([(0, 4)], (0, 4))):

@@ -9,6 +9,7 @@ from streamfold.engine.fold import Fold
 from streamfold.engine.lanes import Lane
 from streamfold.engine.parts import Parts, Resumption
 from streamfold.values.deltas import Call, Delta, Finish, Part, Reasoning, Sequence, Summary, Text, Warn
+from tables import each_row
 
 
 def feed(*deltas: Text | Reasoning) -> list[Delta]:
@@ -74,7 +75,7 @@ def test_repeated_events():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pieces", "whole", "call", "codes"),
     [
         ('{"x":1}', '{"x":1}', ToolCall("a", "f", {"x": 1}, '{"x":1}'), []),

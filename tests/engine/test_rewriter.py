@@ -19,6 +19,7 @@ from streamfold.adapters.responses import ClientTool, ResponsesEmitter
 from streamfold.engine import Rewriter
 from streamfold.integrations.repair import Repairs
 from streamfold.recording import Recording
+from tables import each_row
 
 WIRES = ("chat", "responses", "anthropic")
 ALL_WIRES = (*WIRES, "gemini")
@@ -66,7 +67,7 @@ def test_text_that_comes_after_a_call_stays_after_it(wire: str) -> None:
 
 
 @EACH
-@pytest.mark.parametrize(
+@each_row(
     "held",
     [
         call(entry(0, None, "f", '{"x":1}')),  # no id
@@ -85,9 +86,7 @@ def test_a_call_that_may_still_become_another_waits(wire: str, held: bytes) -> N
 
 
 @EACH
-@pytest.mark.parametrize(
-    "pieces", [['{"x":1}', '{"x":1}'], ['{"x"', '{"x":1', '{"x":1}'], ['{"x":1}{"x":1}'], ['{"x":1} ', "\n"]]
-)
+@each_row("pieces", [['{"x":1}', '{"x":1}'], ['{"x"', '{"x":1', '{"x":1}'], ['{"x":1}{"x":1}'], ['{"x":1} ', "\n"]])
 def test_known_damage_is_repaired_behind_what_was_written(wire: str, pieces: list[str]) -> None:
     """Repeated objects and growing snapshots begin as the arguments do, so that these can be ended."""
     body = call(entry(0, "a", "f", "")) + b"".join(call(entry(0, arguments=piece)) for piece in pieces)
@@ -108,7 +107,7 @@ def test_a_call_that_is_not_handed_out_is_an_error(wire: str) -> None:
 
 
 @EACH
-@pytest.mark.parametrize(("reason", "what"), [("length", "reached its limit"), ("content_filter", "was filtered")])
+@each_row(("reason", "what"), [("length", "reached its limit"), ("content_filter", "was filtered")])
 def test_an_answer_that_reaches_its_limit_inside_a_call(wire: str, reason: str, what: str) -> None:
     """Chat and Responses say so as OpenAI does, with a call that nobody can parse; Messages ends with an error."""
     out, made = rewritten(text("Hm. ") + BEGUN + fin(reason) + DONE, wire)
@@ -123,7 +122,7 @@ def test_an_answer_that_reaches_its_limit_inside_a_call(wire: str, reason: str, 
 
 
 @EACH
-@pytest.mark.parametrize(
+@each_row(
     ("pieces", "whole", "fits"),
     [
         (['{"x":', "1}"], '{"x":1}', True),
@@ -198,7 +197,7 @@ def test_id_and_model_are_the_servers() -> None:
 
 
 @EACH
-@pytest.mark.parametrize("missing", [False, True])
+@each_row("missing", [False, True])
 def test_arguments_that_have_lost_a_piece(wire: str, missing: bool) -> None:
     """A client could not know that the rest, which happens to be an object, is not all: the answer fails."""
     at = {"output_index": 0, "item_id": "i"}
@@ -231,7 +230,7 @@ def test_recorded_answers(wire: str) -> None:
 
 
 @EACH
-@pytest.mark.parametrize("adapter", ["chat", "responses", "anthropic", "gemini"])
+@each_row("adapter", ["chat", "responses", "anthropic", "gemini"])
 def test_answers_of_the_corpus(adapter: str, wire: str) -> None:
     """The same for the recordings of real providers."""
     folder = corpus.folder() / "corpus" / adapter
@@ -268,7 +267,7 @@ def check_rewritten(adapter: str, body: bytes, wire: str, interrupted: str | Non
     assert reply.text.strip() in (expected.text.strip(), (expected.text + (expected.refusal or "")).strip())
 
 
-@pytest.mark.parametrize("share", range(10))
+@each_row("share", range(10))
 def test_servers_with_random_habits(share: int) -> None:
     """On every wire the client gets the calls that our own users get, or an error; no call that is open looks whole."""
     for seed in range(share, scale.pick(2000, 200), 10):
@@ -328,8 +327,8 @@ def responses_call(number: int, *pieces: str) -> bytes:
 COMPLETED = block({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}})
 
 
-@pytest.mark.parametrize("wire", ALL_WIRES)
-@pytest.mark.parametrize(
+@each_row("wire", ALL_WIRES)
+@each_row(
     ("adapter", "body"),
     [
         ("chat", fragments("1 b g ''", '0 a f {"x":', "1 - - {}", "0 - - 1}")),
@@ -374,7 +373,7 @@ LOST_HEAD = b"".join(map(block, [
 ]))  # fmt: skip
 
 
-@pytest.mark.parametrize("wire", ALL_WIRES)
+@each_row("wire", ALL_WIRES)
 def test_a_call_that_waits_and_ends_otherwise(wire: str) -> None:
     """Nothing was written of it, so it is written as it is handed out."""
     made = Rewriter("responses", emitter(wire))
@@ -396,8 +395,8 @@ BLOCKS = [
 ]
 
 
-@pytest.mark.parametrize("wire", ALL_WIRES)
-@pytest.mark.parametrize(
+@each_row("wire", ALL_WIRES)
+@each_row(
     ("adapter", "body"),
     [
         ("chat", text(" ") + text("\n")),
@@ -438,8 +437,8 @@ BROKEN_ANSWERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("wire", [*ALL_WIRES, "the same"])
-@pytest.mark.parametrize("adapter", BROKEN_ANSWERS)
+@each_row("wire", [*ALL_WIRES, "the same"])
+@each_row("adapter", BROKEN_ANSWERS)
 def test_broken_arguments_are_never_a_call_that_can_be_run(adapter: str, wire: str) -> None:
     """Clients that parse the text see that it is broken; for those that get an object the answer ends with an error."""
     body = BROKEN_ANSWERS[adapter]
@@ -470,8 +469,8 @@ def test_the_text_of_a_custom_tool(raw: str, runs: bool) -> None:
     assert (rewriter.error is None) == runs
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses", "anthropic"])
-@pytest.mark.parametrize("mend", [False, True])
+@each_row("wire", ["chat", "responses", "anthropic"])
+@each_row("mend", [False, True])
 def test_a_finish_reason_that_nobody_said(wire: str, mend: bool) -> None:
     """None is made up, unless that is asked for; text and calls are the same."""
     body = text("A") + call(entry(0, "a", "f", '{"x":1}')) + DONE
@@ -481,7 +480,7 @@ def test_a_finish_reason_that_nobody_said(wire: str, mend: bool) -> None:
     assert (reply.raw_finish_reason is None) == (not mend)
 
 
-@pytest.mark.parametrize("wire", ALL_WIRES)
+@each_row("wire", ALL_WIRES)
 def test_a_call_that_may_lack_its_arguments(wire: str) -> None:
     """No arguments are written as an empty object, which could be run: the answer ends with an error."""
     body = fragments("- - f", '0 b g {"x":1}', "3 - - {}")

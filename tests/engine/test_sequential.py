@@ -7,8 +7,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pytest
-
 import scale
 from folding import DONE, call, chunk, entry, fin, fragments, random_cut, text
 from habits import Said, make
@@ -17,6 +15,7 @@ from streamfold import Reply
 from streamfold.engine import Rewriter
 from streamfold.integrations.repair import Repairs
 from streamfold.recording import Recording
+from tables import each_row
 
 FOLDER = Path(__file__).parents[2] / "fixtures"
 NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
@@ -91,7 +90,7 @@ def mixed(rng: Random) -> bytes:
     return body
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("wire", WIRES)
 def test_calls_whose_fragments_are_mixed(wire: str) -> None:
     """Each call is whole before the next one begins, on every wire, and the first one is written live."""
     for seed in range(scale.pick(1500, 150)):
@@ -104,7 +103,7 @@ def test_calls_whose_fragments_are_mixed(wire: str) -> None:
         assert read(wire, out).text.strip() == made.reply.text.strip(), seed
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("wire", WIRES)
 def test_servers_with_random_habits(wire: str) -> None:
     """The same for streams that number, name and repeat their calls in any way."""
     for seed in range(scale.pick(2000, 250)):
@@ -120,7 +119,7 @@ def reordered(said: Said) -> bool:
     return said.wire == "responses" and said.habits["index"] is None
 
 
-@pytest.mark.parametrize("name", scale.some(NAMES, 120))
+@each_row("name", scale.some(NAMES, 120))
 def test_recordings_under_the_repair(name: str) -> None:
     """The same for the bundled recordings, repaired on their own wire."""
     recording = Recording.load(FOLDER / name)

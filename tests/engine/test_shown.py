@@ -15,6 +15,7 @@ from folding import DONE, chunk, event, fin, random_cut, text
 from streamfold import Limits, Reply, StreamChunk, StreamDecoder, StreamError, Tool
 from streamfold.engine.dialects import _BUILT_IN as DIALECTS
 from streamfold.recording import Recording
+from tables import each_row
 
 FOLDER = Path(__file__).parents[2] / "fixtures"
 NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
@@ -57,7 +58,7 @@ def check_shown(body: bytes, rng: Random, **options: Any) -> None:
         assert "".join(made.reasoning for made in chunks) == reply.reasoning
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_a_fixture_that_is_cut_anywhere(name: str) -> None:
     """Whatever of an answer arrives, its text and reasoning are in the chunks that came before its end."""
     recording, rng = Recording.load(FOLDER / name), Random(name)

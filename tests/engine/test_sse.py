@@ -16,6 +16,7 @@ from folding import bytewise, every_split
 from scale import examples
 from streamfold import Limits, ProtocolError
 from streamfold.engine.sse import SSEDecoder, body_kind
+from tables import each_row
 
 Facts = tuple[str, str, str, int | None]
 
@@ -95,7 +96,7 @@ def test_blank_after_the_colon() -> None:
 # --- fields ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         b"Data: x",
@@ -116,7 +117,7 @@ def test_unknown_fields(line: bytes) -> None:
     assert datas(b"data: a\n" + line + b"\ndata: b\n\n" + line + b"\n\n") == ["a\nb"]
 
 
-@pytest.mark.parametrize("comment", [b":", b": x", b":x", b"::", b":data: x", b": \xff\xfe", ": \u2028".encode()])
+@each_row("comment", [b":", b": x", b":x", b"::", b":data: x", b": \xff\xfe", ": \u2028".encode()])
 def test_comments(comment: bytes) -> None:
     """A line that begins with a colon is a comment, wherever it stands and whatever is in it."""
     body = comment + b"\n\n" + comment + b"\ndata: a\n" + comment + b"\ndata: b\n\n" + comment + b"\n\n"
@@ -160,7 +161,7 @@ def test_id_without_an_event() -> None:
     assert read_any_cut(b"id: 7\n\ndata: a\n\n") == [("message", "a", "7", None)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "retry"),
     [
         (b"3000", 3000),
@@ -181,9 +182,7 @@ def test_retry(value: bytes, retry: int | None) -> None:
     assert read([b"retry: " + value + b"\ndata: x\n\n"]) == [("message", "x", "", retry)]
 
 
-@pytest.mark.parametrize(
-    "block", [b"id: 1\n", b"event: x\n", b"retry: 1\n", b": x\n", b"x: y\n", b"id: 1\nevent: x\nretry: 1\n", b""]
-)
+@each_row("block", [b"id: 1\n", b"event: x\n", b"retry: 1\n", b": x\n", b"x: y\n", b"id: 1\nevent: x\nretry: 1\n", b""])
 def test_no_event_without_data(block: bytes) -> None:
     """A block without a data line is no event, in the middle and at the end."""
     body = block + b"\n" + b"data: a\n\n" + block + b"\n\n\n" + b"data: b\n\n" + block
@@ -243,7 +242,7 @@ def test_events_come_as_soon_as_they_are_complete() -> None:
     assert [event.data for event in decoder.feed(b"\n")] == ["b"]
 
 
-@pytest.mark.parametrize("char", ["\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\0"])
+@each_row("char", ["\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\0"])
 def test_other_separators_are_text(char: str) -> None:
     """No other character ends a line."""
     body = f"event: x{char}y\ndata: a{char}b\nid: 1\n\n".encode()
@@ -289,14 +288,14 @@ def test_bytes_that_are_not_utf8() -> None:
 # --- the end of the input --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r", b"\r\n", b"\n\n", b"\n\n\n"])
+@each_row("end", [b"", b"\n", b"\r", b"\r\n", b"\n\n", b"\n\n\n"])
 def test_last_event_without_its_blank_line(end: bytes) -> None:
     """What is left at the end is handed out, without its blank line and without its line end."""
     body = b"data: a\n\nevent: x\nid: 1\ndata: b\ndata: c" + end
     assert read_any_cut(body) == [("message", "a", "", None), ("x", "b\nc", "1", None)]
 
 
-@pytest.mark.parametrize("body", [b"", b"\n", b"\r\n\r\n", b": x", b"event: x", b"id: 1\n", b"dat"])
+@each_row("body", [b"", b"\n", b"\r\n\r\n", b": x", b"event: x", b"id: 1\n", b"dat"])
 def test_nothing_left(body: bytes) -> None:
     """Without a data line nothing is left at the end."""
     assert read_any_cut(body) == []
@@ -323,7 +322,7 @@ def refused(pieces: Iterable[bytes], limit: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         pytest.param(b"data: " + b"x" * 200 + b"\n\n", id="one line"),
@@ -345,7 +344,7 @@ def test_too_large_in_every_cut(body: bytes) -> None:
         assert refused([b"data: before\n\n", *pieces], 100)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         pytest.param(b"data: " + b"x" * 80 + b"\n\n", id="one line"),
@@ -364,8 +363,8 @@ def test_small_enough_in_every_cut(body: bytes) -> None:
         assert not refused([b"data: before\n\n", *pieces], 100)
 
 
-@pytest.mark.parametrize("start", [b"data: ", b": ", b"x: ", b"data: x\ndata: ", b"data: x\n: "])
-@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\n", b""])
+@each_row("start", [b"data: ", b": ", b"x: ", b"data: x\ndata: ", b"data: x\n: "])
+@each_row("end", [b"\n\n", b"\r\n\r\n", b"\n", b""])
 def test_the_limit_itself_does_not_depend_on_the_cut(start: bytes, end: bytes) -> None:
     """Round the limit, too, the size alone decides."""
     for size in range(94, 106):
@@ -386,7 +385,7 @@ def test_events_before_the_one_that_is_too_large() -> None:
 # --- what a body is --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("head", "kind"),
     [
         (b"", None),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import httpx
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from scale import examples
 from streamfold import Provider, StreamDecoder
 from streamfold.engine.stopping import StopAt
 from streamfold.values import Call, Reasoning, Stopped, Text
+from tables import each_row
 
 
 def cut(pieces: list[str], stops: list[str]) -> tuple[str, str | None]:
@@ -58,8 +58,8 @@ BODY = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("dialect", [None, "hermes", "think"])
-@pytest.mark.parametrize("size", [1, 2, 7, len(BODY)])
+@each_row("dialect", [None, "hermes", "think"])
+@each_row("size", [1, 2, 7, len(BODY)])
 def test_any_cut_of_the_bytes(size: int, dialect: str | None) -> None:
     """The reply ends before the text, in order, without calls that were begun and with an unknown usage."""
     decoder = StreamDecoder("chat", dialect=dialect, stop=["END"])

@@ -11,6 +11,7 @@ import pytest
 
 from folding import assert_any_cut, call, codes, entry, event, fin, fold_error, text
 from streamfold import IncompleteStreamError, Reply, Tool
+from tables import each_row
 
 X = '{"x":1}'
 
@@ -170,7 +171,7 @@ BREAKS = {
 }
 
 
-@pytest.mark.parametrize("case", BREAKS)
+@each_row("case", BREAKS)
 def test_a_break_inside_a_call_behind_the_finish_reason(case: str) -> None:
     """Nothing of the answer is handed out, neither what came before nor the half that came behind."""
     adapter, dialect, stream = BREAKS[case]

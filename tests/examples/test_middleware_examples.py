@@ -21,6 +21,7 @@ from streamfold import (
 )
 from streamfold.requests import Request
 from streamfold.testing import ScriptedProvider, fail, pause, say, think
+from tables import each_row
 
 pytest.importorskip("hedge", reason="the examples are not part of what is installed")
 
@@ -58,7 +59,7 @@ SECRET = "write to ann.lee+x@mail.example.org, or to 'bob@example.com'. Thanks"
 HIDDEN = "write to ***, or to '***'. Thanks"
 
 
-@pytest.mark.parametrize("adapter", ["chat", "kimi", "responses", "anthropic", "gemini"])
+@each_row("adapter", ["chat", "kimi", "responses", "anthropic", "gemini"])
 async def test_a_mail_address_is_hidden_on_every_wire(adapter: str) -> None:
     """In text and reasoning, in the chunks and in the reply, and in nothing else that the reply keeps."""
     steps = [think(piece) for piece in (SECRET[:20], SECRET[20:])] + [say(char) for char in SECRET]

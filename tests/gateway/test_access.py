@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
-import pytest
 
 from folding import DONE, fin, text
 from gateways import CHAT, asking
 from streamfold import Provider
 from streamfold.gateway import gateway
 from streamfold.recording import Recording, ReplayTransport
+from tables import each_row
 
 HELLO = text("Hello") + fin("stop") + DONE
 
@@ -33,13 +33,13 @@ async def statuses(host: str, *, server: str = "127.0.0.1", **rest: Any) -> set[
     return {answer.status_code for answer in answers}
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8100", "localhost:8100", "[::1]:8100", "app.localhost"])
+@each_row("host", ["127.0.0.1", "127.0.0.1:8100", "localhost:8100", "[::1]:8100", "app.localhost"])
 async def test_names_of_this_machine(host: str) -> None:
     """A server on a loopback address answers to every name of this machine."""
     assert await statuses(host) == {200}
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8100", "127.0.0.1.evil.example", "localhost.evil", "["])
+@each_row("host", ["evil.example", "evil.example:8100", "127.0.0.1.evil.example", "localhost.evil", "["])
 async def test_a_name_that_was_made_to_point_here(host: str) -> None:
     """A page whose own name leads to this machine (DNS rebinding) can neither ask nor list the models."""
     assert await statuses(host) == {403}

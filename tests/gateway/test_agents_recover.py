@@ -15,6 +15,7 @@ from gateways import CHAT, MESSAGES, RESPONSES, behind, client_of, served
 from streamfold import Provider
 from streamfold.gateway import gateway
 from streamfold.gateway.connections import bounded_protocol
+from tables import each_row
 
 HELLO = text("Hello") + fin("stop") + DONE
 GEMINI = "/v1beta/models/main:streamGenerateContent?alt=sse"
@@ -66,7 +67,7 @@ def result(number: int) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": "A"}]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("turns", "thinks"),
     [
         ([[THOUGHT, used(1)], [used(2)]], True),

@@ -16,6 +16,7 @@ from mirror import WIRES, comments, read
 from streamfold import Message, Provider
 from streamfold.gateway import gateway
 from streamfold.recording import Recording, ReplayTransport
+from tables import each_row
 
 HELLO = text("Hello") + fin("stop") + DONE
 CALL = b'{"index":0,"id":"a","extra_content":{"x":NaN},"function":{"name":"f","arguments":"{}"}}'
@@ -125,7 +126,7 @@ async def test_a_client_that_never_reads(wire: str, stream: bool, caplog: pytest
 
 
 @BOTH
-@pytest.mark.parametrize(
+@each_row(
     ("option", "members", "message"),
     [
         ("max_messages", {"messages": [{"role": "user", "content": "x"}] * 4, "input": [{"role": "user"}] * 4}, "4"),
@@ -160,7 +161,7 @@ async def test_adversary_19_a_model_name_as_long_as_a_body() -> None:
     assert (answer.status_code, len(answer.content) < 500) == (400, True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("allowed", "fits", "refused"),
     [
         (["*"], ["main", "main:any", "small"], []),
@@ -181,7 +182,7 @@ async def test_models_that_clients_may_ask_for(allowed: list[str], fits: list[st
 
 
 @BOTH
-@pytest.mark.parametrize("written", ["NaN", "Infinity", "-Infinity", "1e400"])
+@each_row("written", ["NaN", "Infinity", "-Infinity", "1e400"])
 async def test_infinity_in_a_request(wire: str, written: str) -> None:
     """It is no JSON, and refused as such wherever it stands."""
     for member in ("temperature", "unknown"):
@@ -193,8 +194,8 @@ async def test_infinity_in_a_request(wire: str, written: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(
+@each_row("stream", [True, False])
+@each_row(
     ("where", "body"),
     [
         ("usage", b'{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"t":NaN}}'),

@@ -10,6 +10,7 @@ import pytest
 from folding import DONE, call, chunk, entry, event, fin, text
 from gateways import MESSAGES, behind
 from mirror import payloads, read
+from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
@@ -58,7 +59,7 @@ async def test_na64_na65_na66_na78_deltas_are_in_blocks_of_their_kind() -> None:
     assert starts[-1]["input"] == {}
 
 
-@pytest.mark.parametrize("body", [b"", text("Hi"), THINKS, event({"error": {"message": "no"}})])
+@each_row("body", [b"", text("Hi"), THINKS, event({"error": {"message": "no"}})])
 async def test_na67_na68_an_answer_that_failed_is_no_empty_answer(body: bytes) -> None:
     """Whether the provider's stream just ends or reports an error, the client learns that the answer failed."""
     async with behind(body) as client:
@@ -74,7 +75,7 @@ async def test_na69_refusals_and_stop_strings_keep_their_reason() -> None:
     assert payloads(body)[-2]["delta"]["stop_reason"] == "refusal"
 
 
-@pytest.mark.parametrize(("cached", "fresh"), [(None, 9), (0, 9), (4, 5), (9, 0)])
+@each_row(("cached", "fresh"), [(None, 9), (0, 9), (4, 5), (9, 0)])
 async def test_na70_cached_tokens_are_counted_once(cached: int | None, fresh: int) -> None:
     """Input tokens are those that were not read from the cache."""
     usage = {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": cached}}

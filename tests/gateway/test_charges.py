@@ -20,6 +20,7 @@ from streamfold.gateway.charging import Charge
 from streamfold.requests import Request
 from streamfold.testing import ScriptedProvider
 from streamfold.values import Cost, Message, StreamChunk, UpstreamError
+from tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +71,7 @@ async def ask_and_leave(app: Any, path: str, body: dict[str, Any], leave: anyio.
     await app({**scope, "server": ("t", 80), "client": ("t", 1)}, receive, send)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "body"),
     [
         (CHAT, asking(CHAT, stream=True)),
@@ -146,7 +147,7 @@ BROKE = APIConnectionError("gone")
 USED = Usage(50, 60, 110)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("events", "end"),
     [
         ([], "cancelled"),

@@ -13,6 +13,7 @@ from gateways import CHAT, MESSAGES, RESPONSES, behind
 from mirror import check_response_events, emit, payloads
 from streamfold.recording import Recording
 from streamfold.values import Finish, Text
+from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
@@ -155,8 +156,8 @@ MEMBERS = {
 }
 
 
-@pytest.mark.parametrize("forward", [False, True])
-@pytest.mark.parametrize("path", NAMED)
+@each_row("forward", [False, True])
+@each_row("path", NAMED)
 async def test_what_identifies_a_client_stays_at_home(path: str, forward: bool) -> None:
     """Installations, sessions and users are named to no provider, unless that is configured."""
     wire, body = NAMED[path]

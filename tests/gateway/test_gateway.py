@@ -23,6 +23,7 @@ from streamfold.config import GatewaySettings, config_problems, read_config
 from streamfold.gateway import gateway
 from streamfold.gateway.configured import settings
 from streamfold.recording import Recording, ReplayTransport
+from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
@@ -67,7 +68,7 @@ async def test_a_stream(wire: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize(("body", "word"), [(text("Hi"), "stop"), (call(entry(0, "a", "f", "{}")), "tool_calls")])
+@each_row(("body", "word"), [(text("Hi"), "stop"), (call(entry(0, "a", "f", "{}")), "tool_calls")])
 async def test_a_finish_reason_that_is_missing(body: bytes, word: str, wire: str) -> None:
     """An answer that was declared done without one gets one, for clients that want it; a comment says so."""
     async with behind(body + DONE, body + DONE) as client:
@@ -153,7 +154,7 @@ async def test_markup_becomes_calls(wire: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("adapter", WIRES)
+@each_row("adapter", WIRES)
 async def test_any_wire_before_any_provider(wire: str, adapter: str) -> None:
     """A conversation with calls and results reaches a provider of either wire, whole."""
     made = ToolCall("functions.f:0", "f", {"x": 1}, '{"x": 1}')
@@ -260,7 +261,7 @@ def test_providers_from_anywhere(tmp_path: Path) -> None:
     assert gateway(Provider.from_config("ollama:qwen3")).models.names == ["ollama"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "message"),
     [
         ({}, "no provider to serve: write one into"),
@@ -286,7 +287,7 @@ def test_nothing_to_serve(arguments: dict[str, Any], message: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize(
+@each_row(
     ("status", "body", "expected", "headers"),
     [
         (429, {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}, 429, {"retry-after": "7"}),
@@ -314,7 +315,7 @@ async def test_a_refusal_of_the_provider(wire: str, status: int, body: Any, expe
 
 
 @BOTH
-@pytest.mark.parametrize(
+@each_row(
     "error",
     [
         {"message": "slow", "type": "rate_limit_error", "param": None, "code": "rate_limit_exceeded"},
@@ -336,7 +337,7 @@ async def test_b7_the_error_object_of_the_provider(wire: str, error: dict[str, A
 
 
 @BOTH
-@pytest.mark.parametrize("status", [401, 403])
+@each_row("status", [401, 403])
 async def test_b8_the_key_of_the_gateway_is_not_the_clients(wire: str, status: int) -> None:
     """A provider that does not take the gateway's key is a bad gateway: the client's own key was good."""
     error = {"message": "Incorrect API key", "type": "auth", "param": None, "code": "invalid_api_key"}
@@ -350,7 +351,7 @@ async def test_b8_the_key_of_the_gateway_is_not_the_clients(wire: str, status: i
 
 
 @BOTH
-@pytest.mark.parametrize(
+@each_row(
     ("body", "expected", "message"),
     [
         (event({"error": {"message": "overloaded", "code": 503}}), 503, "overloaded"),
@@ -371,7 +372,7 @@ async def test_a_failure_before_anything_was_said(wire: str, body: bytes, expect
 
 
 @BOTH
-@pytest.mark.parametrize(
+@each_row(
     ("tail", "broken", "message"),
     [
         (b"", False, "the stream ended before the answer was finished"),

@@ -15,6 +15,7 @@ from gateways import CHAT, MESSAGES, RESPONSES, client_of, served
 from scale import pick
 from sdks import anthropic, openai
 from streamfold.gateway import gateway
+from tables import each_row
 
 pytestmark = pytest.mark.one_loop  # uvicorn's
 
@@ -122,7 +123,7 @@ CLIENTS: dict[str, Client] = {"chat": chat, "responses": responses, "codex": cod
 PAIRS = [(name, kind) for name in CLIENTS for kind in KINDS]
 
 
-@pytest.mark.parametrize(("name", "kind"), PAIRS, ids="-".join)
+@each_row(("name", "kind"), PAIRS, ids="-".join)
 async def test_no_turn_is_refused(name: str, kind: str) -> None:
     """Three tool turns of a client that forgets end well before every provider that demands, on every API."""
     upstream = Demanding(kind)

@@ -23,6 +23,7 @@ from streamfold import Provider
 from streamfold.gateway import gateway
 from streamfold.recording import Recording
 from streamfold.testing.replay_server import serve_replay
+from tables import each_row
 
 pytestmark = pytest.mark.one_loop  # uvicorn knows no other
 FOLDER = Path(__file__).parents[2] / "fixtures"
@@ -65,8 +66,8 @@ async def test_chunks_pass_as_they_come(wire: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("begun", [True, False])
-@pytest.mark.parametrize("streamed", [True, False])
+@each_row("begun", [True, False])
+@each_row("streamed", [True, False])
 async def test_a_client_that_leaves(wire: str, begun: bool, streamed: bool) -> None:
     """The provider's connection is closed at once, also before the first token, and when nothing was to be streamed."""
     asked = anyio.Event()

@@ -20,6 +20,7 @@ from streamfold.gateway.server_log import WithoutQuery
 from streamfold.recording import Recording
 from streamfold.testing import ScriptedProvider, say, think
 from streamfold.testing import call as calls
+from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
@@ -206,7 +207,7 @@ async def test_models() -> None:
     assert posted.json()["modelVersion"] == "main:main-2"  # PROVIDER:MODEL
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("place", "name"),
     [
         ("v1beta/models/", "main:org/models/other"),
@@ -236,7 +237,7 @@ async def test_counts() -> None:
 # --- errors and keys --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "error", "word"),
     [
         (429, {"message": "slow down", "type": "rate_limit_error"}, "RESOURCE_EXHAUSTED"),

@@ -14,6 +14,7 @@ from folding import event as written
 from gateways import RESPONSES, behind
 from mirror import check_response_events, payloads
 from streamfold.recording import Recording
+from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
@@ -50,7 +51,7 @@ async def answered(body: bytes, *, stream: bool = True) -> bytes:
         return (await client.post(RESPONSES, json=asked)).content
 
 
-@pytest.mark.parametrize(
+@each_row(
     "items", [(REASONING, SEARCH, ANSWER), (REASONING, PATCH), (SEARCH, ANSWER, SEARCH | {"id": "ws_2"}), (PATCH,)]
 )
 async def test_items_come_in_their_order(items: tuple[dict[str, Any], ...]) -> None:
@@ -87,7 +88,7 @@ async def test_nothing_is_run_of_an_answer_that_breaks_off(ends: str | None) -> 
 RECORDED = [name for name in corpus.names("corpus/responses/*.sse") if isinstance(name, str)]
 
 
-@pytest.mark.parametrize("name", RECORDED or corpus.names("corpus/responses/*.sse"))
+@each_row("name", RECORDED or corpus.names("corpus/responses/*.sse"))
 async def test_recorded_items_pass_through(name: str) -> None:
     """What a recorded answer has beside text, functions and plain reasoning, a client of the gateway gets unchanged.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
-import pytest
 
 from folding import DONE, fin, text
 from gateways import RESPONSES, client_of
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.gateway import gateway
+from tables import each_row
 
 
 async def says_much(connection: Connection) -> None:
@@ -19,11 +19,11 @@ async def says_much(connection: Connection) -> None:
     await connection.send(STREAM, *(framed(text("x" * 1000)) for _ in range(50)), framed(fin("stop"), DONE), END)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("size", "said"),
     [(10**6, None), (200_000, "response_not_resumable"), (50_000, "response_not_kept")],
 )
-@pytest.mark.parametrize("how", [{}, {"store": True}, {"stream": True}, {"stream": True, "store": True}])
+@each_row("how", [{}, {"store": True}, {"stream": True}, {"stream": True, "store": True}])
 async def test_an_answer_that_is_too_long(size: int, said: str | None, how: dict[str, Any]) -> None:
     """Its client gets all of it, and is told what is not kept."""
     async with (
@@ -85,7 +85,7 @@ async def test_references_are_counted_before_they_are_written_out() -> None:
         assert app._handler.bodies._held == 0
 
 
-@pytest.mark.parametrize("after", ["9" * 30, "-" + "9" * 30, "9" * 5000, "1e3", "", "-", "0x10"])
+@each_row("after", ["9" * 30, "-" + "9" * 30, "9" * 5000, "1e3", "", "-", "0x10"])
 async def test_odd_numbers(after: str) -> None:
     """They are refused."""
     async with (

@@ -20,6 +20,7 @@ from streamfold import ConfigError, Provider
 from streamfold.config import read_config
 from streamfold.gateway import create_app, gateway
 from streamfold.recording import Recording, ReplayTransport
+from tables import each_row
 
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}})
 HELLO = Recording("hello", text("Hello") + USAGE + fin("stop") + DONE)
@@ -87,7 +88,7 @@ async def test_a_key_may_use_its_models_alone() -> None:
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", BODIES)
+@each_row("path", BODIES)
 async def test_requests_per_minute(path: str) -> None:
     """Those beyond get a 429 in the shape of their API, with the seconds to wait, and nothing is sent."""
     keys = {"alice": {"key": "a", "rpm": 20}, "bob": {"key": "b", "rpm": 20}}
@@ -111,7 +112,7 @@ async def test_requests_per_minute(path: str) -> None:
         assert (await ask(client, "b", path)).status_code == 200  # another key has a limit of its own
 
 
-@pytest.mark.parametrize("path", BODIES)
+@each_row("path", BODIES)
 async def test_a_spent_budget(path: str) -> None:
     """It is refused before anything is sent, as an empty account is, until the next day."""
     keys = {"alice": {"key": "a", "max_cost_per_day": 0.05}}
@@ -252,7 +253,7 @@ async def test_mistakes_in_keys(tmp_path: Path, line: str, error: str) -> None:
         create_app(file)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("keys", "error"),
     [
         ("k", "must be a list"),

@@ -47,6 +47,7 @@ from streamfold.adapters.responses.parse import parse_request as parse_responses
 from streamfold.requests import Request
 from streamfold.testing import call, fail, finish, say, think, usage
 from streamfold.types import ImagePart, TextPart
+from tables import each_row
 
 # One event loop: what is tried here is the same on both
 pytestmark = [pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"), pytest.mark.one_loop]
@@ -212,7 +213,7 @@ async def asked(model: Provider) -> Reply | UpstreamError:
 CUT = ("its limit in a call", "its limit behind a call", "filtered")
 
 
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@each_row(("client", "provider"), PAIRS, parts=4)
 async def test_answers(client: str, provider: str) -> None:
     """Text, thinking, calls, finish reason and usage are those without a gateway, for us and the official client."""
     for name, steps in share(list(ANSWERS.items()), (client, provider), 2):
@@ -260,8 +261,8 @@ REASONING_BACK: dict[str, Sequence[str]] = {
 TAKES_NONE = ("chat",)  # OpenAI's own models do not read reasoning on this wire
 
 
-@pytest.mark.parametrize("memory", ["memory", False])
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@each_row("memory", ["memory", False])
+@each_row(("client", "provider"), PAIRS)
 async def test_histories(client: str, provider: str, memory: Any) -> None:
     """The provider is sent the conversation that it is sent without a gateway; reasoning that is lost is told."""
     turns = [[think("Two cities."), say("I look."), *CALLS], ["Done."]]
@@ -313,7 +314,7 @@ REFUSALS: list[tuple[Any, type[APIError]]] = [
 ]
 
 
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@each_row(("client", "provider"), PAIRS)
 async def test_refusals(client: str, provider: str) -> None:
     """An error status reaches the client as the same error, with the provider's message and wait."""
     for step, kind in share(REFUSALS, (client, provider), 1):
@@ -332,7 +333,7 @@ BREAKS = {
 }
 
 
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@each_row(("client", "provider"), PAIRS)
 async def test_answers_that_break(client: str, provider: str) -> None:
     """What breaks off ends with an error for us and for the official client, and no call is handed out."""
     for name, steps in share(list(BREAKS.items()), (client, provider), 1):
@@ -357,7 +358,7 @@ OWN_OPTIONS = {
 SAME_API = {"chat": ("chat", "kimi"), "kimi": ("chat", "kimi")}
 
 
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@each_row(("client", "provider"), PAIRS)
 async def test_options_of_one_api(client: str, provider: str) -> None:
     """An option that only the client's API has is sent to providers of it, and dropped with a warning for others."""
     inner = scripted(provider, "Hi")

@@ -11,6 +11,7 @@ import pytest
 from folding import event
 from gateways import MESSAGES, behind
 from mirror import read
+from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
@@ -93,8 +94,8 @@ async def test_thought_signatures_of_gemini(stream: bool) -> None:
     assert [part["functionCall"]["name"] for part in turn["parts"][1:]] == ["look", "edit"]
 
 
-@pytest.mark.parametrize("name", ["hidden_thinking", "web_search"])
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("name", ["hidden_thinking", "web_search"])
+@each_row("stream", [True, False])
 async def test_blocks_of_anthropic(name: str, stream: bool) -> None:
     """Redacted thinking, searches and citations reach the client in their places, and go back as they came."""
     answer = (FIXTURES / "anthropic" / f"{name}.sse").read_bytes()
@@ -105,8 +106,8 @@ async def test_blocks_of_anthropic(name: str, stream: bool) -> None:
     assert asked["messages"][1]["content"] == came_as
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(("adapter", "answer"), [("responses", responses()), ("gemini", gemini())])
+@each_row("stream", [True, False])
+@each_row(("adapter", "answer"), [("responses", responses()), ("gemini", gemini())])
 async def test_clients_that_asked_for_no_thinking(adapter: str, answer: bytes, stream: bool) -> None:
     """They may not expect such blocks, and get none."""
     async with behind(answer, adapter=adapter, memory=False) as client:

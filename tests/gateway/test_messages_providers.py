@@ -15,6 +15,7 @@ from streamfold import Reply, StreamError
 from streamfold.adapters.anthropic import MessagesEmitter
 from streamfold.recording import Recording
 from streamfold.values import Call, Delta, Extra, Finish, Reasoning, Text, Usage
+from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
@@ -70,8 +71,8 @@ def sent(client: Any, at: int) -> str:
     return found
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("adapter", ADAPTERS)
+@each_row("stream", [True, False])
+@each_row("adapter", ADAPTERS)
 async def test_a_conversation(adapter: str, stream: bool) -> None:
     """Thinking, text and parallel calls as the provider meant them; the results, one an image, reach it."""
     calls = [Call(0, "c-1", "look", '{"at":1}', True), Call(1, "c-2", "edit", '{"to":"ä"}', True)]
@@ -110,8 +111,8 @@ def _blocks(reply: Reply) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("adapter", ADAPTERS)
+@each_row("stream", [True, False])
+@each_row("adapter", ADAPTERS)
 async def test_an_answer_at_its_limit(adapter: str, stream: bool) -> None:
     """It says so, and has no call, because nobody knows whether it is whole."""
     cut = written(adapter, Text("I"), Call(0, "c-1", "look", "{}"), reason="length")
@@ -123,7 +124,7 @@ async def test_an_answer_at_its_limit(adapter: str, stream: bool) -> None:
     assert (reply.text, reply.tool_calls, reply.raw_finish_reason) == ("I", [], "max_tokens")
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
+@each_row("adapter", ADAPTERS)
 async def test_an_answer_that_is_cut(adapter: str) -> None:
     """Wherever it is cut, the client never gets what it takes for a whole call, or for the end of a message."""
     whole = written(adapter, Text("I"), Call(0, "c-1", "look", '{"at":1}'), reason="tool_calls")
@@ -204,8 +205,8 @@ def _requests() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("adapter", ["kimi", "anthropic"])
-@pytest.mark.parametrize("request_", _requests())
+@each_row("adapter", ["kimi", "anthropic"])
+@each_row("request_", _requests())
 async def test_requests_of_real_clients(request_: dict[str, Any], adapter: str) -> None:
     """Each is answered. What only Anthropic's servers can do is refused by its name before any other provider."""
     asked = {**_restored(request_["body"]), "model": "main"}

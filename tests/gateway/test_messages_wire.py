@@ -19,6 +19,7 @@ from streamfold import APIStatusError, StreamChunk, ToolCall
 from streamfold.gateway import gateway
 from streamfold.gateway.toolong import prompt_too_long
 from streamfold.values import ErrorInfo
+from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
@@ -84,8 +85,8 @@ async def test_an_answer_that_is_not_streamed() -> None:
     assert (one.text, one.reasoning, one.tool_calls) == (other.text, other.reasoning, other.tool_calls)
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(
+@each_row("stream", [True, False])
+@each_row(
     ("members", "options", "told"),
     [
         ({}, {}, False),
@@ -119,7 +120,7 @@ ONLY_THERE: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("members", ONLY_THERE)
+@each_row("members", ONLY_THERE)
 async def test_what_only_anthropic_runs(members: dict[str, Any]) -> None:
     """A provider that speaks the API itself gets it as it was written; before any other it is refused by its path."""
     body = {**asking(), **members}
@@ -206,7 +207,7 @@ async def test_a_turn_that_comes_back_says_no_more_than_it_does() -> None:
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "error", "expected", "kind"),
     [
         (400, {"message": "no"}, 400, "invalid_request_error"),
@@ -297,7 +298,7 @@ TOO_LONG = {
 }
 
 
-@pytest.mark.parametrize("message", TOO_LONG)
+@each_row("message", TOO_LONG)
 async def test_a_prompt_that_is_too_long(message: str) -> None:
     """In whatever words a server says it, the client reads those on which it compacts, with the numbers if any."""
     async with behind(json.dumps({"error": {"message": message}}).encode(), status=400) as client:
@@ -348,7 +349,7 @@ async def test_the_system_message_is_one() -> None:
         ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("members", "named"),
     [
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search_20250305"),
@@ -389,7 +390,7 @@ async def test_a_provider_of_the_same_api_gets_what_only_it_understands() -> Non
 # --- keys, silence, other paths ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "status"),
     [
         ({"x-api-key": "one"}, 200),
@@ -504,7 +505,7 @@ async def test_a_provider_that_counts_tokens(adapter: str, reply: Any, model: st
     assert b'"f"' in request.content
 
 
-@pytest.mark.parametrize("status", [404, 429, 500, 401])
+@each_row("status", [404, 429, 500, 401])
 async def test_a_provider_that_fails_to_count(status: int) -> None:
     """Some servers of the Messages API have no such path: the estimate is better than an error, and says what it is."""
     async with behind(b'{"error": {"message": "no"}}', adapter="anthropic", status=status) as client:

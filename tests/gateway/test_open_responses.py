@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from openresponses_types import types
 
 from gateways import RESPONSES, behind
@@ -16,6 +15,7 @@ from mirror import check_open_responses, check_response_events
 from streamfold.testing import call, say, usage
 from streamfold.testing.answers import AnswerWriter
 from streamfold.testing.script import read_answer
+from tables import each_row
 
 TOOL = {
     "type": "function",
@@ -55,7 +55,7 @@ def written(turn: list[Any]) -> bytes:
     return b"".join(event for _, event in AnswerWriter("chat", "m").events(read_answer(turn)))
 
 
-@pytest.mark.parametrize("kind", REQUESTS)
+@each_row("kind", REQUESTS)
 async def test_a_whole_response_is_one_of_the_specification(kind: str) -> None:
     """It has every member that the type demands, is completed, and has the items that were wanted."""
     members, turn, wanted = REQUESTS[kind]
@@ -67,7 +67,7 @@ async def test_a_whole_response_is_one_of_the_specification(kind: str) -> None:
     assert [item["type"] for item in answer.json()["output"]] == wanted
 
 
-@pytest.mark.parametrize("kind", REQUESTS)
+@each_row("kind", REQUESTS)
 async def test_every_streamed_event_is_one_of_the_specification(kind: str) -> None:
     """Events are of known types, numbered and in order; the response at the end is whole."""
     members, turn, wanted = REQUESTS[kind]
@@ -84,7 +84,7 @@ async def test_every_streamed_event_is_one_of_the_specification(kind: str) -> No
         assert "event: response.function_call_arguments.done\n" in answer.text
 
 
-@pytest.mark.parametrize("member", ["conversation", "prompt", "previous_response_id"])
+@each_row("member", ["conversation", "prompt", "previous_response_id"])
 async def test_what_is_kept_nowhere_is_refused(member: str) -> None:
     """A request that refers to it gets an error that names the member, instead of half of an answer."""
     async with behind(written(TEXT)) as client:

@@ -10,6 +10,7 @@ import pytest
 from folding import DONE, call, entry, event, fin, fragments, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind
 from mirror import WIRES, payloads, read
+from tables import each_row
 
 USER = {"role": "user", "content": "?"}
 BOTH = pytest.mark.parametrize("wire", WIRES)
@@ -60,7 +61,7 @@ async def test_seed_002_10_items_of_a_whole_response() -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("reason", ["length", "stop"])
+@each_row("reason", ["length", "stop"])
 async def test_text_behind_calls_that_are_dropped(wire: str, reason: str) -> None:
     """The text stays, in a stream and in a whole answer."""
     body = call(entry(0, "a", "f", '{"x"')) + text("After.") + fin(reason) + DONE

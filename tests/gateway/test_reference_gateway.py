@@ -19,6 +19,7 @@ from streamfold.adapters.chat.parse import parse_request as parse_chat
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.adapters.responses.parse import parse_request as parse_responses
 from streamfold.values.deltas import Call, Delta, Finish, Reasoning, Text
+from tables import each_row
 
 NAMED = NamedTool("get_weather")
 CALLED = Finish("tool_calls", "stop")
@@ -77,7 +78,7 @@ def test_001_3_the_output_is_the_argument_text(wire: str) -> None:
 
 
 @ON_BOTH
-@pytest.mark.parametrize("call_id", IDS)
+@each_row("call_id", IDS)
 def test_001_4_any_id_comes_through(call_id: str, wire: str) -> None:
     """To the byte, whole and in pieces."""
     body = call(entry(0, call_id, "get_weather", "{}")) + fin("tool_calls") + DONE
@@ -155,7 +156,7 @@ def test_001_10_a_required_choice(wire: str) -> None:
 
 
 @ON_BOTH
-@pytest.mark.parametrize(("choice", "said"), [(NAMED, " \n"), ("required", "[{oops"), ("required", "Sorry.")])
+@each_row(("choice", "said"), [(NAMED, " \n"), ("required", "[{oops"), ("required", "Sorry.")])
 def test_001_11_no_call_where_there_is_none(choice: Any, said: str, wire: str) -> None:
     """Blank or damaged guided output makes no call, and the client is not told that there is one."""
     dialect = "named" if choice is NAMED else "required"
@@ -163,8 +164,8 @@ def test_001_11_no_call_where_there_is_none(choice: Any, said: str, wire: str) -
     assert (again.tool_calls, again.finish_reason) == ([], "stop")
 
 
-@pytest.mark.parametrize(("choice", "word"), [(NAMED, "stop"), ("required", "tool_calls"), ("auto", "tool_calls")])
-@pytest.mark.parametrize("sent", ["stop", "tool_calls"])
+@each_row(("choice", "word"), [(NAMED, "stop"), ("required", "tool_calls"), ("auto", "tool_calls")])
+@each_row("sent", ["stop", "tool_calls"])
 def test_001_12_the_word_for_the_end(choice: Any, word: str, sent: str) -> None:
     """As OpenAI has it, streamed or not, whatever the engine said: `stop` after a named choice."""
     body = call(entry(0, "a", "get_weather", "{}")) + fin(sent) + DONE
@@ -189,7 +190,7 @@ def responses_of(body: bytes) -> bytes:
     return emit("responses", sorted_deltas(body, "chat"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "members",
     [("reasoning_content",), ("content",), ("tool_calls",), ("reasoning_content", "content"), ("content", "tool_calls"),
      ("reasoning_content", "tool_calls"), ("reasoning_content", "content", "tool_calls")],

@@ -12,6 +12,7 @@ from every_wire import WIRES, scripted, through
 from streamfold import Message, Provider, Tool, image, system, tool_result, user
 from streamfold.testing import SentRequest, call, fail, say, think
 from strict import PLACEHOLDER, anthropic_problems, google_problems
+from tables import each_row
 
 # One event loop: what is tried here is the same on both
 pytestmark = [pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"), pytest.mark.one_loop]
@@ -49,9 +50,9 @@ async def talk(model: Provider) -> None:
     await model.chat([*messages, user("Thanks.")], [TIME], reasoning_effort="high")
 
 
-@pytest.mark.parametrize("memory", ["memory", False])
-@pytest.mark.parametrize("provider", PROBLEMS)
-@pytest.mark.parametrize("client", WIRES)
+@each_row("memory", ["memory", False])
+@each_row("provider", PROBLEMS)
+@each_row("client", WIRES)
 async def test_no_refusal_over_three_turns(client: str, provider: str, memory: Any) -> None:
     """Signatures are on their parts, results in order and alone, roles right, whatever the client's API can carry."""
     refused: list[str] = []

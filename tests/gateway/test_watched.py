@@ -13,6 +13,7 @@ from folding import DONE, event, fin, text
 from gateways import CHAT, MESSAGES, PATHS, RESPONSES, asking, behind, client_of
 from mirror import WIRES
 from streamfold.gateway import gateway
+from tables import each_row
 
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}})
 HELLO = text("Hello") + USAGE + fin("stop") + DONE
@@ -30,8 +31,8 @@ async def metrics(client: httpx.AsyncClient, **headers: str) -> dict[str, float]
     return {name: float(value) for name, value in found.items()}
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("wire", WIRES)
+@each_row("stream", [True, False])
 async def test_a_whole_answer_is_counted(wire: str, stream: bool) -> None:
     """By API, model, provider and outcome; with its tokens, its time and its warnings."""
     async with behind(HELLO, ODD, name="kimi", metrics=True) as client:

@@ -7,12 +7,12 @@ from typing import Any
 
 import anyio
 import httpx
-import pytest
 
 from folding import DONE, fin, fragments, text
 from gateways import CHAT, MESSAGES, RESPONSES, asking
 from streamfold import Provider
 from streamfold.gateway import gateway
+from tables import each_row
 
 READS = [
     text("Hel") + text("lo") + text("!"),
@@ -53,7 +53,7 @@ async def bodies(path: str) -> list[bytes]:
     return [body for body in sent if body]
 
 
-@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
+@each_row("path", [CHAT, MESSAGES, RESPONSES])
 async def test_what_was_read_in_one_go_is_written_in_one_go(path: str) -> None:
     """The text of a read is one event, the pieces of a call are several in one write; the end is a write of its own."""
     text_sent, call_sent, *rest = await bodies(path)

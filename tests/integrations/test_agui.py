@@ -24,6 +24,7 @@ from streamfold.integrations.agui import AgentRequest
 from streamfold.testing import ScriptedProvider, call, fail, finish, refuse, say, think, usage
 from streamfold.tools import FileJournal, ToolRun
 from streamfold.types import ImagePart, TextPart
+from tables import each_row
 
 QUESTION = {"id": "u1", "role": "user", "content": "Tidy up"}
 PAINT = {"name": "paint", "description": "Paints.", "parameters": {"type": "object", "properties": {}}}
@@ -132,7 +133,7 @@ async def test_reasoning_belongs_to_its_turn_wherever_it_stands() -> None:
     assert asked(*foreign).messages[1].reasoning == "Aha."
 
 
-@pytest.mark.parametrize("failure", [fail(IncompleteStreamError), fail("oh"), fail(APIConnectionError), fail(429)])
+@each_row("failure", [fail(IncompleteStreamError), fail("oh"), fail(APIConnectionError), fail(429)])
 async def test_a_run_that_fails_ends_with_an_error(failure: Any) -> None:
     """No call is closed, and the run is not finished."""
     model = ScriptedProvider(failure if failure == fail(429) else [say("Let "), call("get_weather", city="x"), failure])
@@ -153,7 +154,7 @@ async def test_arguments_are_shown_while_they_are_written() -> None:
     assert kinds(events).count("TOOL_CALL_START") == kinds(events).count("TOOL_CALL_END") == 1
 
 
-@pytest.mark.parametrize("failure", [fail(IncompleteStreamError), fail("oh"), finish("length")])
+@each_row("failure", [fail(IncompleteStreamError), fail("oh"), finish("length")])
 async def test_a_call_that_was_shown_and_cut_off_is_not_closed(failure: Any) -> None:
     """The run ends with an error; what the client keeps of the call can't be run, and is not asked about."""
     steps = [call("delete", path="a long path", other="more"), failure]
@@ -361,7 +362,7 @@ async def test_what_else_a_request_carries() -> None:
     assert [message.role for message in run.messages] == ["system", "user"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "place"),
     [
         ({"threadId": 1}, "the request.threadId must be of type str"),

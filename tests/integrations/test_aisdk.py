@@ -20,6 +20,7 @@ from streamfold import (
 from streamfold.integrations import aisdk
 from streamfold.testing import ScriptedProvider, call, fail, finish, refuse, say, think
 from streamfold.types import FilePart, ImagePart, TextPart
+from tables import each_row
 
 PDF = "data:application/pdf;base64,AAE="
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -119,7 +120,7 @@ async def test_arguments_are_shown_while_they_are_written() -> None:
     assert kinds(events).index("tool-input-start") < kinds(events).index("text-start")
 
 
-@pytest.mark.parametrize("failure", [fail(IncompleteStreamError), fail("oh"), finish("length")])
+@each_row("failure", [fail(IncompleteStreamError), fail("oh"), finish("length")])
 async def test_a_call_that_was_shown_and_cut_off_is_never_available(failure: Any) -> None:
     """Its part stays as it was: still being written."""
     steps = [call("delete", path="a long path", other="more"), failure]
@@ -145,7 +146,7 @@ async def test_a_whole_call_replaces_what_was_shown_of_it() -> None:
     assert events[-1]["input"] == {"a": 2}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("turn", "text"),
     [(fail(429, "slow down"), "slow down"), (fail(401, "your key sk-123"), "misconfigured"), (fail(500, "oh"), "oh")],
 )
@@ -364,7 +365,7 @@ async def test_what_only_the_provider_can_read_goes_through_the_browser() -> Non
     assert asked(ui_message(events)).messages[1].extras == run.messages[1].extras
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "place"),
     [
         ([], "the request must be an object"),

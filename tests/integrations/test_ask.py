@@ -18,6 +18,7 @@ from servers import END, STREAM, Connection, Server, answer, framed, serving
 from streamfold import ConfigError, Tool
 from streamfold.jobs import ANSWER_COLUMNS
 from streamfold.jobs.ray import Ask, AskStoppedError
+from tables import each_row
 
 pa = pytest.importorskip("pyarrow")
 
@@ -78,7 +79,7 @@ async def test_answers_are_columns() -> None:
     assert (third["text"], json.loads(third["error"])["type"]) == (None, "BadRequestError")
 
 
-@pytest.mark.parametrize("kind", ["mapping", "pandas", "numpy"])
+@each_row("kind", ["mapping", "pandas", "numpy"])
 async def test_every_kind_of_batch(kind: str) -> None:
     """A batch comes back as what it was: arrays by name, or a data frame."""
     given: Any = {"prompt": ["one", "two"], "id": [1, 2]}
@@ -150,7 +151,7 @@ async def test_where_the_members_of_a_row_are() -> None:
     assert (body["model"], body["messages"][0]) == ("m", {"role": "system", "content": "Be brief."})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("batch", "settings", "message"),
     [
         ({"question": ["x"]}, {}, "there is no column 'prompt' or 'messages' among question"),
@@ -171,7 +172,7 @@ async def test_mistakes_that_end_a_job(batch: Any, settings: dict[str, Any], mes
         assert ask.asked() == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "message"),
     [
         ({"columns": {"promt": "x"}}, "columns: unknown member 'promt' .did you mean 'prompt'"),
@@ -193,7 +194,7 @@ async def test_settings_that_are_wrong(settings: dict[str, Any], message: str) -
         Ask("openai", **settings)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("provider", "settings"),
     [
         ({"profile": "openai", "api_key": "sk-secret"}, {}),

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tables import each_row
+
 pytest.importorskip("pydantic_ai")
 
 from pydantic import BaseModel
@@ -48,7 +50,7 @@ async def streamed(model: Model, parameters: ModelRequestParameters | None = Non
         return stream.get()
 
 
-@pytest.mark.parametrize("name", scale.some(NAMES, 120))
+@each_row("name", scale.some(NAMES, 120))
 async def test_each_kind_of_stream_is_right(name: str) -> None:
     """A program on pydantic-ai sees what the bytes mean: text, whole calls, the end, or an error."""
     recording, seen = Recording.load(FOLDER / name), Seen()
@@ -90,8 +92,8 @@ async def test_an_agent_runs_parallel_tools() -> None:
     assert any(isinstance(part, ThinkingPart) for message in restored for part in message.parts)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("form", [City, NativeOutput(City), PromptedOutput(City)])
+@each_row("stream", [False, True])
+@each_row("form", [City, NativeOutput(City), PromptedOutput(City)])
 async def test_structured_output(form: Any, stream: bool) -> None:
     """Output as a call of a tool, as the provider's own form, or as described in the prompt."""
     fits = call("final_result", name="Oslo", people=7) if form is City else '{"name": "Oslo", "people": 7}'
@@ -169,7 +171,7 @@ async def test_a_stream_can_be_given_up() -> None:
     assert running.is_complete or running.cancelled
 
 
-@pytest.mark.parametrize("provider", ["kimi", "deepseek", "anthropic", "gemini", "openai-responses:gpt-5"])
+@each_row("provider", ["kimi", "deepseek", "anthropic", "gemini", "openai-responses:gpt-5"])
 async def test_an_answer_of_nothing_but_thoughts(provider: str) -> None:
     """The agent asks again, with that turn in the history, as it does behind pydantic-ai's own models."""
     model, script = model_of([think("I should answer.")], "Paris.", provider=provider)

@@ -27,6 +27,7 @@ from streamfold.integrations import httpx2 as over_httpx2
 from streamfold.integrations.httpx import Repaired, RepairTransport
 from streamfold.integrations.repair import Repairs
 from streamfold.recording import Recording
+from tables import each_row
 
 pytestmark = pytest.mark.one_loop  # the clients have asyncio's events in them
 FOLDER = Path(__file__).parents[2] / "fixtures"
@@ -38,7 +39,7 @@ CITY = '{"city":"Paris"}'
 CUT = text("Hel")
 
 
-@pytest.mark.parametrize("name", scale.some(NAMES, 120))
+@each_row("name", scale.some(NAMES, 120))
 async def test_a_client_sees_what_the_answer_means(name: str) -> None:
     """Each kind of broken stream is right behind other people's clients, and each healthy one stays so."""
     recording = RECORDINGS[name]
@@ -52,7 +53,7 @@ def written(body: bytes, pieces: list[bytes], adapter: str, **settings: Any) -> 
     return b"".join([repair.feed(piece) for piece in pieces]) + repair.close()
 
 
-@pytest.mark.parametrize("name", scale.some(NAMES, 60))
+@each_row("name", scale.some(NAMES, 60))
 def test_any_cut_gives_the_same_bytes(name: str) -> None:
     """How the network cut an answer can't be seen in what is written."""
     recording = RECORDINGS[name]
@@ -69,7 +70,7 @@ WHERE_OURS_DIFFERS = {  # member of the client's object: why
 }
 
 
-@pytest.mark.parametrize("name", scale.some(corpus.names(*(f"corpus/{wire}/*.sse" for wire in WIRES)), 40))
+@each_row("name", scale.some(corpus.names(*(f"corpus/{wire}/*.sse" for wire in WIRES)), 40))
 async def test_a_healthy_answer_loses_nothing(name: str) -> None:
     """Of an answer with nothing to mend, the client's own object is the same with and without the repairs."""
     adapter, body = name.split("/")[1], (corpus.folder() / name).read_bytes()
@@ -242,7 +243,7 @@ def test_synchronous_clients_are_served_too() -> None:
         assert "reset" in plain.post(**REQUEST).text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "body", "status"),
     [
         ("http://test/v1/embeddings", {"stream": True}, 200),
@@ -301,7 +302,7 @@ async def test_whole_answers_are_mended_too() -> None:
     assert await _whole(whole) == whole
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "status"),
     [
         ({"error": {"message": "no"}}, 422),
@@ -356,7 +357,7 @@ def messages_events(
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wire", "events"),
     [
         ("chat", [{"choices": [{"delta": {"content": "A"}, "logprobs": {"content": [{"logprob": INFINITE}]}}]}]),
@@ -399,7 +400,7 @@ MADE_UP = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MADE_UP)
+@each_row("name", MADE_UP)
 def test_no_finish_reason_is_made_up(name: str) -> None:
     """Without `mend_finish` what is written ends as the server's answer does."""
     wire, body = name.partition(",")[0], MADE_UP[name]
@@ -411,8 +412,8 @@ def test_no_finish_reason_is_made_up(name: str) -> None:
     assert mended.raw_finish_reason is not None
 
 
-@pytest.mark.parametrize("kind", ["text", "thinking"])
-@pytest.mark.parametrize("stops", [True, False])
+@each_row("kind", ["text", "thinking"])
+@each_row("stops", [True, False])
 def test_an_empty_block_stays(kind: str, stops: bool) -> None:
     """Some programs need a block in each turn. It is written where it stands, with the members that it has."""
     blocks = [
@@ -451,7 +452,7 @@ def many_members(wire: str, count: int) -> bytes:
     return b"".join(map(sse, events))
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses", "anthropic", "gemini"])
+@each_row("wire", ["chat", "responses", "anthropic", "gemini"])
 def test_a_member_of_one_event_is_written_once(wire: str) -> None:
     """What is written grows as what is read does, whatever members its events have."""
     sizes = []
@@ -529,7 +530,7 @@ def noted(body: bytes) -> list[tuple[str, str]]:
     return out
 
 
-@pytest.mark.parametrize("first", ["", "{}", '{"x":1}', None])
+@each_row("first", ["", "{}", '{"x":1}', None])
 def test_members_behind_the_beginning_of_a_call(first: str | None) -> None:
     """Whatever waits for a call waits with the members of its event: nothing is said twice, elsewhere or not at all."""
     head = b"" if first is None else call(entry(0, "c", "f", first))
@@ -593,8 +594,8 @@ NO_ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize("path", ["chat/completions", "responses", "messages", "models/m:streamGenerateContent"])
-@pytest.mark.parametrize("stream", [False, True])
+@each_row("path", ["chat/completions", "responses", "messages", "models/m:streamGenerateContent"])
+@each_row("stream", [False, True])
 def test_a_body_that_is_no_answer_goes_through(path: str, stream: bool) -> None:
     """Pages, files, lists and the bodies of tests come out byte by byte, with status and headers, in any coding."""
     for kind, body in NO_ANSWERS:

@@ -13,6 +13,7 @@ from streamfold.integrations import agui, aisdk
 from streamfold.recording import Recording
 from streamfold.testing import ReplayProvider
 from streamfold.text import parse_object
+from tables import each_row
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FIXTURES.glob("*/*.sse"))
@@ -71,7 +72,7 @@ def shown_by_agui(heard: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("fragments", [True, False], ids=["fragments", "whole"])
+@each_row("fragments", [True, False], ids=["fragments", "whole"])
 async def test_every_fixture(reader: Any, fragments: bool) -> None:
     """Texts, reasoning and calls are what the library hands out; errors are errors, without a call that looks whole."""
     await check(reader, [Recording.load(FIXTURES / name) for name in NAMES], fragments=fragments)
@@ -151,8 +152,8 @@ def read_object(text: str) -> dict[str, Any] | None:
     return {} if found is None else found if isinstance(found, dict) else None
 
 
-@pytest.mark.parametrize("answer", ["allow", "deny"])
-@pytest.mark.parametrize("client", ["ai6", "ai7", "agui"])
+@each_row("answer", ["allow", "deny"])
+@each_row("client", ["ai6", "ai7", "agui"])
 def test_an_approval_by_the_client_itself(client: str, answer: str, node: Any, web_chat: Any) -> None:
     """The AI SDK's chat and AG-UI's agent ask the person, send the answer, and get the rest of the run."""
     address, notes = web_chat

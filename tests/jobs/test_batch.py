@@ -26,6 +26,7 @@ from streamfold import (
     tool,
 )
 from streamfold.jobs import BatchJob, JobPausedError, Ledger, Rows, batch
+from tables import each_row
 
 
 class Server:
@@ -138,7 +139,7 @@ async def test_lines_that_are_no_json(tmp_path: Path) -> None:
     assert errors[1] == "rows.jsonl, row 3: a row must be an object, not list"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "problem"),
     [
         ([{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}], "row 2: the id 'a' is that of row 1 too"),
@@ -154,7 +155,7 @@ async def test_mistakes_that_stop_a_job_before_it_asks(given: list[dict[str, Any
     assert server.asked == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wrong", "problem"),
     [
         ({"concurrency": 0}, "must be at least 1"),

@@ -19,6 +19,7 @@ import servers
 from folding import DONE, fin, text
 from servers import STREAM, Connection, answer, framed, serving
 from streamfold import AuthenticationError, IncompleteStreamError, ProtocolError, Provider, ServerError
+from tables import each_row
 
 pytestmark = pytest.mark.transports
 
@@ -73,7 +74,7 @@ def sends(response: bytes, size: int = 2**20) -> Callable[[Connection], object]:
     return script
 
 
-@pytest.mark.parametrize(("name", "size"), list(product(CODINGS, [2**20, 7])))
+@each_row(("name", "size"), list(product(CODINGS, [2**20, 7])))
 async def test_a_compressed_answer(name: str, size: int) -> None:
     """It is read, with a warning if compression was not requested; so is the body of an error."""
     coding, pack = CODINGS[name]
@@ -127,7 +128,7 @@ def packer(coding: str) -> tuple[Callable[[bytes], bytes], Callable[[], bytes]]:
     return body.compress, lambda: body.flush(zlib.Z_SYNC_FLUSH)
 
 
-@pytest.mark.parametrize("coding", ["gzip", "deflate", "raw deflate", "br", "zstd"])
+@each_row("coding", ["gzip", "deflate", "raw deflate", "br", "zstd"])
 async def test_each_event_as_soon_as_it_is_there(coding: str) -> None:
     """What a server flushes is not held back for what follows."""
     pack, flush = packer(coding)
@@ -162,8 +163,8 @@ async def test_a_body_that_grows_without_end(coding: str) -> None:
         await server.all_closed()
 
 
-@pytest.mark.parametrize("coding", ["compress", "gzip, aws-chunked", "gzip, " * 5 + "gzip", "x" * 5000])
-@pytest.mark.parametrize("status", ["200 OK", "500 No"])
+@each_row("coding", ["compress", "gzip, aws-chunked", "gzip, " * 5 + "gzip", "x" * 5000])
+@each_row("status", ["200 OK", "500 No"])
 async def test_codings_that_nobody_knows(coding: str, status: str) -> None:
     """They are refused by name; the status of an error counts."""
     named = "6 content-encodings" if coding.endswith("gzip") else coding.rpartition(" ")[2][:100]
@@ -186,7 +187,7 @@ async def test_codings_whose_package_is_missing(coding: str, needed: str, monkey
             await provider.chat("Hello")
 
 
-@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd", "br, gzip"])
+@each_row("coding", ["gzip", "deflate", "br", "zstd", "br, gzip"])
 async def test_what_is_not_compressed_as_it_says(coding: str) -> None:
     """Nonsense breaks the answer off."""
     for name in coding.split(", "):

@@ -14,6 +14,7 @@ from folding import DONE, fin, text
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.gateway import gateway
 from streamfold.net import pool
+from tables import each_row
 
 pytestmark = pytest.mark.transports
 
@@ -99,7 +100,7 @@ async def test_no_more_connections_through_the_gateway() -> None:
 
 
 @pytest.mark.one_loop
-@pytest.mark.parametrize("ticks", range(5))
+@each_row("ticks", range(5))
 async def test_a_reader_that_is_cancelled_while_the_stream_is_closed(ticks: int) -> None:
     """The connection is closed, however soon after the cancellation of its reader `aclose` is called."""
 

@@ -21,6 +21,7 @@ import scale
 import servers
 from servers import Connection, serving
 from streamfold import APIConnectionError, APITimeoutError, Provider, Reply, StreamError, StreamfoldError
+from tables import each_row
 
 pytestmark = pytest.mark.transports
 
@@ -147,7 +148,7 @@ def reset(peer: Connection) -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
-@pytest.mark.parametrize("name", STREAMS)
+@each_row("name", STREAMS)
 async def test_cut_at_every_byte(name: str, how: str, anyio_backend_name: str) -> None:
     """Cut anywhere: never a call before the finish reason, always one of our errors, with the text that arrived.
 
@@ -184,7 +185,7 @@ def vars_of(ended: Reply | StreamfoldError) -> Any:
     return ended if isinstance(ended, Reply) else vars(ended)
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@each_row("name", STREAMS)
 async def test_lengths_that_are_not_kept(name: str) -> None:
     """A connection that closes inside a body whose length was said is broken, wherever that is."""
     stream = Stream(STREAMS[name])

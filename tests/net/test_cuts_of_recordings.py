@@ -17,6 +17,7 @@ import scale
 import servers
 from servers import Connection, serving
 from streamfold import APITimeoutError, Provider, Reply, StreamError, StreamfoldError
+from tables import each_row
 
 pytestmark = pytest.mark.transports
 
@@ -76,7 +77,7 @@ async def outcome(provider: Provider, **options: Any) -> Reply | StreamfoldError
     return stream.reply
 
 
-@pytest.mark.parametrize(("wire", "name"), CASES)
+@each_row(("wire", "name"), CASES)
 async def test_cut_at_every_byte(wire: str, name: str, anyio_backend_name: str) -> None:
     """Never a call before the finish reason, always one of our errors, with the text that arrived.
 

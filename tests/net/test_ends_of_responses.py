@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamfold.net.framing import Framing, MalformedHead
+from tables import each_row
 
 BODY = b"data: 1\n\ndata: 2\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -42,8 +43,8 @@ def fed(data: bytes, size: int) -> tuple[list[bytes], Framing]:
     return [piece for at in range(0, len(data), size) for piece in framing.feed(data[at : at + size])], framing
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-@pytest.mark.parametrize("name", RESPONSES)
+@each_row("size", [1, 2, 3, 7, 1000])
+@each_row("name", RESPONSES)
 def test_a_response_and_nothing_behind_it(name: str, size: int) -> None:
     """Each head is one piece; what comes behind the end is handed on to nobody, and known."""
     data, normal = RESPONSES[name]
@@ -55,7 +56,7 @@ def test_a_response_and_nothing_behind_it(name: str, size: int) -> None:
         assert all(head.endswith((b"\r\n\r\n", b"\n\n")) for head in heads)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b"HTTP/1.1 200 OK\r\n\r\n" + BODY,
@@ -70,7 +71,7 @@ def test_a_response_and_nothing_behind_it(name: str, size: int) -> None:
         b"not HTTP\r\n\r\n" + BODY,
     ],
 )
-@pytest.mark.parametrize("size", [1, 3, 1000])
+@each_row("size", [1, 3, 1000])
 def test_no_end_that_one_could_rely_on(data: bytes, size: int) -> None:
     """All of it is for the parser, and the connection is not used again."""
     try:
@@ -81,7 +82,7 @@ def test_no_end_that_one_could_rely_on(data: bytes, size: int) -> None:
     assert not framing.ended
 
 
-@pytest.mark.parametrize(
+@each_row(
     "head",
     [
         length(b"20, 21"),

@@ -21,6 +21,7 @@ from folding import DONE, fin, fragments, text
 from streamfold import APIConnectionError, ConfigError, IncompleteStreamError, Provider, ServerError
 from streamfold.net import clients, retries
 from streamfold.net.clients import make_client
+from tables import each_row
 
 CALL = fragments('0 a f {"x":', "0 - - 1}")
 
@@ -160,7 +161,7 @@ async def garbage(peer: Peer, stream_id: int) -> None:
     await peer.stream.aclose()
 
 
-@pytest.mark.parametrize("answer", [goaway, goaway_before, reset, hung_up, garbage], ids=lambda answer: answer.__name__)
+@each_row("answer", [goaway, goaway_before, reset, hung_up, garbage], ids=lambda answer: answer.__name__)
 async def test_k14_broken_off(answer: Callable[[Peer, int], Awaitable[None]]) -> None:
     """However HTTP/2 breaks off in the middle of an answer: the error of ours, with the text so far and no call."""
     async with serving(answer) as server, server.provider() as provider:
@@ -173,7 +174,7 @@ async def test_k14_broken_off(answer: Callable[[Peer, int], Awaitable[None]]) ->
         assert isinstance(error.__cause__, APIConnectionError)
 
 
-@pytest.mark.parametrize("how", ["reset", "hang up", "goaway", "garbage"])
+@each_row("how", ["reset", "hang up", "goaway", "garbage"])
 async def test_k14_broken_before_the_answer(how: str) -> None:
     """Before the head of the answer it is a lost connection, which is tried again."""
 
@@ -210,7 +211,7 @@ async def test_error_status() -> None:
             await provider.chat("Hello")
 
 
-@pytest.mark.parametrize("how", ["break", "cancel", "aclose"])
+@each_row("how", ["break", "cancel", "aclose"])
 async def test_a_stream_that_ends_early_leaves_the_others_alone(how: str) -> None:
     """Ending one answer ends neither the connection nor the answers beside it."""
     go_on = anyio.Event()

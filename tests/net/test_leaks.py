@@ -26,6 +26,7 @@ from folding import DONE, fin, text
 from leaving import HELLO, WAYS, leave, read, trickling
 from servers import STREAM, Connection, Server, answer, framed, serving
 from streamfold import APITimeoutError, IncompleteStreamError, Provider, StreamfoldError, UpstreamError
+from tables import each_row
 
 HERE = Path(__file__).parent
 
@@ -335,7 +336,7 @@ async def waiting_at(server: servers.Server) -> None:
 
 
 @pytest.mark.transports
-@pytest.mark.parametrize("script", WHERE, ids=lambda script: script.__name__)
+@each_row("script", WHERE, ids=lambda script: script.__name__)
 async def test_k11_closed_by_two_tasks_while_it_waits(script: Callable[[Connection], Awaitable[None]]) -> None:
     """Wherever it waits: two tasks may close it at once, the reader sees the end, and it may be closed again."""
     async with serving(script) as server, server.provider(max_retries=1) as provider:
@@ -361,7 +362,7 @@ async def test_k11_closed_by_two_tasks_while_it_waits(script: Callable[[Connecti
 
 
 @pytest.mark.transports
-@pytest.mark.parametrize("script", [begun, done], ids=lambda script: script.__name__)
+@each_row("script", [begun, done], ids=lambda script: script.__name__)
 async def test_k11_closed_by_two_tasks_while_nobody_reads(script: Callable[[Connection], Awaitable[None]]) -> None:
     """Between two chunks and between the end of the answer and the end of the body: two tasks may close it at once."""
     async with serving(script) as server, server.provider() as provider:
@@ -381,7 +382,7 @@ async def test_k11_closed_by_two_tasks_while_nobody_reads(script: Callable[[Conn
 
 
 @pytest.mark.transports
-@pytest.mark.parametrize("script", [*WHERE, done], ids=lambda script: script.__name__)
+@each_row("script", [*WHERE, done], ids=lambda script: script.__name__)
 async def test_k10_a_cancellation_goes_through(script: Callable[[Connection], Awaitable[None]]) -> None:
     """Wherever it arrives: never an error of ours, never a retry, and the connection is closed."""
     async with serving(script) as server, server.provider(max_retries=3) as provider:
@@ -404,7 +405,7 @@ async def test_k10_a_cancellation_goes_through(script: Callable[[Connection], Aw
         assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("script", [*WHERE, done], ids=lambda script: script.__name__)
+@each_row("script", [*WHERE, done], ids=lambda script: script.__name__)
 def test_k10_a_task_that_is_cancelled_natively(script: Callable[[Connection], Awaitable[None]]) -> None:
     """asyncio's own `task.cancel()` is raised as it is, leaves the count of cancellations alone, and closes."""
 

@@ -21,6 +21,7 @@ from streamfold import (
     ServerError,
     StreamfoldError,
 )
+from tables import each_row
 
 pytestmark = pytest.mark.transports
 
@@ -58,7 +59,7 @@ async def test_a_reason_phrase_in_any_encoding() -> None:
         await server.all_closed()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "location", ["http://xn--zzzzzz99999/", "javascript:x", "//", "http://[::1", "http://a:99999/", "\xff", "x" * 4000]
 )
 async def test_any_redirect_is_refused_with_its_target(location: str) -> None:
@@ -70,9 +71,7 @@ async def test_any_redirect_is_refused_with_its_target(location: str) -> None:
     assert "redirects are not followed" in str(error)
 
 
-@pytest.mark.parametrize(
-    "url", ["http://xn--zzzzzz99999/v1", "http://127.0.0.1:99999/v1", "http://\u2488.example:x/v1"]
-)
+@each_row("url", ["http://xn--zzzzzz99999/v1", "http://127.0.0.1:99999/v1", "http://\u2488.example:x/v1"])
 async def test_an_address_that_can_not_be_used(url: str) -> None:
     """A broken host or port in base_url is an error of the configuration."""
     with pytest.raises(ConfigError, match="base_url"):
@@ -80,8 +79,8 @@ async def test_an_address_that_can_not_be_used(url: str) -> None:
             await provider.chat("Hello")
 
 
-@pytest.mark.parametrize("depth", [10, 150, 600, 900, 100_000])
-@pytest.mark.parametrize("how", ["status", "event"])
+@each_row("depth", [10, 150, 600, 900, 100_000])
+@each_row("how", ["status", "event"])
 async def test_an_error_body_of_any_depth(depth: int, how: str) -> None:
     """An error object with deep nesting keeps the server's message, or at least its type of error."""
     deep = "[" * depth + "]" * depth
@@ -118,7 +117,7 @@ async def test_errors_name_the_address() -> None:
 LONG = {"connect": 5, "first_event": 5, "read": 5, "stall": 5}
 
 
-@pytest.mark.parametrize(("phase", "begin"), [("first_event", b""), ("stall", text("x"))])
+@each_row(("phase", "begin"), [("first_event", b""), ("stall", text("x"))])
 async def test_a_flood_of_comments_is_a_stall(phase: str, begin: bytes) -> None:
     """Bytes that carry nothing are a stall, however fast they come."""
 
@@ -138,7 +137,7 @@ def event(value: object) -> bytes:
     return b"data: " + json.dumps(value).encode() + b"\n\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "piece",
     [
         b": x\n\n",
@@ -152,7 +151,7 @@ def event(value: object) -> bytes:
     ],
     ids=["comment", "no choices", "empty delta", "empty content", "role", "ping", "another choice", "usage"],
 )
-@pytest.mark.parametrize(("phase", "begin"), [("first_event", b""), ("stall", text("x"))])
+@each_row(("phase", "begin"), [("first_event", b""), ("stall", text("x"))])
 async def test_events_that_carry_nothing_set_no_clock_back(phase: str, begin: bytes, piece: bytes) -> None:
     """`first_event` and `stall` wait for a part of the answer: pings, metadata and empty deltas are none."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
-import pytest
 
 from streamfold.net.own_client import OwnClient
+from tables import each_row
 
 URL = httpx.URL("https://example.com/v1/chat?a=b")
 TIMEOUT = {"timeout": {"connect": 1.0, "read": None, "write": None, "pool": 1.0}}
@@ -33,7 +33,7 @@ async def sent(client: httpx.AsyncClient, *requests: tuple[str, dict[str, str], 
             await client.send(client.build_request(method, URL, **options))
 
 
-@pytest.mark.parametrize("cookies", [(), ("a=1",), ("a=1", "a=2; Path=/v1"), ("a=1; Max-Age=0",)])
+@each_row("cookies", [(), ("a=1",), ("a=1", "a=2; Path=/v1"), ("a=1; Max-Age=0",)])
 async def test_the_same_requests(cookies: tuple[str, ...]) -> None:
     """Headers, their order, lengths, and cookies: nothing differs, however often it is sent."""
     one, other = {"Authorization": "Bearer k", "Accept": "a/b"}, {"X-Key": "s", "Content-Length": "2"}

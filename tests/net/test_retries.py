@@ -18,6 +18,7 @@ from streamfold.net.retries import retry_delay
 from streamfold.types import Attempt
 from streamfold.values import APIConnectionError, QuotaExceededError, error_info, status_error
 from streamfold.values.limits import Timeouts
+from tables import each_row
 
 GOOD = answer("200 OK", text("Hi") + fin("stop") + DONE)
 BUSY = answer("503 Service Unavailable", b'{"error":{"message":"busy"}}', "retry-after-ms: 1")
@@ -34,7 +35,7 @@ def in_turn(*answers: bytes):
     return script
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "seconds"),
     [
         ({"retry-after": "2"}, 2.0),
@@ -60,7 +61,7 @@ async def test_l7_what_the_server_asks_for(headers: dict[str, str], seconds: flo
     assert retry_delay(caught.value, 0) == seconds
 
 
-@pytest.mark.parametrize("value", ["nan", "soon", ""])
+@each_row("value", ["nan", "soon", ""])
 async def test_l7_what_can_not_be_read_is_our_own_pace(value: str) -> None:
     """Half a second, doubled, at most eight, spread by chance."""
 

@@ -26,6 +26,7 @@ from scale import examples
 from servers import STREAM, Connection, answer, framed, serving
 from streamfold import APIError, ConfigError, IncompleteStreamError, Provider, StreamfoldError
 from streamfold.net import Redactor, forget_locals, redact_error
+from tables import each_row
 
 CANARY = "canary/4711+xyz=="
 KEYS: dict[str, dict[str, Any]] = {
@@ -218,7 +219,7 @@ async def test_n1_no_connection(key: str, logs: io.StringIO) -> None:
     assert CANARY.split("/")[1] not in shown(error) + repr(provider) + logs.getvalue()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config", "message"),
     [
         ({"headers": {"api-key": f"{CANARY}\n"}}, r"headers\.api-key: has a character"),
@@ -301,7 +302,7 @@ def _percent(secret: str, *, upper: bool = True) -> str:
     return written if upper else re.sub("%..", lambda found: found[0].lower(), written)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "written",
     [
         SECRET,

@@ -31,6 +31,7 @@ from streamfold import (
     ServerError,
 )
 from streamfold.net import SIGNERS
+from tables import each_row
 
 REGION = "eu-central-1"
 MODEL = "eu.anthropic.claude-sonnet-4-5-20250929-v1:0"
@@ -423,7 +424,7 @@ ADDRESSES = {
 }
 
 
-@pytest.mark.parametrize("name", ADDRESSES)
+@each_row("name", ADDRESSES)
 def test_addresses_of_vertex(name: str, login: Callable[[int], None]) -> None:
     """Region, global endpoint and express mode, for Gemini and for Claude."""
     profile = Provider.from_config(name, model="m").profile

@@ -28,6 +28,7 @@ from scale import pick
 from servers import Connection, Server, answer, certificate, framed, serving
 from streamfold import APIError, Provider
 from streamfold.net import silence
+from tables import each_row
 
 ANSWER = text("first") + fin("stop") + DONE
 CHUNKED = b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
@@ -248,7 +249,7 @@ class Unreliable:
                     await peer.send(response[cut:])
 
 
-@pytest.mark.parametrize("seed", range(pick(40, 3)))
+@each_row("seed", range(pick(40, 3)))
 async def test_nobody_gets_the_answer_of_another(seed: int, anyio_backend_name: str) -> None:
     """Answers that break off, end late or have another one behind them, and requests that are given up anywhere."""
     for transport in transports(anyio_backend_name):

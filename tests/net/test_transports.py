@@ -30,6 +30,7 @@ from streamfold import (
     Provider,
 )
 from streamfold.net import make_client
+from tables import each_row
 
 HI = text("Hi") + fin("stop") + DONE
 Script = Callable[[Connection], Awaitable[None]]
@@ -251,7 +252,7 @@ async def failures(script: Script) -> list[tuple[type, bool, str, str | None]]:
 
 
 @pytest.mark.one_loop
-@pytest.mark.parametrize("name", FAILURES)
+@each_row("name", FAILURES)
 async def test_the_same_errors(name: str) -> None:
     """What breaks is the same error, with the same partial answer, and as fit for a retry."""
     assert len(set(await failures(FAILURES[name]))) == 1
@@ -292,7 +293,7 @@ BODIES = {
 
 
 @pytest.mark.one_loop
-@pytest.mark.parametrize(("name", "kind"), [*((name, "head") for name in HEADS), *((name, "body") for name in BODIES)])
+@each_row(("name", "kind"), [*((name, "head") for name in HEADS), *((name, "body") for name in BODIES)])
 async def test_malformed_responses(name: str, kind: str) -> None:
     """A head that is not HTTP is a ProtocolError; what is malformed behind it cuts the answer off."""
     if kind == "head":
@@ -330,7 +331,7 @@ async def test_an_error_whose_body_is_malformed() -> None:
 
 
 @pytest.mark.transports
-@pytest.mark.parametrize("end", [b"", b"zz\r\n"], ids=["closed", "bad chunk"])
+@each_row("end", [b"", b"zz\r\n"], ids=["closed", "bad chunk"])
 async def test_a_slow_reader_gets_what_came_before_the_connection_broke(end: bytes) -> None:
     """Text that arrived is not lost because the connection breaks before it is read."""
     go_on = anyio.Event()

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from engines import SGLANG, parsers
 from rendered import FORMATS, Calls, calls_of, declared, read, sayable
+from tables import each_row
 
 pytestmark = pytest.mark.skipif("STREAMFOLD_PARSERS" not in os.environ, reason="run by `nox -s parsers`")
 CASES = [("openai-harmony", "harmony"), ("cohere-melody", "cohere"), *(("SGLang", dialect) for dialect in SGLANG)]
@@ -84,7 +85,7 @@ def clock() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("case", CASES, ids="-".join)
+@each_row("case", CASES, ids="-".join)
 def test_what_engines_read(case: tuple[str, str]) -> None:
     """The engine's calls are ours, or the reason why not is known."""
     if case not in FOUND:

@@ -16,6 +16,7 @@ import streamfold
 from pages import ROOT, Page
 from streamfold import WarningCode
 from streamfold.values import errors
+from tables import each_row
 
 DOCS = ROOT / "docs"
 DOORS = ["jobs", "limits", "middleware", "stores", "tools", "turns", "types"]
@@ -59,7 +60,7 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
 
 
-@pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "AGENTS.md"])
+@each_row("name", [*NAMES, "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "AGENTS.md"])
 def test_every_link_leads_somewhere(name: str) -> None:
     """Links between files, and to headings of the same file."""
     page = ROOT / name

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
 import streamfold
+from tables import each_row
 
 PACKAGE = Path(streamfold.__file__).parent
 ROOMS = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
@@ -24,25 +24,6 @@ MODULES = sorted(
 )
 OURS = {f"streamfold.{module}" for module in MODULES}
 PURE = ["values", "requests", "adapters", "engine"]  # bytes to chunks, and requests to JSON
-
-
-def every(modules: Iterable[str]) -> Callable[[Callable[[str], None]], Callable[[], None]]:
-    """Makes one test of a check of each module: hundreds of tests would cost more than what they check."""
-
-    def decorate(check: Callable[[str], None]) -> Callable[[], None]:
-        def test() -> None:
-            failed = {}
-            for module in modules:
-                try:
-                    check(module)
-                except AssertionError as error:
-                    failed[module] = str(error)
-            assert failed == {}
-
-        test.__name__, test.__doc__ = check.__name__, check.__doc__
-        return test
-
-    return decorate
 
 
 def _is_package(module: str) -> bool:
@@ -112,21 +93,21 @@ def test_modules_import_down_too() -> None:
     assert sorted(left) == [], "a circle among them"
 
 
-@every(MODULES)
+@each_row("module", MODULES)
 def test_rooms_are_entered_through_their_faces(module: str) -> None:
     """What a folder's `__init__` exports is what other rooms may import, and nothing deeper."""
     others = {name[1:] for name in _imports(module) if name.startswith(".")}
     assert [name for name in others if name.split(".")[0] != module.split(".")[0] and not _is_package(name)] == []
 
 
-@every(MODULES)
+@each_row("module", MODULES)
 def test_names_are_written(module: str) -> None:
     """A face writes the names that it hands out; nothing is imported by `*`."""
     imports = [node for node in ast.walk(_tree(module)) if isinstance(node, ast.ImportFrom)]
     assert [node.lineno for node in imports if any(alias.name == "*" for alias in node.names)] == []
 
 
-@every([name for name in MODULES if name.split(".")[0] in PURE])
+@each_row("module", [name for name in MODULES if name.split(".")[0] in PURE])
 def test_the_core_is_pure(module: str) -> None:
     """Below the network there is no network, no event loop, no environment and no await."""
     assert not _imports(module) & {"httpx", "anyio", "asyncio", "trio", "socket", "os"}
@@ -134,13 +115,15 @@ def test_the_core_is_pure(module: str) -> None:
         assert not [node for node in ast.walk(_tree(module)) if isinstance(node, ast.Await | ast.AsyncFunctionDef)]
 
 
-@every([name for name in MODULES if name.split(".")[0] != "config"])
+@each_row("module", [name for name in MODULES if name.split(".")[0] != "config"])
 def test_the_environment_is_read_by_the_configuration(module: str) -> None:
     """`os.environ` is read where a profile is made and where its file is found."""
     assert not [node for node in ast.walk(_tree(module)) if isinstance(node, ast.Attribute) and node.attr == "environ"]
 
 
-@every([name for name in MODULES if name.split(".")[0] not in ("net", "recording", "testing", "integrations")])
+@each_row(
+    "module", [name for name in MODULES if name.split(".")[0] not in ("net", "recording", "testing", "integrations")]
+)
 def test_httpx_lives_in_few_rooms(module: str) -> None:
     """httpx is the business of the network, of recordings and of integrations; providers name it in signatures."""
     named = ("client.provider", "client.connections", "sync.provider")
@@ -185,7 +168,7 @@ def test_n8_four_dependencies() -> None:
     assert "anyio>=4.7" in needed
 
 
-@every(MODULES)
+@each_row("module", MODULES)
 def test_k5_no_scope_is_held_across_a_yield(module: str) -> None:
     """A generator may be closed by another task, which can't leave the scopes of the first one."""
     scopes = ("CancelScope", "move_on_", "fail_a", "create_task_group")
@@ -218,7 +201,7 @@ def test_exports() -> None:
     assert all(hasattr(streamfold, name) for name in streamfold.__all__)
 
 
-@every(MODULES)
+@each_row("module", MODULES)
 def test_every_module_says_why_it_exists(module: str) -> None:
     """Each module opens with a docstring."""
     assert ast.get_docstring(_tree(module))
@@ -227,7 +210,7 @@ def test_every_module_says_why_it_exists(module: str) -> None:
 TESTS = Path(__file__).parents[1]
 
 
-@every(sorted(path.relative_to(TESTS).as_posix() for path in TESTS.rglob("*.py")))
+@each_row("file", sorted(path.relative_to(TESTS).as_posix() for path in TESTS.rglob("*.py")))
 def test_what_tests_share_is_in_no_test(file: str) -> None:
     """No module imports from a `test_*.py`, and the corpus is found in one place."""
     text = (TESTS / file).read_text("utf-8")

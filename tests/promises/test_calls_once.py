@@ -31,6 +31,7 @@ from streamfold import (
     tool,
 )
 from streamfold.recording import Recording
+from tables import each_row
 from telling import WIRES, Answer, Stream, error_event, random_answer, told
 
 BOUND_BY = [
@@ -74,8 +75,8 @@ def check_nothing(made: tuple[list[StreamChunk], Reply | StreamError], error: ty
     assert end.partial.tool_calls == []
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("seed", SEEDS)
+@each_row("wire", WIRES)
 def test_delivered_once_and_complete(wire: str, seed: int) -> None:
     """However the server numbers and cuts them, the calls are on the last chunk alone, as the model made them."""
     rng = random.Random(f"{wire} {seed}")
@@ -103,8 +104,8 @@ def test_cut_delivers_none(wire: str, seed: int) -> None:
         check_nothing(outcome(wire, [said[:at]]))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("seed", SEEDS)
+@each_row("wire", WIRES)
 def test_failed_delivers_none(wire: str, seed: int) -> None:
     """An error of the server behind any event: none of the calls that were there."""
     rng = random.Random(f"{wire} {seed}")
@@ -116,8 +117,8 @@ def test_failed_delivers_none(wire: str, seed: int) -> None:
         assert "no more room" in str(made[1])
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("seed", SEEDS)
+@each_row("wire", WIRES)
 def test_truncated_delivers_none(wire: str, seed: int) -> None:
     """Not even calls whose arguments are whole, and a warning names each of them."""
     rng = random.Random(f"{wire} {seed}")
@@ -130,7 +131,7 @@ def test_truncated_delivers_none(wire: str, seed: int) -> None:
     assert all(re.search(rf"\b{name}\b", said) for _, name, _ in answer.calls), said
 
 
-@pytest.mark.parametrize("name", some(NAMES, 50))
+@each_row("name", some(NAMES, 50))
 def test_every_fixture_cut(name: str) -> None:
     """A real answer that is cut before it says how it ended delivers nothing."""
     recording = Recording.load(FIXTURES / name)
@@ -153,7 +154,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("name", some(NAMES, 80))
+@each_row("name", some(NAMES, 80))
 def test_every_fixture_truncated(name: str) -> None:
     """The same real answers, had the limit of tokens been reached: whatever the calls look like, none is delivered."""
     recording = Recording.load(FIXTURES / name)
@@ -183,8 +184,8 @@ def server(stream: bytes, sent: anyio.Event) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")  # of httpx on trio, see docs/failures.md
-@pytest.mark.parametrize("how", ["cancel", "close"])
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("how", ["cancel", "close"])
+@each_row("wire", WIRES)
 async def test_cancelled_delivers_none(wire: str, how: str) -> None:
     """Left behind any chunk, or while it waits for more with all calls there: no call, and no reply either."""
     stream = told(wire, ANSWER, random.Random(1))
@@ -235,8 +236,8 @@ def broken_streams(wire: str) -> Iterable[tuple[str, Stream, bytes]]:
     yield "truncated", stream, told(wire, ANSWER, random.Random(2), limit=True).body
 
 
-@pytest.mark.parametrize("how", ["cut", "failed", "truncated"])
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("how", ["cut", "failed", "truncated"])
+@each_row("wire", WIRES)
 async def test_no_tool_is_run(wire: str, how: str) -> None:
     """A loop over tools runs nothing of a stream that did not end in order."""
     ran: list[str] = []
@@ -259,7 +260,7 @@ async def test_no_tool_is_run(wire: str, how: str) -> None:
     assert ran == []
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("wire", WIRES)
 async def test_a_fallback_delivers_the_calls_of_one_answer(wire: str) -> None:
     """An answer that broke off inside its calls, before any text, is asked for elsewhere: nothing of it remains."""
     first = told(wire, Answer((), ANSWER.calls), random.Random(3))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tables import each_row
+
 TESTS = Path(__file__).parents[1]
 README = TESTS.parent / "README.md"
 SECTIONS = ("What is guaranteed", "Where you already are")
@@ -40,7 +42,7 @@ def sentences() -> list[str]:
 QUOTED = " ".join(plain(ast.get_docstring(ast.parse(module.read_text("utf-8"))) or "") for module in MODULES)
 
 
-@pytest.mark.parametrize("sentence", sentences())
+@each_row("sentence", sentences())
 def test_every_sentence_is_quoted(sentence: str) -> None:
     """A promise that is new or changed has no test yet: write one from the sentence, and quote it there."""
     assert sentence in QUOTED

@@ -14,6 +14,7 @@ import pytest
 from scale import pick
 from servers import END, STREAM, Connection, answer, framed, serving
 from streamfold import APIError, Reply
+from tables import each_row
 from telling import WIRES, Answer, error_event, random_answer, status_body, told
 
 BOUND_BY = [
@@ -62,7 +63,7 @@ STATUSES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("status", STATUSES)
+@each_row("status", STATUSES)
 async def test_a_status_with_a_message(status: str) -> None:
     """Any status of an error, in the words of any API."""
     for wire in WIRES:
@@ -89,14 +90,14 @@ BODIES: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize("body", BODIES)
+@each_row("body", BODIES)
 async def test_a_status_with_any_body(body: str) -> None:
     """Whatever stands in for an error object: ours, with what can be read of it."""
     for wire in WIRES:
         check(await ask(answer("503 Busy", BODIES[body][0], JSON), wire), BODIES[body][1])
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("wire", WIRES)
 async def test_an_error_inside_the_stream(wire: str) -> None:
     """The message that the server sent in its stream, and the text that came before it."""
     stream = told(wire, Answer(("Half ", "an ans"), (("id-0", "f", {"x": 1}),)), random.Random(5))
@@ -105,7 +106,7 @@ async def test_an_error_inside_the_stream(wire: str) -> None:
         check(await ask(STREAM + body, wire), MESSAGE, stream.text_before(at))
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("wire", WIRES)
 async def test_an_error_as_the_whole_answer(wire: str) -> None:
     """A status of 200 whose body is an error object, or one event with it."""
     check(await ask(answer("200 OK", status_body(wire, MESSAGE), JSON), wire), MESSAGE)
@@ -168,7 +169,7 @@ HEADS = [
 ]
 
 
-@pytest.mark.parametrize("head", range(len(HEADS)))
+@each_row("head", range(len(HEADS)))
 async def test_an_odd_head(head: int) -> None:
     """Before a good body: the answer, or one of our errors."""
     body = told("chat", Answer(("Hi",), ()), random.Random(0)).body
@@ -177,8 +178,8 @@ async def test_an_odd_head(head: int) -> None:
         check(found)
 
 
-@pytest.mark.parametrize("damage", [cut, flip, leave_out, put_in, again])
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("damage", [cut, flip, leave_out, put_in, again])
+@each_row("wire", WIRES)
 async def test_bytes_that_are_damaged(wire: str, damage: Damage) -> None:
     """Anywhere in a response, its head included: an answer, or one of our errors, and nothing of other libraries."""
     for seed in range(pick(60, 5)):

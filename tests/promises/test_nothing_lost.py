@@ -13,6 +13,7 @@ import pytest
 from folding import bytewise, random_cut
 from scale import pick
 from streamfold import StreamDecoder, StreamError
+from tables import each_row
 from telling import WIRES, Answer, random_answer, told
 
 BOUND_BY = [
@@ -31,8 +32,8 @@ def test_more_than_two_hundred() -> None:
     assert bodies == {file.with_suffix("") for file in FIXTURES.glob("*/*.toml")}
 
 
-@pytest.mark.parametrize("seed", range(pick(100, 15)))
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("seed", range(pick(100, 15)))
+@each_row("wire", WIRES)
 def test_any_cut_is_the_same_answer(wire: str, seed: int) -> None:
     """All text, all calls, the usage that was sent: the same byte by byte and in random pieces."""
     rng = random.Random(f"lost {wire} {seed}")
@@ -51,8 +52,8 @@ def test_any_cut_is_the_same_answer(wire: str, seed: int) -> None:
         assert not reply.warnings
 
 
-@pytest.mark.parametrize("seed", range(pick(60, 10)))
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("seed", range(pick(60, 10)))
+@each_row("wire", WIRES)
 def test_a_partial_answer_is_what_had_come(wire: str, seed: int) -> None:
     """Cut behind any event, the text up to there is in the chunks and in the error, and nothing else."""
     rng = random.Random(f"partial {wire} {seed}")

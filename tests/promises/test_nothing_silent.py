@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-import pytest
-
 from scale import some
 from streamfold import ConfigError, Provider, Reply, StreamDecoder, Tool, WarningCode, system, user
+from tables import each_row
 from telling import Answer, told
 
 BOUND_BY = [
@@ -44,8 +43,8 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-@pytest.mark.parametrize("option", [*((name, OPTIONS[name]) for name in OPTIONS), *MANY.items()], ids=str)
-@pytest.mark.parametrize("name", some(PROVIDERS, 12))
+@each_row("option", [*((name, OPTIONS[name]) for name in OPTIONS), *MANY.items()], ids=str)
+@each_row("name", some(PROVIDERS, 12))
 def test_an_option_is_sent_or_told(name: str, option: tuple[str, Any]) -> None:
     """Each value is in the request as it was given, or a warning says otherwise, or nothing is sent at all."""
     key, value = option
@@ -105,7 +104,7 @@ def test_a_server_that_does_nothing_wrong() -> None:
     assert all(not reply_of(told("chat", ANSWER, random.Random(seed)).body).warnings for seed in range(20))
 
 
-@pytest.mark.parametrize("what", [what for what, _, _ in wrong()])
+@each_row("what", [what for what, _, _ in wrong()])
 def test_what_a_server_did_wrong_is_told(what: str) -> None:
     """With a code of the table and a sentence."""
     body, settings = next((body, settings) for name, body, settings in wrong() if name == what)

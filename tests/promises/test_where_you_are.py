@@ -39,6 +39,7 @@ from servers import END, STREAM, Connection, framed, serving
 from streamfold import sync
 from streamfold.integrations.httpx import RepairTransport
 from streamfold.testing import call as scripted_call
+from tables import each_row
 from telling import WIRES, Answer, told
 
 BOUND_BY = [
@@ -132,7 +133,7 @@ async def test_sync_code() -> None:
         assert sorted((made.id, made.name, made.arguments) for made in calls) == list(ANSWER.calls)
 
 
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@each_row(("client", "provider"), PAIRS)
 async def test_the_gateway_before_any_model(client: str, provider: str) -> None:
     """Text and calls are the same for a client of every API, whatever the provider speaks."""
     turn = ["It is.", scripted_call("f", x="日本"), scripted_call("g", y=[1, {"z": "\\"}])]

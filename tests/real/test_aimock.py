@@ -17,6 +17,7 @@ from streamfold import (
     ServerError,
     Tool,
 )
+from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
@@ -66,7 +67,7 @@ async def test_no_money(config: dict[str, Any]) -> None:
     assert caught.value.attempts == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("question", "kind", "status", "message", "retryable", "after"),
     [
         ("no key", AuthenticationError, 401, "no such key", False, None),

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from streamfold import BadRequestError, Provider, Tool
+from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
@@ -45,7 +46,7 @@ async def test_text(config: dict[str, Any]) -> None:
             assert stream.reply.usage is not None
 
 
-@pytest.mark.parametrize("tools", [[TIME], [DATE], [TIME, DATE]], ids=["one", "empty", "two"])
+@each_row("tools", [[TIME], [DATE], [TIME, DATE]], ids=["one", "empty", "two"])
 async def test_a_call(config: dict[str, Any], tools: list[Tool]) -> None:
     """A demanded call comes whole, however the server cut it, with arguments that fit the schema."""
     async with Provider.from_config(config) as provider:

@@ -11,6 +11,7 @@ import pytest
 
 from streamfold import ConfigError, Message, Provider, Tool, ToolCall, assistant, system, tool, tool_result, user
 from streamfold.types import FilePart, ImagePart, TextPart
+from tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 EPHEMERAL = {"type": "ephemeral"}
@@ -65,7 +66,7 @@ def test_marks_in_dicts() -> None:
     assert body["messages"][0]["content"][0]["cache_control"] == {**EPHEMERAL, "ttl": "1h"}
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses", "kimi", "gemini"])
+@each_row("wire", ["chat", "responses", "kimi", "gemini"])
 def test_other_wires(wire: str) -> None:
     """Where caching is automatic a mark changes nothing that is sent, and is no warning."""
     marked = [system("Be brief.", cache=True), user(TextPart("Hi", cache=True), "there", cache=True)]
@@ -136,7 +137,7 @@ def test_marks_that_mean_nothing(make: Any) -> None:
 # --- why a cache misses -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "second", "where"),
     [
         # a conversation that grows, whether the mark moves or not

@@ -43,6 +43,7 @@ from streamfold.requests.capabilities import CAPABILITIES
 from streamfold.requests.request import Request
 from streamfold.requests.requirements import Requirement, missing, requirements_of
 from streamfold.types import Capabilities
+from tables import each_row
 
 PIXEL = image("data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs=")
 PDF = file(b"%PDF-1.7", name="a.pdf")
@@ -93,7 +94,7 @@ def refusal(config: dict[str, Any], *words: Any, **options: Any) -> str:
 # --- by model --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "model", "fits"),
     [
         ("kimi-k2*", "kimi-k2.6", True),
@@ -271,7 +272,7 @@ def test_mistakes_in_a_file(text: str, message: str, tmp_path: Path) -> None:
     assert str(caught.value) == f"{path}:{message}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "message"),
     [
         (
@@ -346,7 +347,7 @@ def test_needs_and_their_places() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "needs"),
     [
         ({}, []),
@@ -378,7 +379,7 @@ def test_unknown_is_not_missing() -> None:
 AFTER_ALL = '. If that is not so, write capabilities = {{ {} = "yes" }} for this provider'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "asked", "message"),
     [
         ("tools", {"tools": [TOOL]}, "call tools, which tools= needs: leave the tools out"),
@@ -499,7 +500,7 @@ def test_json_mode_is_no_schema() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "known", "asked"),
     [("gpt-4", "unknown", False), ("x", "unknown", True), ("gpt-4", "yes", True), ("x", "no", False)],
 )
@@ -604,7 +605,7 @@ def said_of(table: dict[str, Any]) -> Iterable[str]:
     return [key for key in table if key in CAPABILITIES]
 
 
-@pytest.mark.parametrize(("name", "at", "table"), TABLES, ids=lambda value: str(value)[:40])
+@each_row(("name", "at", "table"), TABLES, ids=lambda value: str(value)[:40])
 def test_every_table_of_the_catalogue_is_of_use(name: str, at: int, table: dict[str, Any]) -> None:
     """It names models, its pattern fits them, and each thing that it says holds for one of them in the end."""
     profile = read_profile(name)
@@ -621,7 +622,7 @@ def test_every_table_of_the_catalogue_is_of_use(name: str, at: int, table: dict[
         assert table[key] in {profile.capabilities_of(model).of(key) for model in read.examples}, f"{key} never holds"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "known"),
     [
         ("openai:gpt-3.5-turbo", {"images": "no", "tools": "yes", "structured_output": "no"}),

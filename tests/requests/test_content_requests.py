@@ -21,6 +21,7 @@ from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.recording import Recording
 from streamfold.requests.request import Request
 from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
+from tables import each_row
 
 WIRES: dict[str, Any] = {"chat": ChatAdapter(), "responses": ResponsesAdapter(), "kimi": KimiAdapter()}
 PNG, PNG_URL = b"\x89PNG\r\n\x1a\n", "data:image/png;base64,iVBORw0KGgo="
@@ -156,8 +157,8 @@ def test_images_by_file_id() -> None:
     )
 
 
-@pytest.mark.parametrize("wire", ["chat", "kimi"])
-@pytest.mark.parametrize("role", ["system", "assistant"])
+@each_row("wire", ["chat", "kimi"])
+@each_row("role", ["system", "assistant"])
 def test_only_users_show_images_in_a_chat(wire: str, role: Any) -> None:
     """Else OpenAI says "Image URLs are only allowed for messages with role 'user'"."""
     message = Message(role, (TextPart("Look:"), image(PNG)))
@@ -367,8 +368,8 @@ CHATS = {
 }
 
 
-@pytest.mark.parametrize("name", scale.some(list(ANSWERS), 70))
-@pytest.mark.parametrize("wire", CHATS)
+@each_row("name", scale.some(list(ANSWERS), 70))
+@each_row("wire", CHATS)
 def test_answers_go_back_in_a_chat(name: str, wire: str) -> None:
     """Ids, the model's own arguments, text and reasoning, byte for byte; what is not, a warning says.
 
@@ -398,7 +399,7 @@ def test_answers_go_back_in_a_chat(name: str, wire: str) -> None:
     assert [result["tool_call_id"] for result in written[2:]] == ids
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@each_row("name", ANSWERS)
 def test_answers_go_back_as_items(name: str) -> None:
     """Ids, arguments and text byte for byte, and the reasoning items of answers that came as items.
 

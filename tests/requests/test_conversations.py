@@ -38,6 +38,7 @@ from streamfold.adapters import Adapter
 from streamfold.adapters.chat.content import chat_part
 from streamfold.config import read_profile
 from streamfold.requests.request import Request
+from tables import each_row
 
 WIRES = ("chat", "responses", "kimi")
 EVERY_WIRE = ("anthropic", "chat", "gemini", "kimi", "responses")
@@ -656,8 +657,8 @@ def plain(value: Any) -> Any:
     return [plain(member) for member in value] if isinstance(value, list | Iterator) else value
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("name", ROWS)
+@each_row("wire", WIRES)
+@each_row("name", ROWS)
 def test_a_conversation_is_written_as_each_wire_wants_it(name: str, wire: str) -> None:
     """One conversation in our words, the wire's own JSON out; what a wire does not have is refused in words."""
     row = ROWS[name]
@@ -698,8 +699,8 @@ def as_dict(message: Any) -> Any:
     return {name: value for name, value in written.items() if value is not None}
 
 
-@pytest.mark.parametrize("wire", EVERY_WIRE)
-@pytest.mark.parametrize("name", ROWS)
+@each_row("wire", EVERY_WIRE)
+@each_row("name", ROWS)
 def test_dicts_and_messages_are_sent_alike(name: str, wire: str) -> None:
     """The same conversation as dicts and as Messages has the same body and the same warnings on every wire."""
     row = ROWS[name]
@@ -719,7 +720,7 @@ def test_dicts_and_messages_are_sent_alike(name: str, wire: str) -> None:
     assert sent(dicts) == sent(row.messages)
 
 
-@pytest.mark.parametrize("wire", EVERY_WIRE)
+@each_row("wire", EVERY_WIRE)
 async def test_a_preview_is_what_is_sent(wire: str) -> None:
     """`preview` shows method, URL, headers and body of each conversation exactly as they are sent, without secrets."""
     sent: list[httpx.Request] = []
@@ -754,14 +755,14 @@ async def test_a_preview_is_what_is_sent(wire: str) -> None:
             assert not changes or tuple(warning.code for warning in shown.warnings)[-len(changes) :] == changes
 
 
-@pytest.mark.parametrize("name", ROWS)
+@each_row("name", ROWS)
 def test_chat_bodies_are_openais(name: str) -> None:
     """OpenAI's own types know all of a chat body, and miss nothing in it."""
     body = encode("chat", ROWS[name])
     assert plain(CHAT_BODY.validate_python(body)) == body
 
 
-@pytest.mark.parametrize("name", ROWS)
+@each_row("name", ROWS)
 def test_responses_bodies_are_openais(name: str) -> None:
     """OpenAI's own types know all of a Responses body, and miss nothing in it."""
     body = encode("responses", ROWS[name])
@@ -779,7 +780,7 @@ def read(wire: str, row: Conversation) -> Reply:
     return assert_any_cut(body, adapter=wire, dialect=dialect, tools=request.tools, tool_choice=request.tool_choice)
 
 
-@pytest.mark.parametrize(("name", "wire"), ANSWERED)
+@each_row(("name", "wire"), ANSWERED)
 def test_an_answer_is_the_same_on_every_wire(name: str, wire: str) -> None:
     """Text, reasoning, refusal, calls, reason and counts do not tell which wire an answer has come by."""
     row = ROWS[name]
@@ -799,7 +800,7 @@ def test_which_wire_has_no_such_answer() -> None:
     assert {name for name, _ in ANSWERED} == {"plain", "parallel calls", "reasoning", "refusal", "forced"}
 
 
-@pytest.mark.parametrize(("name", "wire"), ANSWERED)
+@each_row(("name", "wire"), ANSWERED)
 def test_the_answers_of_the_table_are_openais(name: str, wire: str) -> None:
     """Every event of the table is one by OpenAI's types, so that no wire is easier here than it is."""
     for line in getattr(ROWS[name].answer, wire).decode().splitlines():
@@ -810,8 +811,8 @@ def test_the_answers_of_the_table_are_openais(name: str, wire: str) -> None:
                 openai.types.chat.ChatCompletionChunk.model_validate_json(line.removeprefix("data: "))
 
 
-@pytest.mark.parametrize("sent", WIRES)
-@pytest.mark.parametrize("came", WIRES)
+@each_row("sent", WIRES)
+@each_row("came", WIRES)
 def test_an_answer_goes_on_by_another_wire(came: str, sent: str) -> None:
     """The turn of one provider, with the results of its calls, is a turn of any other: ids and arguments fit."""
     row = ROWS["parallel calls"]
@@ -897,7 +898,7 @@ CHAT_FIXTURES = sorted(
 )
 
 
-@pytest.mark.parametrize("name", CHAT_FIXTURES)
+@each_row("name", CHAT_FIXTURES)
 def test_chat_fixtures_are_openais(name: str) -> None:
     """Every event of a fixture is a chunk by OpenAI's types, but for those that deviate, and they do it as is said."""
     problems = set()

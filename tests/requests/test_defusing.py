@@ -9,6 +9,7 @@ import pytest
 
 from streamfold import ConfigError, Message, Provider, ToolCall, assistant, tool_result, user
 from streamfold.values import TextPart
+from tables import each_row
 
 J = "\u2060"
 TEXT = "marks of the model's own language were sent so that it reads them as text"
@@ -56,7 +57,7 @@ def sent(messages: list[Message], **settings: Any) -> tuple[list[Any], list[str]
     ]
 
 
-@pytest.mark.parametrize("dialect", MARKS)
+@each_row("dialect", MARKS)
 def test_marks_of_a_dialect(dialect: str) -> None:
     """A word joiner stands behind the first character of each, in what users and tools say; the caller's stay."""
     text = " and ".join(f"{mark} x" for mark in MARKS[dialect])
@@ -72,7 +73,7 @@ def test_marks_of_a_dialect(dialect: str) -> None:
     assert [message.to_dict() for message in messages] == before
 
 
-@pytest.mark.parametrize("dialect", HISTORY)
+@each_row("dialect", HISTORY)
 def test_marks_at_which_a_template_cuts(dialect: str) -> None:
     """In earlier answers only the marks at which the chat template would cut or refuse the turn are written so."""
     said, written = HISTORY[dialect]

@@ -14,6 +14,7 @@ from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.requests import Request, read_messages
 from streamfold.types import ImagePart, TextPart
+from tables import each_row
 
 WORDS = st.text("abcé \n", min_size=1, max_size=6)
 NAMES = st.sampled_from(["cache_control", "prefix", "thought", "weight", "metadata"])
@@ -121,7 +122,7 @@ def test_messages_and_dicts_may_be_mixed() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "problem"),
     [
         (

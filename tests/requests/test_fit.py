@@ -9,6 +9,7 @@ import pytest
 
 from streamfold import ConfigError, Provider, Tool
 from streamfold.requests import EFFORTS, Family, OptionRules, Options, fit, nearest_effort, thinks
+from tables import each_row
 
 TOOL = Tool("look", "looks", {"type": "object", "properties": {}})
 CHAT = OptionRules(chat=True)
@@ -28,7 +29,7 @@ SHORT, SEEN = OptionRules(stop_bytes=1), OptionRules(blank_stops=False)
 SWITCH = Family(thinking="default", efforts=())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("family", "rules", "asked", "changed", "codes"),
     [
         # unknown: sent
@@ -165,7 +166,7 @@ def test_tools_on_a_wire_that_is_pinned() -> None:
 # --- the form of the answer -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "messages", "codes"),
     [
         ("openai:gpt-4.1", "Name a river", ["response_format_changed"]),

@@ -18,6 +18,7 @@ from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.requests.history import HistoryRules, check_history
 from streamfold.requests.request import Request
+from tables import each_row
 
 A, B = ToolCall("a", "get_weather", {}, "{}"), ToolCall("b", "get_time", {}, "{}")
 WIRES = {
@@ -54,8 +55,8 @@ TURN = assistant(tool_calls=[A, B], reasoning="Hm.")
 RESULTS = [tool_result(A, "18"), tool_result(B, "noon")]
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(
+@each_row("wire", WIRES)
+@each_row(
     "messages",
     [
         [system("Be brief."), user("Hi")],
@@ -83,8 +84,8 @@ def test_conversations_in_order(wire: str, messages: Any) -> None:
 MEND = "; pass repair=True to have this repaired"
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(
+@each_row("wire", WIRES)
+@each_row(
     ("messages", "wanted"),
     [
         ([user("Hi"), tool_result(A, "18")],
@@ -107,7 +108,7 @@ def test_what_every_wire_refuses(wire: str, messages: Any, wanted: str) -> None:
     assert refused(wire, messages) == wanted
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("wire", WIRES)
 def test_a_result_without_a_call_is_left_out(wire: str) -> None:
     assert mended(wire, [user("Hi"), tool_result(A, "18"), user("So?")]) == (
         [user("Hi"), user("So?")],
@@ -115,7 +116,7 @@ def test_a_result_without_a_call_is_left_out(wire: str) -> None:
     )
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("wire", WIRES)
 def test_a_call_without_a_result_gets_one_that_says_so(wire: str) -> None:
     """As an error, so that the model does not take it for an answer."""
     sent, said = mended(wire, [user("Hi"), TURN, tool_result(B, "noon"), user("So?")])
@@ -276,8 +277,8 @@ NOTHING: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("nothing", NOTHING, ids=repr)
+@each_row("wire", WIRES)
+@each_row("nothing", NOTHING, ids=repr)
 def test_a_turn_without_content_is_refused(wire: str, nothing: Any) -> None:
     """A user or a system that says nothing is a mistake of the application on every wire; a repair leaves it out."""
     found = refused(wire, [user("Hi"), nothing])
@@ -301,7 +302,7 @@ def test_empty_turns_by_quirk() -> None:
     assert refused("engine", [user("Hi"), assistant(tool_calls=[A]), tool_result(A, "")]) is None
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("wire", WIRES)
 def test_the_check_is_linear(wire: str) -> None:
     """A turn with thousands of calls, and thousands of results without a call, are checked in linear time."""
 

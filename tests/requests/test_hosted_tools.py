@@ -20,6 +20,7 @@ from streamfold import (
     WebSearch,
     user,
 )
+from tables import each_row
 
 OSLO = {"city": "Oslo", "country": "NO"}
 PLACE = {"type": "approximate", **OSLO}
@@ -206,7 +207,7 @@ def test_gemini_is_told_of_functions_beside_its_own_tools() -> None:
     assert preview("gemini", WebSearch(), model="gemini-2.5-flash").json()["tools"] == [{"googleSearch": {}}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "words"),
     [
         (lambda: WebSearch(max_uses=0), "max_uses"),

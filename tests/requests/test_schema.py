@@ -25,6 +25,7 @@ from streamfold.requests.schema import (
     strict_problems,
 )
 from streamfold.values.validation import read_as
+from tables import each_row
 
 
 def of(**properties: Any) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def test_recursion_is_reported() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("ref", ["#/$defs/Nobody", "https://example.com/a.json", "other.json#/A", "#/type/3"])
+@each_row("ref", ["#/$defs/Nobody", "https://example.com/a.json", "other.json#/A", "#/type/3"])
 def test_references_that_lead_out(ref: str) -> None:
     schema = of(a={"$ref": ref})
     assert inline_refs(schema) == (
@@ -138,7 +139,7 @@ _ANY = [{"type": kind} for kind in ("string", "number", "boolean", "object", "ar
 _TYPED = "added (Moonshot wants a type everywhere)"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "made", "said"),
     [
         (TEXT, TEXT, []),
@@ -210,7 +211,7 @@ def test_moonshot_definitions() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "problem"),
     [
         ({"type": "string"}, 'parameters: the root needs "type": "object"'),
@@ -338,7 +339,7 @@ def test_strict() -> None:
     assert read_as(Home, said) == Home(pet=Cat(kind="cat"), first=Cat(kind="cat", lives=3))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "made"),
     [
         (TEXT, {"type": ["string", "null"]}),
@@ -362,7 +363,7 @@ def test_strict_optional(given: dict[str, Any], made: dict[str, Any]) -> None:
     assert (fixed["properties"]["a"], strict_problems(fixed)) == (made, [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "problem"),
     [
         (TEXT, 'parameters: the root is a plain "type": "object"'),
@@ -449,8 +450,8 @@ def test_any_schema(properties: Any, definition: Any) -> None:
 # --- schemas that are too deep ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("adapter", [ChatAdapter, ResponsesAdapter, KimiAdapter])
-@pytest.mark.parametrize("levels", [100, 260, 520, 5000])
+@each_row("adapter", [ChatAdapter, ResponsesAdapter, KimiAdapter])
+@each_row("levels", [100, 260, 520, 5000])
 def test_a_schema_that_is_nested_too_deeply_is_a_config_error(adapter: Any, levels: int) -> None:
     """A schema of an MCP server may be of any depth: it is sent, or refused with a ConfigError, never a crash."""
     schema: dict[str, Any] = {"type": "string"}

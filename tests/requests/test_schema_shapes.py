@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamfold import ConfigError, Provider
+from tables import each_row
 
 PROVIDERS = [
     Provider.from_config({"base_url": "http://u/v1", "model": "m"}),
@@ -23,7 +24,7 @@ def tool(schema: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": "get", "parameters": schema, "strict": True}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "message"),
     [
         (

@@ -16,6 +16,7 @@ from conversing import conversation
 from folding import event
 from streamfold import ConfigError, Message, Provider, StreamDecoder, Tool, tool_result, user
 from strict import anthropic_problems, google_problems
+from tables import each_row
 
 PROBLEMS: dict[str, Callable[..., list[str]]] = {"anthropic": anthropic_problems, "gemini": google_problems}
 PATHS = {"anthropic": "https://api.test/v1", "gemini": "https://api.test/v1beta"}
@@ -42,8 +43,8 @@ def plain(value: Any) -> Any:
 # --- sixty conversations ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", range(60))
-@pytest.mark.parametrize("wire", PROBLEMS)
+@each_row("number", range(60))
+@each_row("wire", PROBLEMS)
 def test_a_conversation_that_every_wire_takes(wire: str, number: int) -> None:
     """It breaks none of the rules of the API, and the official types know all of its body."""
     body = body_of(wire, conversation(number, plain=True))
@@ -51,8 +52,8 @@ def test_a_conversation_that_every_wire_takes(wire: str, number: int) -> None:
     _check_types(wire, body)
 
 
-@pytest.mark.parametrize("number", range(60))
-@pytest.mark.parametrize("wire", PROBLEMS)
+@each_row("number", range(60))
+@each_row("wire", PROBLEMS)
 def test_a_conversation_with_everything(wire: str, number: int) -> None:
     """It is sent by the rules, or refused with the place or the option that the wire can't carry."""
     talk = conversation(number)
@@ -187,8 +188,8 @@ def turn_of(wire: str, turn: int, *, finished: bool = False) -> list[Message]:
     return [message, *(tool_result(call, f"{call.id} is noon") for call in reversed(message.tool_calls))]
 
 
-@pytest.mark.parametrize("wire", PROBLEMS)
-@pytest.mark.parametrize("came", [*ANSWERS, "all of them"])
+@each_row("wire", PROBLEMS)
+@each_row("came", [*ANSWERS, "all of them"])
 async def test_no_refusal_over_three_turns(wire: str, came: str) -> None:
     """A history from elsewhere, an open tool loop of elsewhere, then three turns with parallel calls: no 400."""
     refused: list[list[str]] = []

@@ -22,6 +22,7 @@ from streamfold.config.file import read_profile
 from streamfold.config.profile import Profile
 from streamfold.requests.request import Request
 from swap_oracle import Conversation, Outcome, check_swap
+from tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n"
 # Models that the rules for requests know, and one for all who have no such rules.
@@ -76,7 +77,7 @@ def silent(outcome: Outcome) -> list[str]:
 # --- no provider loses anything without a word ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", provider_files())
+@each_row("name", provider_files())
 def test_nothing_is_lost_without_a_warning(name: str) -> None:
     """Conversations made by chance, in our own form and as dicts, at every provider of the catalogue."""
     sent = 0
@@ -93,7 +94,7 @@ def test_nothing_is_lost_without_a_warning(name: str) -> None:
     assert sent >= numbers * 5 // 12  # the others are refused, which is no loss
 
 
-@pytest.mark.parametrize("name", provider_files())
+@each_row("name", provider_files())
 def test_nothing_is_lost_in_a_repair(name: str) -> None:
     """A result too many, a call too few, an empty turn: what is mended is told."""
     messages = (user("Hi."), RICH.messages[2], tool_result(CALLS[0], "the first"), assistant(""), user("Well?"))

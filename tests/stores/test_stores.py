@@ -11,6 +11,7 @@ import pytest
 
 from streamfold import ConfigError
 from streamfold.stores import MemoryStore, Retention, SQLiteStore, Store, StoreError, ValkeyStore, open_store
+from tables import each_row
 from valkeys import valkey_server
 
 
@@ -274,7 +275,7 @@ async def test_many_tasks_at_once(kind: Kind) -> None:
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("where", "message"),
     [
         ("sqllite:///x.db", "did you mean 'sqlite'"),

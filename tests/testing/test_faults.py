@@ -51,6 +51,7 @@ from streamfold.testing import assert_any_cut, say, think, usage
 from streamfold.testing import call as call_step
 from streamfold.testing.answers import AnswerWriter
 from streamfold.testing.replay_server import serve_replay
+from tables import each_row
 
 # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
@@ -98,8 +99,8 @@ BYTES: list[tuple[Fault, bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize("cut", [lambda body: [body], bytewise, lambda body: EVENTS], ids=["whole", "bytes", "events"])
-@pytest.mark.parametrize(("fault", "body", "ending"), BYTES, ids=[repr(fault) for fault, _, _ in BYTES])
+@each_row("cut", [lambda body: [body], bytewise, lambda body: EVENTS], ids=["whole", "bytes", "events"])
+@each_row(("fault", "body", "ending"), BYTES, ids=[repr(fault) for fault, _, _ in BYTES])
 def test_bytes(fault: Fault, body: bytes, ending: str, cut: Callable[[bytes], list[bytes]]) -> None:
     """A fault does the same however the body is cut, and after the ending there is nothing."""
     steps = faulty(list(cut(BODY)), fault)
@@ -127,8 +128,8 @@ def said(body: bytes) -> list[str]:
     return [event.data for event in events if event]
 
 
-@pytest.mark.parametrize("cut", [lambda body: [body], bytewise], ids=["whole", "bytes"])
-@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
+@each_row("cut", [lambda body: [body], bytewise], ids=["whole", "bytes"])
+@each_row("newline", [b"\n", b"\r\n", b"\r"])
 def test_events_end_at_blank_lines(newline: bytes, cut: Callable[[bytes], list[bytes]]) -> None:
     """Whichever line end a server uses. Comments are no events; what stands before the end of the body is one."""
     pieces = cut(b": hi\n\ndata: 1\ndata: 1\n\n\n: ping\n\nid: 7\ndata: 2\n\ndata:3".replace(b"\n", newline))
@@ -195,7 +196,7 @@ def test_shown_as_written() -> None:
     assert len({status(429), status(429), status(500)}) == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "says"),
     [
         (lambda: cut_after(), "cut_after: give bytes= or events="),
@@ -400,7 +401,7 @@ async def test_retries_get_the_recording_in_the_end(
     assert reply.text == "Hello"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fault", "in_words"),
     [
         (reset(after_events=1), (httpx.ReadError, None)),

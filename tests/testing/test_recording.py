@@ -14,6 +14,7 @@ import pytest
 from folding import DONE, fin, text
 from streamfold import ConfigError, NamedTool, StreamDecoder
 from streamfold.recording import Cut, Recording, ReplayTransport, answer_headers, find_recording, paced, pieces
+from tables import each_row
 
 BODY = text("Hel") + text("lo") + fin("stop") + DONE
 SIZES = [len(text("Hel")), len(text("lo")) + len(fin("stop")), len(DONE)]
@@ -174,9 +175,7 @@ def test_bundled_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 # --- cutting and pacing ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "cuts", ["recorded", "whole", "events", "bytes:1", "bytes:7", "bytes:100000", "random:1", "random:x"]
-)
+@each_row("cuts", ["recorded", "whole", "events", "bytes:1", "bytes:7", "bytes:100000", "random:1", "random:x"])
 def test_pieces_add_up(cuts: str) -> None:
     """Whatever the cut, the bytes are the same, and no piece is empty."""
     made = pieces(TIMED, cuts)
@@ -206,14 +205,14 @@ def test_pieces_of_line_ends() -> None:
     ]
 
 
-@pytest.mark.parametrize("cuts", ["recorded", "whole", "events", "bytes:1", "random:1"])
-@pytest.mark.parametrize("body", [b"", b"x"])
+@each_row("cuts", ["recorded", "whole", "events", "bytes:1", "random:1"])
+@each_row("body", [b"", b"x"])
 def test_pieces_of_almost_nothing(body: bytes, cuts: str) -> None:
     """An empty body has no pieces, one byte is one."""
     assert pieces(Recording("case/small", body), cuts) == ([body] if body else [])
 
 
-@pytest.mark.parametrize("cuts", ["", "recorder", "bytes", "bytes:0", "bytes:-1", "bytes:x", "random:", "random"])
+@each_row("cuts", ["", "recorder", "bytes", "bytes:0", "bytes:-1", "bytes:x", "random:", "random"])
 def test_bad_cuts(cuts: str) -> None:
     """What is no way of cutting is refused, and the ways are named."""
     with pytest.raises(ConfigError, match=r'cuts are "recorded", "whole", "events", "bytes:N" or "random:SEED", not'):
@@ -234,7 +233,7 @@ def test_recorded_times_hold_for_other_cuts() -> None:
     assert sum(wait for wait, _ in paced(TIMED, "random:3", "recorded")) == 0.75
 
 
-@pytest.mark.parametrize("speed", [0, -1, float("nan"), float("inf"), True, "fast"])
+@each_row("speed", [0, -1, float("nan"), float("inf"), True, "fast"])
 def test_bad_speed(speed: Any) -> None:
     """What is no speed is refused."""
     with pytest.raises(ConfigError, match='speed is "instant", "recorded" or a number of pieces per second, not'):

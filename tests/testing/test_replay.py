@@ -29,6 +29,7 @@ from streamfold.recording import (
 )
 from streamfold.recording.requests import Request, difference
 from streamfold.testing.replay_server import serve_replay
+from tables import each_row
 
 URL = "http://test/v1/chat/completions"
 # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
@@ -311,7 +312,7 @@ async def sdk_calls(client: openai.AsyncOpenAI) -> dict[str, str]:
     return {made[0]: "".join(made[1:]) for made in found.values()}
 
 
-@pytest.mark.parametrize("cuts", ["recorded", "bytes:5"])
+@each_row("cuts", ["recorded", "bytes:5"])
 async def test_openai_chat(playing: Playing, cuts: str) -> None:
     """The OpenAI SDK reads Chat Completions from a recording, mixed calls included."""
     recording = find_recording("kimi/parallel_calls")

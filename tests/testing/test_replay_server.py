@@ -14,6 +14,7 @@ from folding import DONE, chunk, fin, fold, text
 from streamfold import ConfigError
 from streamfold.recording import Cut, Recording, find_recording
 from streamfold.testing.replay_server import serve_replay
+from tables import each_row
 
 A = Recording("case/a", text("A") + fin("stop") + DONE, headers={"x-request-id": "r1", "content-length": "1"})
 B = Recording("case/b", text("B") + fin("stop") + DONE)
@@ -173,7 +174,7 @@ async def test_unknown_path() -> None:
         assert (await ask(base_url)).content == A.body
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_bytes", "status"),
     [
         (b"hello\r\n\r\n", 400),

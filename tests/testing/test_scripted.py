@@ -61,6 +61,7 @@ from streamfold.testing import (
     think,
     usage,
 )
+from tables import each_row
 
 REFUSING = ["openai:gpt-5", "kimi:kimi-k2.6", "openai-responses:gpt-5"]  # wires that keep refusals apart
 WIRES = [*REFUSING, "anthropic:claude-sonnet-4-5", "gemini:gemini-3-pro-preview"]
@@ -98,7 +99,7 @@ def written(wire: str, arguments: str) -> str:
     return arguments.replace(": ", ":") if wire.startswith("gemini") else arguments
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("wire", WIRES)
 async def test_everything_at_once(wire: str) -> None:
     """Reasoning, text, two calls and token counts of one turn arrive as such on every wire, without a warning."""
     provider = ScriptedProvider(
@@ -126,7 +127,7 @@ async def test_everything_at_once(wire: str) -> None:
     assert (reply.model, reply.request_id) == (wire.partition(":")[2], "scripted-1")
 
 
-@pytest.mark.parametrize("wire", REFUSING)
+@each_row("wire", REFUSING)
 async def test_a_refusal(wire: str) -> None:
     """A refusal is apart from the text."""
     reply = await ScriptedProvider(refuse("I would rather not."), provider=wire).chat("Hi")
@@ -140,8 +141,8 @@ async def test_a_refusal_without_a_place(wire: str) -> None:
         await ScriptedProvider(refuse("I would rather not."), provider=wire).chat("Hi")
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("reason", ["length", "content_filter"])
+@each_row("wire", WIRES)
+@each_row("reason", ["length", "content_filter"])
 async def test_an_answer_that_is_cut_off(wire: str, reason: str) -> None:
     """After these reasons no call is handed out, as with any provider."""
     reply = await ScriptedProvider(["Wait", call("f", a=1), finish(reason)], provider=wire).chat("Hi")
@@ -184,7 +185,7 @@ class Recipe(BaseModel):
     steps: list[str]
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("wire", WIRES)
 async def test_an_answer_in_a_form(wire: str) -> None:
     """A model is said as JSON, grows while it comes, and is read at the end."""
     cake = Recipe(title="Cake", steps=["mix", "bake"])
@@ -254,7 +255,7 @@ async def test_a_character_that_is_cut_in_two() -> None:
 # --- Turns -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("wire", WIRES)
 async def test_the_loop_over_tools(wire: str) -> None:
     """A conversation with a tool takes two turns, and its requests can be looked at."""
     provider = ScriptedProvider(
@@ -417,8 +418,8 @@ FAILURES: list[tuple[Any, type[APIError], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(("step", "kind", "message"), FAILURES, ids=[repr(step) for step, _, _ in FAILURES])
+@each_row("wire", WIRES)
+@each_row(("step", "kind", "message"), FAILURES, ids=[repr(step) for step, _, _ in FAILURES])
 async def test_an_answer_that_fails(wire: str, step: Any, kind: type[APIError], message: str) -> None:
     """Each failure becomes the error that it is named after, with its message, at once and without a second try."""
     provider = ScriptedProvider(step, provider=wire)
@@ -429,8 +430,8 @@ async def test_an_answer_that_fails(wire: str, step: Any, kind: type[APIError], 
     assert len(provider.requests) == 1
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(
+@each_row("wire", WIRES)
+@each_row(
     ("step", "kind"),
     [
         (fail("overloaded"), UpstreamError),
@@ -508,7 +509,7 @@ MISTAKES: list[tuple[Any, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "message"), MISTAKES, ids=[message[:30] for _, message in MISTAKES])
+@each_row(("make", "message"), MISTAKES, ids=[message[:30] for _, message in MISTAKES])
 def test_a_mistake_is_told_where_it_is_written(make: Any, message: str) -> None:
     """What can't be played is an error when it is written down, not when it is played."""
     with pytest.raises(ConfigError, match=message):

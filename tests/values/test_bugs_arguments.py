@@ -26,6 +26,7 @@ from folding import (
     text,
 )
 from streamfold import IncompleteStreamError, Reply, ToolCall
+from tables import each_row
 
 END = fin("tool_calls") + DONE
 
@@ -37,7 +38,7 @@ def with_arguments(*pieces: Any) -> Reply:
     return assert_any_cut(body)
 
 
-@pytest.mark.parametrize("arguments", ["", " ", "\n", None])
+@each_row("arguments", ["", " ", "\n", None])
 def test_b1_no_arguments(arguments: str | None):
     """No text at all is a call without arguments (QwenLM/qwen-code#6249, langchain-ai/langchain#27602)."""
     reply = assert_any_cut(call(entry(0, "call_a", "ping", arguments)) + END)
@@ -65,7 +66,7 @@ def test_b2_null_arguments_first():
     assert codes(reply) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pieces",
     [
         ("{}", '{"city":"Paris"}'),
@@ -98,7 +99,7 @@ def test_b3_empty_object_first_without_index():
     assert codes(reply) == ["repaired_arguments", "repaired_arguments"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "summary",
     [
         entry(0, "call_a", "f", '{"x":1}'),
@@ -139,9 +140,7 @@ def test_b4_summary_after_an_empty_object():
     assert codes(reply) == ["repaired_arguments"]
 
 
-@pytest.mark.parametrize(
-    "arguments", ['{"x":1}{"x":2}', '{"x":1}{"y":1}', '{"x":1}{"x":true}', '{"x":1}{"x":1}{"x":2}']
-)
+@each_row("arguments", ['{"x":1}{"x":2}', '{"x":1}{"y":1}', '{"x":1}{"x":true}', '{"x":1}{"x":1}{"x":2}'])
 def test_b4_two_objects_that_differ(arguments: str):
     """Two objects that differ are no repetition: nothing is guessed."""
     reply = with_arguments(arguments)
@@ -149,7 +148,7 @@ def test_b4_two_objects_that_differ(arguments: str):
     assert codes(reply) == ["invalid_arguments"]
 
 
-@pytest.mark.parametrize("head", [entry(0), entry(0, "call_a"), entry(0, "call_a", "f"), entry(None, "call_a", "f")])
+@each_row("head", [entry(0), entry(0, "call_a"), entry(0, "call_a", "f"), entry(None, "call_a", "f")])
 def test_b5_cumulative_snapshots(head: dict[str, Any]):
     """Pieces that each repeat the ones before are snapshots, and the last one counts (lobehub/lobehub#13506)."""
 
@@ -221,7 +220,7 @@ def test_b7_encoded_three_times():
     assert codes(reply) == ["invalid_arguments"]
 
 
-@pytest.mark.parametrize("arguments", ['{"path":"a","text":"half', "{", '{"x":1', "", '{"x":1}'])
+@each_row("arguments", ['{"path":"a","text":"half', "{", '{"x":1', "", '{"x":1}'])
 def test_b8_length_hands_out_no_call(arguments: str):
     """An answer cut off by its length has no calls, not even one that parses (NousResearch/hermes-agent#6638)."""
     reply = assert_any_cut(text("Writing. ") + call(entry(0, "call_a", "write_file", arguments)) + fin("length") + DONE)
@@ -270,7 +269,7 @@ def test_b9_no_call_before_the_end():
     assert assert_any_cut(body) == reply
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         '{"a":1,}',
@@ -304,7 +303,7 @@ def test_b11_null_is_no_arguments(arguments: str):
     assert reply.tool_calls[0].error is None
 
 
-@pytest.mark.parametrize("arguments", ["[]", '[{"x":1}]', '"x"', '""', "5", "-0.5", "true", "false"])
+@each_row("arguments", ["[]", '[{"x":1}]', '"x"', '""', "5", "-0.5", "true", "false"])
 def test_b11_not_an_object(arguments: str):
     """JSON that is no object is as invalid as no JSON (1jehuang/jcode#225)."""
     reply = with_arguments(arguments)
@@ -321,7 +320,7 @@ def test_b12_white_space_around(arguments: str):
     assert codes(reply) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments", ['{"a":1}</tool_call>', '{"a":1}}', '{"a":1},', '{"a":1}null', 'x{"a":1}', '```json\n{"a":1}\n```']
 )
 def test_b12_junk_around(arguments: str):

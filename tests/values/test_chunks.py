@@ -9,10 +9,9 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from folding import DONE, fin, fragments, text
 from streamfold import StreamChunk, StreamDecoder
+from tables import each_row
 
 ROUND_TRIPS: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
@@ -34,7 +33,7 @@ def shown(chunk: StreamChunk) -> tuple[Any, ...]:
     return chunk, repr(chunk), repr(chunk.details), *(getattr(chunk, name) for name in names)
 
 
-@pytest.mark.parametrize("how", ROUND_TRIPS)
+@each_row("how", ROUND_TRIPS)
 def test_every_chunk_survives(how: str) -> None:
     """A copy of a chunk has its place among the calls, and the same fragments, whichever of the two is asked first."""
     round_trip = ROUND_TRIPS[how]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import scale
 from streamfold.text import partial_value
 from streamfold.values import GrowingJSON, path_pattern
+from tables import each_row
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 names = st.sampled_from(["a", "b", "files", "content", "a.b", ""]) | st.text(max_size=3)
@@ -109,7 +110,7 @@ def test_a_text_that_is_no_json_reports_the_same_at_any_cut(
         assert (reader.ended, reader.broken) == (first.ended, first.broken)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ['{"a" 1}', "{1}", "[1,]", '{"a":1,}', "[}", "{]", '["\\x"]', '["\\u12g4"]', '["\n"]', "x", '["a" "b"]', "[" * 300],
 )
@@ -135,7 +136,7 @@ def test_halves_of_characters() -> None:
         assert [one.value for one in read(text, cuts, pattern)[0] if one.done] == ["\U0001f44b\ufffd"]
 
 
-@pytest.mark.parametrize("path", ["a..b", ".a", "a[", "a[x]", "[1", "a.", "a]"])
+@each_row("path", ["a..b", ".a", "a[", "a[x]", "[1", "a.", "a]"])
 def test_a_path_that_is_none(path: str) -> None:
     """It is refused, with what one looks like."""
     with pytest.raises(ValueError, match=r"is not a path such as 'files\[\]\.content'"):

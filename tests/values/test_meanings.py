@@ -5,8 +5,6 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
-import pytest
-
 from streamfold import (
     APIError,
     BadRequestError,
@@ -22,6 +20,7 @@ from streamfold import (
     UpstreamError,
 )
 from streamfold.values import catalogue_folder, error_info, status_error, upstream_error
+from tables import each_row
 
 
 def openai(message: str, code: str | None = None, param: str | None = None) -> dict[str, Any]:
@@ -335,9 +334,7 @@ def test_each_row_of_the_table_can_be_read() -> None:
     assert [row for row in rows if not row.keys() & {"words", "says", "has"}] == []
 
 
-@pytest.mark.parametrize(
-    "text", ["a" * 4000, "model " * 600, "invalid " * 500, "'x', " * 800, "1," * 2000, "_a" * 2000]
-)
+@each_row("text", ["a" * 4000, "model " * 600, "invalid " * 500, "'x', " * 800, "1," * 2000, "_a" * 2000])
 def test_no_text_makes_the_table_slow(text: str) -> None:
     """Patterns are bounded: a message of the longest length is read with a few thousand steps each."""
     assert error_info({"error": {"message": text}}, 400).meaning() is None

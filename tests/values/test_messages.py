@@ -16,6 +16,7 @@ from streamfold.requests.request import Request
 from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
 from streamfold.values.media import media_type_of, read_data_url
 from streamfold.values.messages import result_content
+from tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 8
 WAV = b"RIFF\x24\x00\x00\x00WAVEfmt "
@@ -77,7 +78,7 @@ def test_audio() -> None:
     assert audio(WAV) == AudioPart(WAV, media_type="audio/wav")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "name", "wanted"),
     [
         (PNG, None, "image/png"),
@@ -115,7 +116,7 @@ def test_data_urls() -> None:
 # --- results of tools -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "wanted"),
     [
         ("18 °C", "18 °C"),
@@ -137,7 +138,7 @@ def test_tool_results(content: Any, wanted: Any) -> None:
     assert tool_result(CALL, content) == Message("tool", wanted, tool_call_id="call_1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "told"),
     [
         ("no such city", "Error: no such city"),
@@ -159,7 +160,7 @@ def test_errors_are_told_in_words(content: Any, told: Any) -> None:
 # --- wrong inputs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "wanted"),
     [
         (lambda: Message("human", "Hi"),  # type: ignore[arg-type]
@@ -202,7 +203,7 @@ def test_what_is_no_message(make: Any, wanted: str) -> None:
     assert str(caught.value) == wanted
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "wanted"),
     [
         ({"role": "human", "content": "Hi"},
@@ -275,7 +276,7 @@ VIDEO: Any = [{"type": "video_url", "video_url": {"url": "x"}}, {"type": "image_
 CUSTOM = ToolCall("a", "f", {"input": "x"}, "x", kind="custom")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "wanted"),
     [
         ({"role": "user", "content": VIDEO}, Message("user", VIDEO)),
@@ -363,7 +364,7 @@ def test_what_json_looks_like() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "wanted"),
     [
         ([], "message must be an object, not list"),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamfold.text.paths import PathValue, PathValues, steps
+from tables import each_row
 
 
 def made(*pieces: PathValue) -> Any:
@@ -39,7 +40,7 @@ def test_a_string_that_was_never_completed_is_no_json() -> None:
         json.loads(values.text())
 
 
-@pytest.mark.parametrize("path", ["", "$", "a", "$.a[*]", "$..a", "$.a[?(@.b)]", "$.a."])
+@each_row("path", ["", "$", "a", "$.a[*]", "$..a", "$.a[?(@.b)]", "$.a."])
 def test_a_path_that_names_no_single_place(path: str) -> None:
     """Paths with wildcards, filters or nothing in them are refused."""
     with pytest.raises(ValueError, match="path"):

@@ -36,6 +36,7 @@ from streamfold.testing import ScriptedProvider, fail, say
 from streamfold.types import Attempt
 from streamfold.values import ErrorInfo, RateLimit, RateLimitWindow
 from streamfold.values.refusederrors import BeforeStream, Denied, InStream
+from tables import each_row
 
 CALL = ToolCall("a", "f", {"x": 1}, '{"x": 1}', extra={"s": "t"})
 PARTIAL = Reply(text="It", usage=Usage(1, 2, 3), warnings=[ProtocolWarning("missing_id", "d")], reasoned=True)
@@ -118,8 +119,8 @@ def said(error: BaseException) -> tuple[Any, ...]:
     return type(error), str(error), repr(error), error.args, vars(error), error.__suppress_context__, chained
 
 
-@pytest.mark.parametrize("how", ROUND_TRIPS)
-@pytest.mark.parametrize("kind", error_classes(), ids=lambda kind: kind.__name__)
+@each_row("how", ROUND_TRIPS)
+@each_row("kind", error_classes(), ids=lambda kind: kind.__name__)
 def test_every_error_survives(kind: type[BaseException], how: str) -> None:
     """An exception comes back from every pickle protocol and from copy with all that it says."""
     error = made(kind)

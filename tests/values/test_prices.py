@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from streamfold import Cost, Reply, StreamDecoder, Usage
 from streamfold.types import Prices
 from streamfold.values import total_cost
+from tables import each_row
 
 
 def chat(**usage: Any) -> Usage:
@@ -160,7 +161,7 @@ MISPRICED = {
 }
 
 
-@pytest.mark.parametrize("name", MISPRICED)
+@each_row("name", MISPRICED)
 def test_what_others_got_wrong(name: str) -> None:
     """Each kind of token has its own price, and is billed once."""
     prices, usage, amount = MISPRICED[name]
@@ -181,7 +182,7 @@ def test_audio_makes_it_an_estimate() -> None:
     assert cost.estimated
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("prices", "usage"),
     [
         (Prices(), Usage(input_tokens=1, output_tokens=1)),
@@ -202,7 +203,7 @@ def test_what_the_provider_says_wins() -> None:
     assert prices.of(usage) == Cost(Decimal("0.0037756"), source="provider")
 
 
-@pytest.mark.parametrize("value", [None, "0.1", True, -1, {"total": 1}])
+@each_row("value", [None, "0.1", True, -1, {"total": 1}])
 def test_a_figure_that_is_none(value: object) -> None:
     """Something else in its place is not taken for a cost."""
     usage = chat(prompt_tokens=1_000_000, completion_tokens=0, cost=value)
@@ -255,7 +256,7 @@ def test_a_total_is_known_if_all_parts_are() -> None:
     assert total_cost([]) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wrong", "text"),
     [
         ({"input": -1}, "input: must be a number"),

@@ -41,6 +41,7 @@ from streamfold import (
 )
 from streamfold.types import Attempt, AudioPart, FilePart, Growth, ImagePart, Prices, TextPart
 from streamfold.values import Extra, RateLimit, RateLimitWindow
+from tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n\xff\xfe"
 CALL = ToolCall("a", "f", {"x": [1, {"y": None}]}, '{"x": [1, {"y": null}]}', extra={"s": {"t": 1}})
@@ -110,7 +111,7 @@ VALUES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+@each_row("value", VALUES, ids=lambda value: type(value).__name__)
 def test_every_value_comes_back(value: Any) -> None:
     """What pydantic dumps, as Python data and as JSON, loads to an equal value, and is what the JSON schema says."""
     many = TypeAdapter(list[type(value)])  # type: ignore[misc]
@@ -165,7 +166,7 @@ def test_functions_of_tools() -> None:
     assert tools.validate_python(as_dict) == Tool("f", parameters={"type": "object"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "place"),
     [
         (
@@ -187,7 +188,7 @@ def test_what_json_cannot_hold(value: Any, place: str) -> None:
         TypeAdapter(type(value)).dump_json(value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "value"),
     [
         (Message, {"role": "usr", "content": "x"}),

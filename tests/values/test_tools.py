@@ -31,6 +31,7 @@ from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.engine import WireNames
 from streamfold.requests.request import Request
+from tables import each_row
 
 
 def call(arguments: dict[str, Any], name: str = "f") -> ToolCall:
@@ -240,7 +241,7 @@ def test_a_decoder_takes_them_too() -> None:
     assert made.parse_as(Forecast) == Forecast(city="Oslo")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "message"),
     [
         ([Opaque], "the class Opaque is no tool: a pydantic model is one, and a typed function"),
@@ -302,7 +303,7 @@ def test_mcp(description: Any) -> None:
     assert Tool.from_mcp({"name": "ping"}).parameters == {"type": "object", "properties": {}}
 
 
-@pytest.mark.parametrize("wrong", [{}, {"name": 3}, {"name": "a", "inputSchema": {"type": "string"}}, "x"])
+@each_row("wrong", [{}, {"name": 3}, {"name": "a", "inputSchema": {"type": "string"}}, "x"])
 def test_mcp_descriptions_that_are_none(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="MCP tool"):
         Tool.from_mcp(wrong)
@@ -333,7 +334,7 @@ async def test_call_runs_functions_of_every_kind() -> None:
         await Tool("ping").call(call({}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "message"),
     [
         ({"days": 1}, "invalid arguments for f: city: Field required"),
