@@ -108,7 +108,7 @@ async def chunks(base_url: str, transport: httpx.AsyncBaseTransport) -> list[Str
 async def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Body and pieces as they came, the headers that matter, the request, where and when, and what it folds to."""
     clock = count(100)
-    monkeypatch.setattr("streamfold.recording.record.anyio.current_time", lambda: next(clock) / 4)
+    monkeypatch.setattr("streamfold.recording.capture.anyio.current_time", lambda: next(clock) / 4)
     kept = {"content-type": "text/event-stream", "x-request-id": "r1"}
     headers = {**kept, "set-cookie": "a=b", "openai-organization": "o", "date": "today"}
     made = [BODY[:100], b"", BODY[100:300], BODY[300:]]

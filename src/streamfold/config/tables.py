@@ -37,7 +37,9 @@ __all__ = [
     "PositiveCount",
     "PositiveNumber",
     "Seconds",
+    "StrictTable",
     "Table",
+    "allowed",
     "as_table",
     "invalid",
     "mistakes_in",
@@ -116,7 +118,7 @@ class Table(BaseModel):
     @classmethod
     def unknown_key(cls, key: str, value: Any) -> str:
         """Returns the error for a key that the table does not have."""
-        return f"unknown key{_allowed(key, [name for name in cls.model_fields if name not in cls.unlisted])}"
+        return f"unknown key{allowed(key, [name for name in cls.model_fields if name not in cls.unlisted])}"
 
 
 def invalid(mistakes: Iterable[tuple[KeyPath, str]]) -> ValidationError:
@@ -145,29 +147,34 @@ def as_table(kind: type, *rules: Any) -> Any:
     return PlainValidator(lambda value: read_table(kind, value, *rules))
 
 
-def read_table(kind: type, value: Any, *rules: Any) -> Any:
-    """Returns the dataclass `kind` with the values of a table. Raises ValidationError for mistakes in it."""
+def read_table(kind: type, value: Any, *rules: Any, **given: Any) -> Any:
+    """Returns the dataclass `kind` with the values of a table. Raises ValidationError for mistakes in it.
+
+    Args:
+        given: fields that are no keys of the table.
+    """
     if isinstance(value, kind):
         value = {field.name: getattr(value, field.name) for field in fields(kind)}
     if not isinstance(value, Mapping):
         raise invalid([((), "must be a table")])
-    return kind(**dict(_table_of(kind, *rules).model_validate(dict(value))))
+    return kind(**given, **dict(_table_of(kind, rules, tuple(given)).model_validate(dict(value))))
 
 
 @cache
-def _table_of(kind: Any, *rules: Any) -> type[Table]:
-    hints = get_type_hints(kind)
+def _table_of(kind: Any, rules: tuple[Any, ...], without: tuple[str, ...]) -> type[Table]:
+    hints = get_type_hints(kind, include_extras=True)
     members: dict[str, Any] = {}
     for field in sorted(fields(kind), key=lambda each: each.kw_only is True):  # what errors list: the common facts last
-        hint = hints[field.name]
-        hint = _with_lists(hint)
+        if field.name in without:
+            continue
+        hint = _with_lists(hints[field.name])
         if rules:
             hint = Annotated[hint, *rules]
         default = ... if field.default is MISSING else field.default
         if field.default_factory is not MISSING:
             default = Field(default_factory=field.default_factory)
         members[field.name] = (hint, default)
-    return create_model(kind.__name__, __base__=_StrictTable, **members)
+    return create_model(kind.__name__, __base__=StrictTable, **members)
 
 
 def _with_lists(hint: Any) -> Any:
@@ -179,7 +186,9 @@ def _with_lists(hint: Any) -> Any:
     return hint
 
 
-class _StrictTable(Table):
+class StrictTable(Table):
+    """A table whose numbers and booleans are not read from strings."""
+
     model_config = ConfigDict(strict=True)
 
 
@@ -194,13 +203,14 @@ def _text(error: Any) -> str:
         case "literal_error":
             choices = re.findall(r"'([^']*)'", error["ctx"]["expected"])
             value = error["input"]
-            return f"can't be {value!r:.40}{_allowed(str(value), choices)}"
+            return f"can't be {value!r:.40}{allowed(str(value), choices)}"
         case kind if kind in _TEXTS:
             return _TEXTS[kind].format(**error.get("ctx", {}))
         case _:
             return str(error["msg"])
 
 
-def _allowed(word: str, words: Iterable[str]) -> str:
+def allowed(word: str, words: Iterable[str], label: str = "Allowed") -> str:
+    """Returns the end of a message about a word that is not one of these."""
     words = list(words)
-    return f"{nearest(word, words)}. Allowed: {', '.join(words) or 'none'}"
+    return f"{nearest(word, words)}. {label}: {', '.join(words) or 'none'}"

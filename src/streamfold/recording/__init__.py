@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from .cache import CacheTransport
-from .cleaning import cleaned_body
+from .capture import cleaned_body
 from .fault_transport import FaultTransport
 from .files import Cut, Recording, Sent, Speed, find_recording, open_recording, paced, pieces
 from .outcome import expected, in_words

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import accumulate
+from pathlib import Path
 
+import anyio
 import httpx
 
 from ..adapters import find_adapter
 from ..engine import StreamDecoder
-from ..net import secrets_in_headers
-from .cleaning import cleaned_body
+from ..net import HIDDEN, Redactor, Splice, secrets_in_body, secrets_in_headers, spliced
 from .files import Cut, Recording
 from .outcome import expected
 from .requests import Request
 
-__all__ = ["Capture", "own_name", "recorded"]
+__all__ = ["Capture", "cleaned_body", "own_name", "recorded"]
 
 # Headers that a reader of the answer may need. Others may identify the account.
 _KEPT = re.compile(
@@ -30,12 +33,14 @@ _NO_WIRE = "none"
 _LONGEST_NAME = 100  # characters; file systems allow 255 bytes with all suffixes
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Capture:
     """A request and its answer, as they passed.
 
     Attributes:
         address: of the server.
+        path: of the recording that it becomes, without a suffix.
+        write: called once, when the body has ended.
         pieces: of the body, as they came over the network, each with the seconds since the one before.
         ended: how the body ended; empty if it came to its end.
         broken: the network or the server ended it, not the reader.
@@ -46,9 +51,25 @@ class Capture:
     status: int
     headers: httpx.Headers
     conversation: str
+    path: Path
+    write: Callable[[Capture], None]
     pieces: list[tuple[float, bytes]] = field(default_factory=list)
     ended: str = ""
     broken: bool = False
+    _last: float = field(default_factory=lambda: anyio.current_time())
+    _over: bool = False
+
+    def came(self, piece: bytes) -> None:
+        """Notes a piece of the body."""
+        now = anyio.current_time()
+        self.pieces.append((now - self._last, piece))
+        self._last = now
+
+    def end(self, how: str = "", *, broken: bool = False) -> None:
+        """The body has come to its end, or else `how` it ended. Only the first call counts."""
+        if not self._over:
+            self._over, self.ended, self.broken = True, how, broken
+            self.write(self)
 
 
 def own_name(request: Request) -> str:
@@ -161,3 +182,37 @@ def _codings() -> set[str]:
     """Returns the compressions that this installation of httpx can read."""
     with httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200))) as client:
         return {coding.strip() for coding in client.headers["accept-encoding"].split(",")}
+
+
+# --- Secrets ---------------------------------------------------------------------------------------------------------
+
+
+def cleaned_body(body: bytes, cuts: Sequence[Cut], redactor: Redactor) -> tuple[bytes, tuple[Cut, ...]]:
+    """Returns a body without secrets, also those that the network or the events cut in pieces, and its cuts."""
+    found = [Splice(start, end, HIDDEN.encode()) for start, end in redactor.spans(body.decode("latin-1"))]
+    body, cuts = _changed(body, cuts, found)
+    return _changed(body, cuts, secrets_in_body(body, redactor))
+
+
+def _changed(body: bytes, cuts: Sequence[Cut], splices: Sequence[Splice]) -> tuple[bytes, tuple[Cut, ...]]:
+    """Makes the changes and moves the cuts along. A cut that vanishes leaves its delay to the next one."""
+    if not splices:
+        return body, tuple(cuts)
+    grown = list(accumulate((len(new) - (end - start) for start, end, new in splices), initial=0))
+    ends = [splice.end for splice in splices]
+
+    def place(offset: int) -> int:
+        number = bisect_left(ends, offset)
+        if number == len(splices) or offset <= splices[number].start:
+            return offset + grown[number]
+        start, end, new = splices[number]
+        return start + grown[number] + (len(new) if offset == end else min(offset - start, len(new)))
+
+    moved: list[Cut] = []
+    before, waited = 0, 0.0
+    for cut, end in zip(cuts, accumulate(cut.size for cut in cuts), strict=True):
+        waited += cut.delay
+        if place(end) > before:
+            moved.append(Cut(place(end) - before, waited))
+            before, waited = place(end), 0.0
+    return spliced(body, splices), tuple(moved)

@@ -6,21 +6,22 @@ Descriptions are often written by hand, so unknown keys are errors: a misspelt e
 from __future__ import annotations
 
 import datetime
-import re
 import tomllib
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationError
 
-from ..values import ConfigError, FinishReason, WarningCode, nearest
+from ..config import StrictTable, mistakes_in, read_table, spelled
+from ..values import ConfigError, FinishReason, WarningCode
 
-__all__ = ["Description", "allowed", "as_toml", "check_writer", "read_description"]
+__all__ = ["Day", "Expected", "Status", "as_toml", "check_writer", "read_description"]
+
+T = TypeVar("T")
 
 _CUTS_PER_LINE = 8
-
 
 _Error: TypeAlias = Literal[
     "IncompleteStreamError", "UpstreamError", "ProtocolError", "EmptyResponseError",
@@ -28,17 +29,13 @@ _Error: TypeAlias = Literal[
 ]  # fmt: skip
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _ExpectedCall(_Strict):
+class _ExpectedCall(StrictTable):
     name: str
     arguments: str | dict[str, Any]  # the model's text, or what it means
     id: str | None = None
 
 
-class _ExpectedUsage(_Strict):
+class _ExpectedUsage(StrictTable):
     input_tokens: int | None = None
     output_tokens: int | None = None
     total_tokens: int | None = None
@@ -47,95 +44,46 @@ class _ExpectedUsage(_Strict):
     cache_write_tokens: int | None = None
 
 
-class _Expected(_Strict):
+class _Expected(StrictTable):
     text: str = ""
     reasoning: str = ""
     refusal: str | None = None
     finish_reason: FinishReason | None = None
     raw_finish_reason: str | None = None
-    calls: list[_ExpectedCall] = []
+    calls: list[_ExpectedCall] = Field(default=[])
     usage: _ExpectedUsage | None = None
-    warnings: list[WarningCode] = []
+    warnings: list[WarningCode] = Field(default=[])
     error: _Error | None = None
     message: str | None = None  # of the error
 
 
-class SentRequest(_Strict):
-    method: str = "POST"
-    path: str
-    body: str = ""
+def _read_expected(value: Any) -> dict[str, Any]:
+    return _Expected.model_validate(value).model_dump(exclude_unset=True)
 
 
-_Piece: TypeAlias = Annotated[tuple[Annotated[int, Field(gt=0)], Annotated[float, Field(ge=0)]], Field(strict=False)]
+def _as_text(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime.date) else value
 
 
-class Description(_Strict):
-    """The keys of a description."""
-
-    adapter: str = "chat"
-    status: Annotated[int, Field(ge=100, le=599)] = 200
-    headers: dict[str, str] = {}
-    cuts: list[_Piece] = []
-    broken: bool = False
-    source: Literal["recorded", "documented", "synthesised"] | None = None
-    shows: str = ""
-    origin: str = ""
-    date: Annotated[str, Field(pattern=r"^(\d{4}-\d\d(-\d\d)?)?$")] = ""
-    link: str = ""
-    request: str = ""
-    notes: str = ""
-    complete: bool = True
-    ended: str = ""
-    encoding: str = ""
-    conversation: str = ""
-    sent: SentRequest | None = None
-    dialect: str = ""
-    tools: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    tool_choice: str = "auto"
-    expect: _Expected | None = None
-
-    @field_validator("date", mode="before")
-    @classmethod
-    def _as_text(cls, value: Any) -> Any:
-        return value.isoformat() if isinstance(value, datetime.date) else value
+Status = Annotated[int, Field(ge=100, le=599)]
+Day = Annotated[str, BeforeValidator(_as_text), Field(pattern=r"^(\d{4}-\d\d(-\d\d)?)?$")]
+Expected = Annotated[Mapping[str, Any], PlainValidator(_read_expected)]
 
 
-_PARTS: dict[str, type[BaseModel]] = {
-    "expect": _Expected,
-    "calls": _ExpectedCall,
-    "usage": _ExpectedUsage,
-    "sent": SentRequest,
-}
+def read_description(path: Path, content: bytes | None, kind: type[T], **given: Any) -> T:
+    """Reads a value of which a file has all fields but the given ones. None stands for a file that is not there.
 
-
-def read_description(path: Path, content: bytes) -> Description:
-    """Reads a description. Raises ConfigError with the file, the key and what is allowed."""
+    Raises:
+        ConfigError: with the file, the key and what is allowed.
+    """
     try:
-        return Description.model_validate(tomllib.loads(content.decode()))
+        read: T = read_table(kind, tomllib.loads((content or b"").decode()), **given)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{path} is not TOML: {exc}") from exc
     except ValidationError as exc:
-        raise ConfigError(f"{path}: {_problem(exc)}") from exc
-
-
-def _problem(error: ValidationError) -> str:
-    """Describes the first problem of a description, with its key and the allowed values."""
-    # A misspelt key is also a missing one: the misspelling is what helps.
-    first = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
-    *parents, last = first["loc"]
-    key = ".".join(map(str, first["loc"]))
-    if first["type"] == "extra_forbidden":
-        part = next((_PARTS[name] for name in reversed(parents) if name in _PARTS), Description)
-        return f"unknown key {key!r}{allowed(str(last), list(part.model_fields))}"
-    if first["type"] == "literal_error":
-        choices = re.findall(r"'([^']*)'", first["ctx"]["expected"])
-        return f"{key} can't be {first['input']!r}{allowed(str(first['input']), choices)}"
-    return f"{key}: {first['msg']}"
-
-
-def allowed(word: str, words: list[str], label: str = "Allowed") -> str:
-    """Returns the end of a message about a word that is not one of these."""
-    return f"{nearest(word, words)}. {label}: {', '.join(words) or 'none'}"
+        key, text = mistakes_in(exc)[0]
+        raise ConfigError(f"{path}: {spelled(key)}: {text}") from exc
+    return read
 
 
 # --- Writing ---------------------------------------------------------------------------------------------------------

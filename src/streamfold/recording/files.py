@@ -14,11 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
+from pydantic import Field
+
+from ..config import allowed, as_table
 from ..engine import event_ranges
 from ..values import ConfigError, NamedTool, Tool
-from .description import Description, allowed, as_toml, read_description
+from .description import Day, Expected, Status, as_toml, read_description
 from .leftovers import clear_leftovers, locked, temporary_path
 
 __all__ = ["Cut", "Recording", "Sent", "Speed", "find_recording", "open_recording", "paced", "pieces"]
@@ -29,8 +32,8 @@ Speed: TypeAlias = Literal["instant", "recorded"] | float
 class Cut(NamedTuple):
     """One piece as the network delivered it: its length, and the seconds since the piece before (or the headers)."""
 
-    size: int
-    delay: float
+    size: Annotated[int, Field(gt=0)]
+    delay: Annotated[float, Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,8 @@ class Sent:
         body: JSON on several lines, if it was JSON.
     """
 
-    method: str
-    path: str
+    method: str = "POST"
+    path: str = ""
     body: str = field(default="", repr=False)
 
 
@@ -75,14 +78,14 @@ class Recording:
     name: str
     body: bytes = field(repr=False)
     adapter: str = "chat"
-    status: int = 200
+    status: Status = 200
     headers: Mapping[str, str] = field(default_factory=dict, hash=False)
     cuts: tuple[Cut, ...] = field(default=(), repr=False)
     broken: bool = False
     source: Literal["recorded", "documented", "synthesised"] | None = None
     shows: str = ""
     origin: str = ""
-    date: str = ""
+    date: Day = ""
     link: str = ""
     request: str = ""
     notes: str = ""
@@ -90,11 +93,11 @@ class Recording:
     ended: str = ""
     encoding: str = ""
     conversation: str = ""
-    sent: Sent | None = None
+    sent: Annotated[Sent | None, as_table(Sent)] = None
     dialect: str = ""
     tools: tuple[str, ...] = ()
     tool_choice: str = "auto"
-    expect: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
+    expect: Expected = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
         total = sum(cut.size for cut in self.cuts)
@@ -134,17 +137,7 @@ class Recording:
             what = f"{base} is a folder, not a recording" if inside else f"there is no recording {body}"
             raise ConfigError(f"{what}{allowed(base.name, near, 'Available') if near else ''}")
         description, content = _read_pair(body, described)
-        same = ("name", "body", "cuts", "sent", "expect")
-        return cls(
-            name=f"{base.parent.name}/{base.name}",
-            body=content,
-            cuts=tuple(Cut(*cut) for cut in description.cuts),
-            sent=Sent(description.sent.method, description.sent.path, description.sent.body)
-            if description.sent
-            else None,
-            expect=description.expect.model_dump(exclude_unset=True) if description.expect else {},
-            **{part.name: getattr(description, part.name) for part in fields(cls) if part.name not in same},
-        )
+        return read_description(described, description, cls, name=f"{base.parent.name}/{base.name}", body=content)
 
     def save(self, path: str | os.PathLike[str], *, replace_older: bool = True) -> None:
         """Writes `<path>.sse` and `<path>.toml`. Loading them gives an equal recording.
@@ -197,14 +190,14 @@ class Recording:
         return as_toml({**values, **tables})
 
 
-def _read_pair(body: Path, described: Path) -> tuple[Description, bytes]:
+def _read_pair(body: Path, described: Path) -> tuple[bytes | None, bytes]:
     """Reads description and body that belong together: again while another process is replacing them."""
     while True:
         before = described.read_bytes() if described.is_file() else None
         content = body.read_bytes()
         after = described.read_bytes() if described.is_file() else None
         if before == after:
-            return read_description(described, before) if before is not None else Description(), content
+            return before, content
 
 
 def _encoded(recording: Recording) -> bytes:

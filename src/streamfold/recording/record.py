@@ -76,7 +76,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         self._secrets = [secrets] if isinstance(secrets, str) else list(secrets)
         self._adapter = adapter
         self._numbers: dict[str, count[int]] = {}
-        self._open: set[_Exchange] = set()
+        self._open: set[Capture] = set()
         self._conversation = ""
         self.written: list[Path] = []
         if any(0 < len(secret) < _SHORTEST for secret in self._secrets):
@@ -94,22 +94,19 @@ class RecordTransport(httpx.AsyncBaseTransport):
             raise ConfigError(f"{self._transport!r} gave an answer that can't be read asynchronously")
         asked, address = Request.of(request), f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
         self._conversation = self._conversation or datetime.now(UTC).isoformat()
-        capture = Capture(asked, address, response.status_code, response.headers, self._conversation)
-        exchange = _Exchange(self, self._next_path(asked), capture)
-        self._open.add(exchange)
+        path, status, headers = self._next_path(asked), response.status_code, response.headers
+        capture = Capture(asked, address, status, headers, self._conversation, path, self._write)
+        self._open.add(capture)
         # A new one, because the content of one that was read already would never pass here.
         return httpx.Response(
-            response.status_code,
-            headers=response.headers,
-            stream=_Tap(response.stream, exchange),
-            extensions=response.extensions,
+            status, headers=headers, stream=_Tap(response.stream, capture), extensions=response.extensions
         )
 
     async def aclose(self) -> None:
         """Saves abandoned answers, and closes the transport."""
         try:
-            for exchange in list(self._open):
-                exchange.end("abandoned: neither read to its end nor closed")
+            for capture in list(self._open):
+                capture.end("abandoned: neither read to its end nor closed")
         finally:
             await self._transport.aclose()
 
@@ -123,23 +120,23 @@ class RecordTransport(httpx.AsyncBaseTransport):
             if self._name or not any(file.exists() for file in taken):
                 return path
 
-    def write(self, exchange: _Exchange) -> None:
-        """Writes the files of an exchange that has ended. Raises ConfigError if they can't be written."""
-        self._open.discard(exchange)
-        recording = recorded(exchange.capture, self._secrets, self._adapter)
-        self._make_folder(exchange.path.parent)
+    def _write(self, capture: Capture) -> None:
+        """Writes the files of an answer that has ended. Raises ConfigError if they can't be written."""
+        self._open.discard(capture)
+        recording = recorded(capture, self._secrets, self._adapter)
+        self._make_folder(capture.path.parent)
         try:  # without waiting, so that a reader who is being cancelled leaves a whole recording behind
-            self._save(recording, exchange)
+            self._save(recording, capture)
         except OSError as exc:
-            raise ConfigError(f"the recording {exchange.path} can't be written: {exc.strerror or exc}") from exc
-        self.written.append(exchange.path)
+            raise ConfigError(f"the recording {capture.path} can't be written: {exc.strerror or exc}") from exc
+        self.written.append(capture.path)
 
-    def _save(self, recording: Recording, exchange: _Exchange) -> None:
+    def _save(self, recording: Recording, capture: Capture) -> None:
         while True:
             try:
-                return recording.save(exchange.path, replace_older=self._name is not None)
+                return recording.save(capture.path, replace_older=self._name is not None)
             except FileExistsError:  # another recorder has taken the name
-                exchange.path = self._next_path(exchange.capture.request)
+                capture.path = self._next_path(capture.request)
 
     def _make_folder(self, folder: Path) -> None:
         try:
@@ -148,36 +145,12 @@ class RecordTransport(httpx.AsyncBaseTransport):
             raise ConfigError(f"there can't be recordings in {folder}: {exc.strerror or exc}") from exc
 
 
-class _Exchange:
-    """A request, and its answer as far as it came."""
-
-    def __init__(self, owner: RecordTransport, path: Path, capture: Capture) -> None:
-        self._owner = owner
-        self._last = anyio.current_time()
-        self._ended = False
-        self.path = path
-        self.capture = capture
-
-    def came(self, piece: bytes) -> None:
-        """Notes a piece of the body."""
-        now = anyio.current_time()
-        self.capture.pieces.append((now - self._last, piece))
-        self._last = now
-
-    def end(self, how: str = "", *, broken: bool = False) -> None:
-        """The body has come to its end, or else `how` it ended. Writes the files, the first time that it is called."""
-        if not self._ended:
-            self._ended = True
-            self.capture.ended, self.capture.broken = how, broken
-            self._owner.write(self)
-
-
 class _Tap(httpx.AsyncByteStream):
     """Hands on a body, and notes what passes."""
 
-    def __init__(self, stream: httpx.AsyncByteStream, exchange: _Exchange) -> None:
+    def __init__(self, stream: httpx.AsyncByteStream, capture: Capture) -> None:
         self._stream = stream
-        self._exchange = exchange
+        self._capture = capture
         self._pieces: AsyncIterator[bytes] | None = None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -190,20 +163,20 @@ class _Tap(httpx.AsyncByteStream):
             piece = await anext(self._pieces)
             await anyio.lowlevel.checkpoint_if_cancelled()  # a body in memory never waits
         except StopAsyncIteration:
-            self._exchange.end()
+            self._capture.end()
             raise
         except Exception as exc:
-            self._exchange.end(": ".join(filter(None, (type(exc).__name__, str(exc)))), broken=True)
+            self._capture.end(": ".join(filter(None, (type(exc).__name__, str(exc)))), broken=True)
             raise
         except BaseException:
-            self._exchange.end("cancelled: the reader did not wait any longer")
+            self._capture.end("cancelled: the reader did not wait any longer")
             raise
-        self._exchange.came(piece)
+        self._capture.came(piece)
         return piece
 
     async def aclose(self) -> None:
         try:
-            self._exchange.end("closed by the reader")
+            self._capture.end("closed by the reader")
         finally:
             await self._stream.aclose()
 

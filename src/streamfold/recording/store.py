@@ -10,9 +10,9 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from ..config import allowed
 from ..faults import Fault, Injection, Injector, Step, status
 from ..values import ConfigError
-from .description import allowed
 from .files import Recording, Speed, open_recording, paced
 from .requests import ReplayMismatch, Request, difference, read_patterns
 
