@@ -15,7 +15,7 @@ from streamfold.values import Reply, StreamError
 from .questions import COUNT, LINE_WORDS, UNICODE_TEXT, words
 from .values import Seen
 
-__all__ = ["Damage", "damage", "has_gap", "repeats", "said", "wanted"]
+__all__ = ["Damage", "damage", "has_gap", "repeats", "reread", "said", "wanted"]
 
 Damage: TypeAlias = Literal["comment", "utf8", "half", "truncated", "garbage", "repeated"]
 _FIELDS = (b"data", b"event", b"id", b"retry")
@@ -103,10 +103,11 @@ def repeats(seen: Seen) -> bool:
     blocks = [body[start:end] for start, end, _, _ in event_ranges(body)]
     once = [block for at, block in enumerate(blocks) if at == 0 or block != blocks[at - 1]]
     without = replace(seen.recording, body=b"".join(once), cuts=())
-    return len(once) < len(blocks) and words(said(_read(without).text)) == line
+    return len(once) < len(blocks) and words(said(reread(without).text)) == line
 
 
-def _read(recording: Recording) -> Reply:
+def reread(recording: Recording) -> Reply:
+    """Returns the answer of a recording; an empty one if it can't be read."""
     decoder = StreamDecoder(recording.adapter, **recording.options())
     try:
         decoder.feed(recording.body)

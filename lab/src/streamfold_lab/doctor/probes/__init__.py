@@ -6,11 +6,12 @@ from .basics import BASICS
 from .calls import CALLS
 from .conversation import CONVERSATION
 from .errors import ERRORS
-from .schemas import SCHEMAS
+from .schemas import SCHEMAS, STRUCTURED
 from .stream import STREAM
 from .thinking import THINKING
 from .turns import TURNS
 
 __all__ = ["PROBES"]
 
-PROBES = (*BASICS, *THINKING, *CALLS, *SCHEMAS, *CONVERSATION, *TURNS, *ERRORS, *STREAM)
+_THEMES = (BASICS, THINKING, CALLS, SCHEMAS, STRUCTURED, CONVERSATION, TURNS, ERRORS)
+PROBES = (*(probe for theme in _THEMES for probe in theme.probes), *STREAM)

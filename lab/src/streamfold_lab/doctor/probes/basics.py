@@ -7,8 +7,8 @@ from typing import Any
 from streamfold.values import user
 
 from ..questions import COUNT, LINE, LINE_WORDS, UNICODE, UNICODE_TEXT, capped, words
-from ..values import Answers, Ask, Outcome, Probe
-from .judging import first, quirk, refusal, shown, unclear, was_refused, with_members, without_members
+from ..values import Answers, Ask, Outcome, Seen
+from .judging import Theme, refusal, sets, shown, unclear, was_refused, with_members, without_members
 
 __all__ = ["BASICS"]
 
@@ -17,15 +17,49 @@ _LIMIT = 12  # tokens that the probe about limits allows
 _CUT = 24  # tokens after which an answer is cut
 
 
-def _answers(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("fault", refusal(seen))
+def _counted(usage: Any) -> str:
+    return f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
+
+
+def _is_cut(seen: Any) -> bool:
+    return seen is not None and seen.fine and seen.reply.finish_reason == "length"
+
+
+BASICS = Theme("basics")
+
+
+@BASICS.one(
+    "answers",
+    "Does it answer a plain question?",
+    Ask("hello", LINE, special="nothing but model, message and stream", edit=without_members("stream_options")),
+    basic=True,
+    refused=("fault", ""),
+)
+def _answers(seen: Seen) -> Outcome:
     if not seen.text:
         return Outcome("fault", "an answer without text", "an empty answer has the warning empty_answer")
     return Outcome("ok", f"says {shown(seen.text, 50)}")
 
 
+@BASICS.several(
+    "max_tokens",
+    "Which member limits the length of an answer?",
+    Ask(
+        "max_tokens",
+        COUNT,
+        special=f"max_tokens: {_LIMIT}",
+        edit=without_members("max_completion_tokens", "stream_options", max_tokens=_LIMIT),
+    ),
+    Ask(
+        "max_completion_tokens",
+        COUNT,
+        special=f"max_completion_tokens: {_LIMIT}",
+        when=lambda so_far: not _is_cut(so_far.get("max_tokens")),
+        edit=without_members("max_tokens", "stream_options", max_completion_tokens=_LIMIT),
+    ),
+    wires=_CHAT,
+    whim=True,
+)
 def _max_tokens(answers: Answers) -> Outcome:
     old, new = answers.get("max_tokens"), answers.get("max_completion_tokens")
     if old and old.fine and old.reply.finish_reason == "length":
@@ -33,7 +67,7 @@ def _max_tokens(answers: Answers) -> Outcome:
     if new and new.fine and new.reply.finish_reason == "length":
         why = refusal(old) if old and old.refused else "max_tokens is ignored"
         does = 'sent as max_completion_tokens: max_tokens_field = "max_completion_tokens"'
-        return Outcome("set", why, does, (quirk("max_tokens_field", "max_completion_tokens", why),))
+        return sets(why, does, "max_tokens_field", "max_completion_tokens")
     if old and old.refused:
         return Outcome("no", f"{refusal(old)}; max_completion_tokens does not limit the answer either")
     longest = max((len(words(seen.text)) for seen in (old, new) if seen), default=0)
@@ -42,6 +76,26 @@ def _max_tokens(answers: Answers) -> Outcome:
     return Outcome("fault", f"neither name limits the answer: {longest} words, and at most {_LIMIT} tokens were wanted")
 
 
+@BASICS.several(
+    "stream_usage",
+    "Does it report usage when it is asked to?",
+    Ask(
+        "asked",
+        LINE,
+        options={"max_output_tokens": 64},
+        special="stream_options.include_usage",
+        edit=with_members(stream_options={"include_usage": True}),
+    ),
+    Ask(
+        "unasked",
+        LINE,
+        options={"max_output_tokens": 64},
+        special="no stream_options",
+        when=was_refused("asked"),
+        edit=without_members("stream_options"),
+    ),
+    wires=_CHAT,
+)
 def _stream_usage(answers: Answers) -> Outcome:
     seen = answers.get("asked")
     if seen is None or seen.refused:
@@ -50,14 +104,20 @@ def _stream_usage(answers: Answers) -> Outcome:
         if without is None or not without.fine:
             return Outcome("fault", why)
         has = "usage comes unasked" if without.reply.usage else "there is no usage"
-        return Outcome("set", f"stream_options: {why}", has, (quirk("stream_usage", False, why),))
+        return sets(f"stream_options: {why}", has, "stream_usage", False)
     if seen.reply.usage is None:
         return Outcome("no", "no usage, though stream_options asked for it", "reply.usage is None, never an estimate")
     return Outcome("ok", _counted(seen.reply.usage))
 
 
-def _usage(answers: Answers) -> Outcome:
-    usage = first(answers).reply.usage
+@BASICS.one(
+    "usage",
+    "Does it report usage?",
+    Ask("hello", LINE, options={"max_output_tokens": 64}),
+    wires=("responses", "anthropic", "gemini"),
+)
+def _usage(seen: Seen) -> Outcome:
+    usage = seen.reply.usage
     if usage is None:
         return Outcome("no", "no usage", "reply.usage is None, never an estimate")
     if usage.input_tokens is None or usage.output_tokens is None:
@@ -65,31 +125,39 @@ def _usage(answers: Answers) -> Outcome:
     return Outcome("ok", _counted(usage))
 
 
-def _counted(usage: Any) -> str:
-    return f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-
-
-def _temperature(answers: Answers) -> Outcome:
-    seen = first(answers)
+@BASICS.one(
+    "temperature",
+    "May a request set the temperature?",
+    Ask("zero", LINE, options={"temperature": 0.0, "max_output_tokens": 64}, special="temperature: 0"),
+)
+def _temperature(seen: Seen) -> Outcome:
     if seen.refused:
         return Outcome("no", refusal(seen), "the requests after this one leave it out", avoid=("temperature",))
     return Outcome("ok", "temperature 0 is accepted")
 
 
-def _text(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("fault", refusal(seen))
+@BASICS.one(
+    "text",
+    "Does a text arrive as the model writes it?",
+    Ask("line", LINE, options=capped(96)),
+    whim=True,
+    refused=("fault", ""),
+)
+def _text(seen: Seen) -> Outcome:
     said, wanted = words(seen.text), words(LINE_WORDS)
     if said == wanted:
         return Outcome("ok", f"the line came back in {seen.inspection.count if seen.inspection else 0} events")
     return unclear(f"the line came back as {shown(seen.text)}")
 
 
-def _unicode(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("fault", refusal(seen))
+@BASICS.one(
+    "unicode",
+    "Do all characters arrive whole?",
+    Ask("line", UNICODE, options=capped(96)),
+    whim=True,
+    refused=("fault", ""),
+)
+def _unicode(seen: Seen) -> Outcome:
     if UNICODE_TEXT in seen.text:
         return Outcome("ok", "accents, Chinese and an emoji came back whole")
     if "\ufffd" in seen.text:
@@ -97,10 +165,15 @@ def _unicode(answers: Answers) -> Outcome:
     return unclear(f"the line came back as {shown(seen.text)}")
 
 
-def _stop(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("no", refusal(seen))
+@BASICS.one(
+    "stop",
+    "Does it stop at a stop text?",
+    Ask("count", COUNT, options=capped(64, stop=["5"]), special='stop: ["5"]'),
+    wires=("chat", "anthropic", "gemini"),
+    whim=True,
+    refused=("no", ""),
+)
+def _stop(seen: Seen) -> Outcome:
     if "6" in words(seen.text) or "7" in words(seen.text):
         return Outcome("fault", f"wrote on past the stop text: {shown(seen.text, 50)}")
     if not {"3", "4"} & set(words(seen.text)):
@@ -111,10 +184,14 @@ def _stop(answers: Answers) -> Outcome:
     return Outcome("handled" if kept or reason != "stop" else "ok", saw)
 
 
-def _length(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("fault", refusal(seen))
+@BASICS.one(
+    "length",
+    "Does a cut answer say that it is cut?",
+    Ask("count", COUNT, options=capped(_CUT), special=f"at most {_CUT} tokens"),
+    whim=True,
+    refused=("fault", ""),
+)
+def _length(seen: Seen) -> Outcome:
     if seen.reply.finish_reason == "length":
         return Outcome("ok", "a cut answer says so")
     usage = seen.reply.usage
@@ -125,18 +202,36 @@ def _length(answers: Answers) -> Outcome:
     return unclear(f"wrote {len(seen.text)} characters, finish reason {seen.reply.finish_reason}")
 
 
+@BASICS.several(
+    "seed",
+    "Under which name does it take a seed?",
+    Ask("seed", LINE, options=capped(32), special="seed: 7", edit=without_members("random_seed", seed=7)),
+    Ask(
+        "random_seed",
+        LINE,
+        options=capped(32),
+        special="random_seed: 7",
+        when=was_refused("seed"),
+        edit=without_members("seed", random_seed=7),
+    ),
+    wires=("chat",),
+)
 def _seed(answers: Answers) -> Outcome:
     if answers["seed"].fine:
         return Outcome("ok", "seed is accepted")
     other = answers.get("random_seed")
     why = refusal(answers["seed"])
     if other and other.fine:
-        return Outcome(
-            "set", why, 'sent as random_seed: seed_field = "random_seed"', (quirk("seed_field", "random_seed", why),)
-        )
+        return sets(why, 'sent as random_seed: seed_field = "random_seed"', "seed_field", "random_seed")
     return Outcome("no", why, "requests with a seed fail")
 
 
+@BASICS.several(
+    "cancel",
+    "Can the next request follow one that was cancelled?",
+    Ask("left", [user(COUNT)], options=capped(128), special="cancelled after its first bytes", leave=True),
+    Ask("after", LINE, options=capped(32)),
+)
 def _cancel(answers: Answers) -> Outcome:
     left, after = answers.get("left"), answers.get("after")
     if left is None or after is None:
@@ -144,142 +239,3 @@ def _cancel(answers: Answers) -> Outcome:
     if after.fine:
         return Outcome("ok", f"the next answer began after {after.headers_after or 0:.1f} s")
     return Outcome("fault", f"after a cancelled request the next one failed: {after.said}")
-
-
-BASICS = (
-    Probe(
-        "answers",
-        "basics",
-        "Does it answer a plain question?",
-        _answers,
-        (Ask("hello", LINE, special="nothing but model, message and stream", edit=without_members("stream_options")),),
-        basic=True,
-    ),
-    Probe(
-        "max_tokens",
-        "basics",
-        "Which member limits the length of an answer?",
-        _max_tokens,
-        (
-            Ask(
-                "max_tokens",
-                COUNT,
-                special=f"max_tokens: {_LIMIT}",
-                edit=without_members("max_completion_tokens", "stream_options", max_tokens=_LIMIT),
-            ),
-            Ask(
-                "max_completion_tokens",
-                COUNT,
-                special=f"max_completion_tokens: {_LIMIT}",
-                when=lambda so_far: not _is_cut(so_far.get("max_tokens")),
-                edit=without_members("max_tokens", "stream_options", max_completion_tokens=_LIMIT),
-            ),
-        ),
-        wires=_CHAT,
-        whim=True,
-    ),
-    Probe(
-        "stream_usage",
-        "basics",
-        "Does it report usage when it is asked to?",
-        _stream_usage,
-        (
-            Ask(
-                "asked",
-                LINE,
-                options={"max_output_tokens": 64},
-                special="stream_options.include_usage",
-                edit=with_members(stream_options={"include_usage": True}),
-            ),
-            Ask(
-                "unasked",
-                LINE,
-                options={"max_output_tokens": 64},
-                special="no stream_options",
-                when=was_refused("asked"),
-                edit=without_members("stream_options"),
-            ),
-        ),
-        wires=_CHAT,
-    ),
-    Probe(
-        "usage",
-        "basics",
-        "Does it report usage?",
-        _usage,
-        (Ask("hello", LINE, options={"max_output_tokens": 64}),),
-        wires=("responses", "anthropic", "gemini"),
-    ),
-    Probe(
-        "temperature",
-        "basics",
-        "May a request set the temperature?",
-        _temperature,
-        (Ask("zero", LINE, options={"temperature": 0.0, "max_output_tokens": 64}, special="temperature: 0"),),
-    ),
-    Probe(
-        "text",
-        "basics",
-        "Does a text arrive as the model writes it?",
-        _text,
-        (Ask("line", LINE, options=capped(96)),),
-        whim=True,
-    ),
-    Probe(
-        "unicode",
-        "basics",
-        "Do all characters arrive whole?",
-        _unicode,
-        (Ask("line", UNICODE, options=capped(96)),),
-        whim=True,
-    ),
-    Probe(
-        "stop",
-        "basics",
-        "Does it stop at a stop text?",
-        _stop,
-        (Ask("count", COUNT, options=capped(64, stop=["5"]), special='stop: ["5"]'),),
-        wires=("chat", "anthropic", "gemini"),
-        whim=True,
-    ),
-    Probe(
-        "length",
-        "basics",
-        "Does a cut answer say that it is cut?",
-        _length,
-        (Ask("count", COUNT, options=capped(_CUT), special=f"at most {_CUT} tokens"),),
-        whim=True,
-    ),
-    Probe(
-        "seed",
-        "basics",
-        "Under which name does it take a seed?",
-        _seed,
-        (
-            Ask("seed", LINE, options=capped(32), special="seed: 7", edit=without_members("random_seed", seed=7)),
-            Ask(
-                "random_seed",
-                LINE,
-                options=capped(32),
-                special="random_seed: 7",
-                when=was_refused("seed"),
-                edit=without_members("seed", random_seed=7),
-            ),
-        ),
-        wires=("chat",),
-    ),
-    Probe(
-        "cancel",
-        "basics",
-        "Can the next request follow one that was cancelled?",
-        _cancel,
-        (
-            Ask("left", [user(COUNT)], options=capped(128), special="cancelled after its first bytes", leave=True),
-            Ask("after", LINE, options=capped(32)),
-        ),
-    ),
-)
-
-
-def _is_cut(seen: Any) -> bool:
-    return seen is not None and seen.fine and seen.reply.finish_reason == "length"

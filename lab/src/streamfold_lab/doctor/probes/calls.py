@@ -5,15 +5,15 @@ from __future__ import annotations
 from streamfold.values import NamedTool
 
 from ..questions import HELLO, NOTE, NOTE_TEXT, ONE_CALL, SAVE, SAY_AND_CALL, TIME, TWO_CALLS, WEATHER, capped
-from ..values import Answers, Ask, Outcome, Probe, Seen, Setting
+from ..values import Answers, Ask, Outcome, Seen, Setting
 from .judging import (
+    Theme,
     call_to,
     capability,
     dialect_of,
-    first,
     force_a_call,
-    quirk,
     refusal,
+    sets,
     shown,
     unclear,
     was_refused,
@@ -25,8 +25,30 @@ __all__ = ["CALLS"]
 _BROKEN = "a call whose arguments are not JSON can't be run by accident: it has an error"
 
 
-def _one_call(answers: Answers) -> Outcome:
-    seen = first(answers)
+def _broken(seen: Seen) -> Outcome | None:
+    broken = [call for call in seen.reply.tool_calls if call.error]
+    if not broken:
+        return None
+    return unclear(f"the arguments of {broken[0].name} are not a JSON object: {shown(broken[0].raw_arguments)}")
+
+
+def _guided(seen: Seen, dialect: str) -> Outcome | None:
+    if dialect_of(seen, "get_time") not in ("required", "named"):
+        return None
+    why = f"the forced call is in the text, as {shown(seen.text)}"
+    return Outcome("set", why, f'read by the dialect "{dialect}"', (Setting(("dialect",), dialect, why),))
+
+
+CALLS = Theme("tool calls")
+
+
+@CALLS.one(
+    "one_call",
+    "Does a tool call arrive as a call?",
+    Ask("weather", ONE_CALL, (WEATHER, TIME), options=capped()),
+    whim=True,
+)
+def _one_call(seen: Seen) -> Outcome:
     if seen.refused:
         why = refusal(seen)
         return Outcome("no", why, "tools are refused before they are sent", (capability("tools", "no", why),))
@@ -48,19 +70,28 @@ def _one_call(answers: Answers) -> Outcome:
     return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
 
 
-def _broken(seen: Seen) -> Outcome | None:
-    broken = [call for call in seen.reply.tool_calls if call.error]
-    if not broken:
-        return None
-    return unclear(f"the arguments of {broken[0].name} are not a JSON object: {shown(broken[0].raw_arguments)}")
-
-
+@CALLS.several(
+    "required",
+    'Does tool_choice "required" bring a call?',
+    Ask("required", HELLO, (TIME,), "required", capped(), 'tool_choice: "required"', force_a_call),
+    Ask(
+        "without_thinking",
+        HELLO,
+        (TIME,),
+        "required",
+        capped(reasoning_effort="none"),
+        "required, and thinking off",
+        force_a_call,
+        was_refused("required"),
+    ),
+    whim=True,
+)
 def _required(answers: Answers) -> Outcome:
     if answers["required"].refused:
         why, calm = refusal(answers["required"]), answers.get("without_thinking")
         if calm and calm.fine and calm.reply.tool_calls:
             does = '"auto" is sent while the model thinks, with a warning: forced_while_thinking = false'
-            return Outcome("set", why, does, (quirk("forced_while_thinking", False, why),))
+            return sets(why, does, "forced_while_thinking", False)
         does = '"auto" is sent instead, with a warning'
         return Outcome("set", why, does, (capability("forced_choice", "no", why),))
     seen = answers["required"]
@@ -71,17 +102,15 @@ def _required(answers: Answers) -> Outcome:
     return unclear(f"no call, though one was required; said {shown(seen.text, 60)}")
 
 
-def _guided(seen: Seen, dialect: str) -> Outcome | None:
-    if dialect_of(seen, "get_time") not in ("required", "named"):
-        return None
-    why = f"the forced call is in the text, as {shown(seen.text)}"
-    return Outcome("set", why, f'read by the dialect "{dialect}"', (Setting(("dialect",), dialect, why),))
-
-
-def _named(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("no", refusal(seen), "requests that name a tool fail")
+@CALLS.one(
+    "named",
+    "Does naming a tool bring a call of that tool?",
+    Ask("named", HELLO, (WEATHER, TIME), NamedTool("get_time"), capped(), "tool_choice: get_time"),
+    whim=True,
+    needs="one_call",
+    refused=("no", "requests that name a tool fail"),
+)
+def _named(seen: Seen) -> Outcome:
     names = [call.name for call in seen.reply.tool_calls]
     if names and set(names) == {"get_time"}:
         return Outcome("ok", "called the tool that was named")
@@ -90,10 +119,14 @@ def _named(answers: Answers) -> Outcome:
     return _guided(seen, "named") or unclear(f"no call, though get_time was named; said {shown(seen.text, 60)}")
 
 
-def _none(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("no", refusal(seen), "leave the tools out instead")
+@CALLS.one(
+    "none",
+    'Does tool_choice "none" prevent calls?',
+    Ask("none", ONE_CALL, (WEATHER, TIME), "none", capped(96), 'tool_choice: "none"'),
+    needs="one_call",
+    refused=("no", "leave the tools out instead"),
+)
+def _none(seen: Seen) -> Outcome:
     if "calls_dropped" in seen.codes:
         return Outcome("handled", "calls came all the same", "dropped, with the warning calls_dropped")
     if "leaked_markup" in seen.codes or "<tool_call>" in seen.text:
@@ -101,19 +134,29 @@ def _none(answers: Answers) -> Outcome:
     return Outcome("ok", "no call")
 
 
-def _left_alone(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("fault", refusal(seen))
+@CALLS.one(
+    "left_alone",
+    "Are tools left alone when nothing asks for them?",
+    Ask("hello", HELLO, (WEATHER, TIME), options=capped(96)),
+    whim=True,
+    needs="one_call",
+    refused=("fault", ""),
+)
+def _left_alone(seen: Seen) -> Outcome:
     if seen.reply.tool_calls:
         return unclear(f"called {seen.reply.tool_calls[0].name}, though nothing asked for it")
     return Outcome("ok", "answered in text")
 
 
-def _parallel(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("fault", refusal(seen))
+@CALLS.one(
+    "parallel",
+    "Do two calls of one answer stay apart?",
+    Ask("two", TWO_CALLS, (WEATHER,), options=capped(512)),
+    whim=True,
+    needs="one_call",
+    refused=("fault", ""),
+)
+def _parallel(seen: Seen) -> Outcome:
     good = [call for call in seen.reply.tool_calls if not call.error]
     cities = " ".join(str(call.arguments).lower() for call in good)
     if len(good) > 1 and "paris" in cities and "london" in cities:
@@ -124,29 +167,44 @@ def _parallel(answers: Answers) -> Outcome:
     return unclear(f"{len(good)} call{'s' * (len(good) != 1)}")
 
 
-def _one_at_a_time(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("no", refusal(seen), "requests with parallel_tool_calls=False fail")
+@CALLS.one(
+    "one_at_a_time",
+    "Is parallel_tool_calls=False respected?",
+    Ask("two", TWO_CALLS, (WEATHER,), options=capped(512, parallel_tool_calls=False)),
+    wires=("chat", "responses", "anthropic"),
+    needs="one_call",
+    refused=("no", "requests with parallel_tool_calls=False fail"),
+)
+def _one_at_a_time(seen: Seen) -> Outcome:
     if len(seen.reply.tool_calls) > 1:
         return Outcome("fault", f"{len(seen.reply.tool_calls)} calls, though only one was allowed")
     return Outcome("ok", f"{len(seen.reply.tool_calls)} call")
 
 
-def _say_and_call(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("fault", refusal(seen))
+@CALLS.one(
+    "say_and_call",
+    "Does a text beside a call arrive?",
+    Ask("both", SAY_AND_CALL, (WEATHER,), options=capped()),
+    whim=True,
+    needs="one_call",
+    refused=("fault", ""),
+)
+def _say_and_call(seen: Seen) -> Outcome:
     if call_to(seen.reply, "get_weather") and seen.text.strip():
         return Outcome("ok", f"a call, and the text {shown(seen.text, 50)}")
     what = "a call without text" if seen.reply.tool_calls else f"no call; said {shown(seen.text, 50)}"
     return unclear(what)
 
 
-def _long_arguments(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("fault", refusal(seen))
+@CALLS.one(
+    "long_arguments",
+    "Do difficult characters survive in arguments?",
+    Ask("note", SAVE, (NOTE,), options=capped(512)),
+    whim=True,
+    needs="one_call",
+    refused=("fault", ""),
+)
+def _long_arguments(seen: Seen) -> Outcome:
     if "repaired_arguments" in seen.codes and seen.inspection:
         detail = next(w.detail for w in seen.inspection.warnings if w.code == "repaired_arguments")
         return Outcome("handled", detail, "repaired, with the warning repaired_arguments")
@@ -159,8 +217,13 @@ def _long_arguments(answers: Answers) -> Outcome:
     return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
 
 
-def _cut_call(answers: Answers) -> Outcome:
-    seen = first(answers)
+@CALLS.one(
+    "cut_call",
+    "Does a call that is cut by the limit say so?",
+    Ask("note", SAVE, (NOTE,), options=capped(12), special="at most 12 tokens"),
+    needs="one_call",
+)
+def _cut_call(seen: Seen) -> Outcome:
     if seen.refused and seen.inspection:
         return Outcome("handled", f"a cut call ends in an error: {shown(seen.said)}", "it is not handed out")
     if seen.refused:
@@ -174,10 +237,15 @@ def _cut_call(answers: Answers) -> Outcome:
     return unclear("the call fitted into the limit" if seen.reply.tool_calls else "no call")
 
 
-def _no_arguments(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("fault", refusal(seen))
+@CALLS.one(
+    "no_arguments",
+    "How does a call without arguments arrive?",
+    Ask("time", "What time is it? Use the tool get_time.", (TIME,), options=capped()),
+    whim=True,
+    needs="one_call",
+    refused=("fault", ""),
+)
+def _no_arguments(seen: Seen) -> Outcome:
     call = call_to(seen.reply, "get_time")
     if call is None:
         return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
@@ -187,149 +255,32 @@ def _no_arguments(answers: Answers) -> Outcome:
     return Outcome("ok", f"arguments {shown(call.raw_arguments, 40)}")
 
 
-def _allowed(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("ok", refusal(seen), "the other tools are left out instead")
+@CALLS.one(
+    "allowed_tools",
+    "Can a choice be limited to some of the tools?",
+    Ask(
+        "allowed",
+        ONE_CALL,
+        (WEATHER, TIME),
+        options=capped(),
+        special="allowed_tools: get_time",
+        edit=with_members(
+            tool_choice={
+                "type": "allowed_tools",
+                "allowed_tools": {
+                    "mode": "required",
+                    "tools": [{"type": "function", "function": {"name": "get_time"}}],
+                },
+            }
+        ),
+    ),
+    wires=("chat",),
+    needs="one_call",
+    refused=("ok", "the other tools are left out instead"),
+)
+def _allowed(seen: Seen) -> Outcome:
     names = {call.name for call in seen.reply.tool_calls}
     if names == {"get_time"}:
         why = "only the allowed tool was called"
-        return Outcome("set", why, "sent as allowed_tools", (quirk("allowed_tools", True, why),))
+        return sets(why, "sent as allowed_tools", "allowed_tools", True)
     return Outcome("ok", "accepted, and not respected", "the other tools are left out instead")
-
-
-CALLS = (
-    Probe(
-        "one_call",
-        "tool calls",
-        "Does a tool call arrive as a call?",
-        _one_call,
-        (Ask("weather", ONE_CALL, (WEATHER, TIME), options=capped()),),
-        whim=True,
-    ),
-    Probe(
-        "required",
-        "tool calls",
-        'Does tool_choice "required" bring a call?',
-        _required,
-        (
-            Ask("required", HELLO, (TIME,), "required", capped(), 'tool_choice: "required"', force_a_call),
-            Ask(
-                "without_thinking",
-                HELLO,
-                (TIME,),
-                "required",
-                capped(reasoning_effort="none"),
-                "required, and thinking off",
-                force_a_call,
-                was_refused("required"),
-            ),
-        ),
-        whim=True,
-    ),
-    Probe(
-        "named",
-        "tool calls",
-        "Does naming a tool bring a call of that tool?",
-        _named,
-        (Ask("named", HELLO, (WEATHER, TIME), NamedTool("get_time"), capped(), "tool_choice: get_time"),),
-        whim=True,
-        needs="one_call",
-    ),
-    Probe(
-        "none",
-        "tool calls",
-        'Does tool_choice "none" prevent calls?',
-        _none,
-        (Ask("none", ONE_CALL, (WEATHER, TIME), "none", capped(96), 'tool_choice: "none"'),),
-        needs="one_call",
-    ),
-    Probe(
-        "left_alone",
-        "tool calls",
-        "Are tools left alone when nothing asks for them?",
-        _left_alone,
-        (Ask("hello", HELLO, (WEATHER, TIME), options=capped(96)),),
-        whim=True,
-        needs="one_call",
-    ),
-    Probe(
-        "parallel",
-        "tool calls",
-        "Do two calls of one answer stay apart?",
-        _parallel,
-        (Ask("two", TWO_CALLS, (WEATHER,), options=capped(512)),),
-        whim=True,
-        needs="one_call",
-    ),
-    Probe(
-        "one_at_a_time",
-        "tool calls",
-        "Is parallel_tool_calls=False respected?",
-        _one_at_a_time,
-        (Ask("two", TWO_CALLS, (WEATHER,), options=capped(512, parallel_tool_calls=False)),),
-        wires=("chat", "responses", "anthropic"),
-        needs="one_call",
-    ),
-    Probe(
-        "say_and_call",
-        "tool calls",
-        "Does a text beside a call arrive?",
-        _say_and_call,
-        (Ask("both", SAY_AND_CALL, (WEATHER,), options=capped()),),
-        whim=True,
-        needs="one_call",
-    ),
-    Probe(
-        "long_arguments",
-        "tool calls",
-        "Do difficult characters survive in arguments?",
-        _long_arguments,
-        (Ask("note", SAVE, (NOTE,), options=capped(512)),),
-        whim=True,
-        needs="one_call",
-    ),
-    Probe(
-        "cut_call",
-        "tool calls",
-        "Does a call that is cut by the limit say so?",
-        _cut_call,
-        (Ask("note", SAVE, (NOTE,), options=capped(12), special="at most 12 tokens"),),
-        needs="one_call",
-    ),
-    Probe(
-        "no_arguments",
-        "tool calls",
-        "How does a call without arguments arrive?",
-        _no_arguments,
-        (Ask("time", "What time is it? Use the tool get_time.", (TIME,), options=capped()),),
-        whim=True,
-        needs="one_call",
-    ),
-    Probe(
-        "allowed_tools",
-        "tool calls",
-        "Can a choice be limited to some of the tools?",
-        _allowed,
-        (
-            Ask(
-                "allowed",
-                ONE_CALL,
-                (WEATHER, TIME),
-                options=capped(),
-                special="allowed_tools: get_time",
-                edit=with_members(
-                    tool_choice={
-                        "type": "allowed_tools",
-                        "allowed_tools": {
-                            "mode": "required",
-                            "tools": [{"type": "function", "function": {"name": "get_time"}}],
-                        },
-                    }
-                ),
-            ),
-        ),
-        wires=("chat",),
-        needs="one_call",
-    ),
-)

@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 from ..questions import LINE, capped
-from ..values import Answers, Ask, Outcome, Probe, Seen
-from .judging import first, shown, with_members
+from ..values import Ask, Outcome, Seen
+from .judging import Theme, shown, with_members
 
 __all__ = ["ERRORS"]
-
-
-def _unknown_model(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.fine:
-        return Outcome("handled", "any name of a model is accepted", "a misspelled name is not noticed")
-    return _error_shape(seen, "an unknown model")
-
-
-def _malformed(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.fine:
-        return Outcome("handled", "a malformed request is answered all the same")
-    return _error_shape(seen, "a malformed request")
 
 
 def _error_shape(seen: Seen, what: str) -> Outcome:
@@ -35,38 +21,41 @@ def _error_shape(seen: Seen, what: str) -> Outcome:
     return Outcome("handled", f"status {status}, and no error object: {shown(seen.said)}", "the message is found")
 
 
-ERRORS = (
-    Probe(
-        "unknown_model",
-        "errors",
-        "How is an unknown model refused?",
-        _unknown_model,
-        (
-            Ask(
-                "model",
-                LINE,
-                options=capped(16),
-                special="model: no-such-model",
-                edit=with_members(model="no-such-model"),
-                patience=1,
-            ),
-        ),
-        wires=("chat", "kimi", "responses", "anthropic"),
+ERRORS = Theme("errors")
+
+
+@ERRORS.one(
+    "unknown_model",
+    "How is an unknown model refused?",
+    Ask(
+        "model",
+        LINE,
+        options=capped(16),
+        special="model: no-such-model",
+        edit=with_members(model="no-such-model"),
+        patience=1,
     ),
-    Probe(
+    wires=("chat", "kimi", "responses", "anthropic"),
+)
+def _unknown_model(seen: Seen) -> Outcome:
+    if seen.fine:
+        return Outcome("handled", "any name of a model is accepted", "a misspelled name is not noticed")
+    return _error_shape(seen, "an unknown model")
+
+
+@ERRORS.one(
+    "malformed",
+    "How is a malformed request refused?",
+    Ask(
         "malformed",
-        "errors",
-        "How is a malformed request refused?",
-        _malformed,
-        (
-            Ask(
-                "malformed",
-                LINE,
-                options=capped(16),
-                special="the conversation is a number",
-                patience=1,
-                edit=lambda body: {**body, **{key: 7 for key in ("messages", "input", "contents") if key in body}},
-            ),
-        ),
+        LINE,
+        options=capped(16),
+        special="the conversation is a number",
+        patience=1,
+        edit=lambda body: {**body, **{key: 7 for key in ("messages", "input", "contents") if key in body}},
     ),
 )
+def _malformed(seen: Seen) -> Outcome:
+    if seen.fine:
+        return Outcome("handled", "a malformed request is answered all the same")
+    return _error_shape(seen, "a malformed request")

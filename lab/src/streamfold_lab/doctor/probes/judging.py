@@ -6,22 +6,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from streamfold.engine import StreamDecoder
-from streamfold.values import Reply, StreamError, ToolCall
+from streamfold.values import Reply, ToolCall
 
-from ..values import Answers, Outcome, Seen, Setting
+from ..damage import reread
+from ..values import Answers, Ask, Outcome, Probe, Seen, Setting, Verdict
 
 __all__ = [
+    "Theme",
     "accepted",
     "call_to",
     "capability",
     "dialect_of",
     "edit_messages",
-    "first",
     "force_a_call",
-    "quirk",
+    "if_refused",
     "read_again",
     "refusal",
+    "sets",
     "shown",
     "unclear",
     "was_refused",
@@ -36,9 +37,45 @@ DIALECTS = (
 )
 
 
-def first(answers: Answers) -> Seen:
-    """Returns the first answer of a probe."""
-    return next(iter(answers.values()))
+class Theme:
+    """A group of probes: each is its question, its requests, and below them the function that judges the answers.
+
+    Attributes:
+        probes: in the order in which they are asked.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.probes: list[Probe] = []
+
+    def several(
+        self, name: str, question: str, *asks: Ask, **rest: Any
+    ) -> Callable[[Callable[[Answers], Outcome]], object]:
+        """Returns a decorator for the judge of a probe with several requests. `rest`: further fields of `Probe`."""
+        return lambda judge: self.probes.append(Probe(name, self.name, question, judge, asks, **rest))
+
+    def one(
+        self, name: str, question: str, ask: Ask, *, refused: tuple[Verdict, str] | None = None, **rest: Any
+    ) -> Callable[[Callable[[Seen], Outcome]], object]:
+        """Returns a decorator for the judge of a probe with a single request.
+
+        Args:
+            refused: the verdict on a server that refuses it, and what streamfold does then; else the judge says that.
+        """
+
+        def decorate(judge: Callable[[Seen], Outcome]) -> None:
+            def judged(answers: Answers) -> Outcome:
+                (seen,) = answers.values()
+                return Outcome(refused[0], refusal(seen), refused[1]) if refused and seen.refused else judge(seen)
+
+            self.probes.append(Probe(name, self.name, question, judged, (ask,), **rest))
+
+        return decorate
+
+
+def if_refused(ok: str, name: str, value: Any, does: str) -> Callable[[Seen], Outcome]:
+    """Returns a judge of something that is left out by a quirk where it is refused."""
+    return lambda seen: sets(refusal(seen), does, name, value) if seen.refused else Outcome("ok", ok)
 
 
 def shown(text: str, longest: int = 90) -> str:
@@ -54,9 +91,9 @@ def refusal(seen: Seen) -> str:
     return f"refused with {how}: {shown(seen.said)}"
 
 
-def quirk(name: str, value: Any, why: str) -> Setting:
-    """Returns a setting among the quirks."""
-    return Setting(("quirks", name), value, why)
+def sets(why: str, does: str, name: str, value: Any, *more: Setting) -> Outcome:
+    """Returns the outcome that a quirk is set."""
+    return Outcome("set", why, does, (Setting(("quirks", name), value, why), *more))
 
 
 def capability(name: str, value: str, why: str) -> Setting:
@@ -93,14 +130,7 @@ def read_again(seen: Seen, dialect: str, adapter: str) -> Reply:
     """Returns the answer as it is read with another dialect; an empty one if it can't be read so."""
     if seen.recording is None:
         return Reply()
-    recording = replace(seen.recording, dialect=dialect)
-    decoder = StreamDecoder(adapter, **recording.options())
-    try:
-        decoder.feed(recording.body)
-        decoder.close(interrupted=recording.interrupted)
-    except StreamError:
-        return Reply()
-    return decoder.reply
+    return reread(replace(seen.recording, dialect=dialect, adapter=adapter))
 
 
 def dialect_of(seen: Seen, tool: str) -> str | None:

@@ -9,10 +9,10 @@ from typing import Any
 from streamfold.values import Tool
 
 from ..questions import CAPITAL, HELLO, WEATHER, capped
-from ..values import Answers, Ask, Outcome, Probe
-from .judging import accepted, capability, first, quirk, refusal, shown, unclear, was_refused, with_members
+from ..values import Answers, Ask, Outcome, Seen
+from .judging import Theme, accepted, capability, refusal, sets, shown, unclear, was_refused, with_members
 
-__all__ = ["SCHEMAS"]
+__all__ = ["SCHEMAS", "STRUCTURED"]
 
 _REFS = {
     "type": "object",
@@ -78,27 +78,6 @@ def _with_schema(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[s
     return edit
 
 
-def _refs(answers: Answers) -> Outcome:
-    if answers["refs"].fine:
-        return Outcome("ok", "$ref in a schema is accepted")
-    why = refusal(answers["refs"])
-    if (inlined := answers.get("inlined")) and inlined.fine:
-        return Outcome("set", why, "definitions are written in place: inline_refs = true",
-                       (quirk("inline_refs", True, why),))  # fmt: skip
-    return Outcome("unclear", why)
-
-
-def _keywords(answers: Answers) -> Outcome:
-    if answers["all"].fine:
-        return Outcome("ok", f"{len(_KEYWORDS)} keywords are accepted")
-    bad = tuple(name for name, seen in answers.items() if name != "all" and seen.refused)
-    if not bad:
-        return Outcome("unclear", f"{refusal(answers['all'])}; each keyword alone is accepted")
-    why = f"{', '.join(bad)}: {refusal(answers[bad[0]])}"
-    does = "left out, and said in the description instead: unsupported_keywords"
-    return Outcome("set", why, does, (quirk("unsupported_keywords", list(bad), why),))
-
-
 def _data(text: str) -> Any:
     """The JSON of an answer, also inside a code fence."""
     text = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
@@ -108,6 +87,101 @@ def _data(text: str) -> Any:
         return None
 
 
+_LONG_NAME = Tool("look-up_" + "x" * 56, "Looks something up.", {"type": "object", "properties": {}})
+
+
+SCHEMAS = Theme("schemas")
+STRUCTURED = Theme("structured output")
+
+
+@SCHEMAS.several(
+    "refs",
+    "Is $ref accepted in the schema of a tool?",
+    Ask(
+        "refs",
+        HELLO,
+        (Tool("go", "Goes to a place.", _REFS),),
+        options=capped(48),
+        special="$ref",
+        edit=_with_schema(_REFS),
+    ),
+    Ask("inlined", HELLO, (WEATHER,), options=capped(48), when=was_refused("refs")),
+    wires=("chat",),
+    needs="one_call",
+)
+def _refs(answers: Answers) -> Outcome:
+    if answers["refs"].fine:
+        return Outcome("ok", "$ref in a schema is accepted")
+    why = refusal(answers["refs"])
+    if (inlined := answers.get("inlined")) and inlined.fine:
+        return sets(why, "definitions are written in place: inline_refs = true", "inline_refs", True)
+    return Outcome("unclear", why)
+
+
+@SCHEMAS.several(
+    "keywords",
+    "Which keywords are accepted in the schema of a tool?",
+    Ask(
+        "all",
+        HELLO,
+        (_tool(*_KEYWORDS),),
+        options=capped(48),
+        special=f"{len(_KEYWORDS)} keywords",
+        edit=_with_schema(_tool(*_KEYWORDS).parameters),
+    ),
+    *(
+        Ask(
+            name,
+            HELLO,
+            (_tool(name),),
+            options=capped(16),
+            special=name,
+            when=was_refused("all"),
+            edit=_with_schema(_tool(name).parameters),
+        )
+        for name in _KEYWORDS
+    ),
+    wires=("chat",),
+    needs="one_call",
+)
+def _keywords(answers: Answers) -> Outcome:
+    if answers["all"].fine:
+        return Outcome("ok", f"{len(_KEYWORDS)} keywords are accepted")
+    bad = tuple(name for name, seen in answers.items() if name != "all" and seen.refused)
+    if not bad:
+        return Outcome("unclear", f"{refusal(answers['all'])}; each keyword alone is accepted")
+    why = f"{', '.join(bad)}: {refusal(answers[bad[0]])}"
+    does = "left out, and said in the description instead: unsupported_keywords"
+    return sets(why, does, "unsupported_keywords", list(bad))
+
+
+@SCHEMAS.one(
+    "tool_names",
+    "Which names may tools have?",
+    Ask("long", HELLO, (_LONG_NAME,), options=capped(48), special="64 characters"),
+    needs="one_call",
+    refused=("no", "use letters, digits, _ and - in the names of tools"),
+)
+def _names(seen: Seen) -> Outcome:
+    return Outcome("ok", "a name of 64 characters with - and _ is accepted")
+
+
+@STRUCTURED.several(
+    "json_schema",
+    "Is an answer held to a JSON schema?",
+    Ask("schema", CAPITAL, options=capped(128), special="response_format: json_schema", edit=_format(_ANSWER)),
+    Ask(
+        "json",
+        CAPITAL,
+        options=capped(128),
+        special="response_format: json_object",
+        when=was_refused("schema"),
+        edit=with_members(response_format={"type": "json_object"}),
+    ),
+    Ask("tool", CAPITAL, (WEATHER,), "required", capped(), "a forced call instead", when=was_refused("json")),
+    wires=("chat",),
+    whim=True,
+)
 def _schema(answers: Answers) -> Outcome:
     seen = answers["schema"]
     if seen.fine:
@@ -119,14 +193,27 @@ def _schema(answers: Answers) -> Outcome:
     why = refusal(seen)
     no = capability("structured_output", "no", why)
     if (plain := answers.get("json")) and plain.fine:
-        does = "a schema is asked for by JSON mode and an instruction"
-        return Outcome("set", why, does, (quirk("response_format", "json_object", why),))
+        return sets(why, "a schema is asked for by JSON mode and an instruction", "response_format", "json_object")
     if (tool := answers.get("tool")) and tool.fine:
-        does = "an answer of a form is asked for as a tool call"
-        return Outcome("set", why, does, (quirk("response_format", "tool", why),))
+        return sets(why, "an answer of a form is asked for as a tool call", "response_format", "tool")
     return Outcome("set", why, "structured output is refused before it is sent", (no,))
 
 
+@STRUCTURED.several(
+    "strict_output",
+    "Is there a strict mode with a subset of its own?",
+    Ask("strict", CAPITAL, options=capped(128), special="strict: true", edit=_format(_ANSWER, strict=True)),
+    Ask(
+        "loose",
+        CAPITAL,
+        options=capped(128),
+        special="strict: true, and an optional property",
+        when=accepted("strict"),
+        edit=_format(_LOOSE, strict=True),
+    ),
+    wires=("chat",),
+    needs="json_schema",
+)
 def _strict(answers: Answers) -> Outcome:
     strict, loose = answers["strict"], answers.get("loose")
     if strict.refused:
@@ -134,132 +221,19 @@ def _strict(answers: Answers) -> Outcome:
     if loose and loose.refused:
         why = f"a schema outside of the strict subset is {refusal(loose)}"
         does = "schemas of pydantic models are sent in the strict subset: strict_output = true"
-        return Outcome("set", why, does, (quirk("strict_output", True, why),))
+        return sets(why, does, "strict_output", True)
     return Outcome("ok", "strict is accepted with any schema")
 
 
-def _json_mode(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("no", refusal(seen), 'response_format "json" fails')
+@STRUCTURED.one(
+    "json_mode",
+    "Is there a JSON mode?",
+    Ask("json", CAPITAL, options=capped(128, response_format="json")),
+    wires=("chat", "responses"),
+    whim=True,
+    refused=("no", 'response_format "json" fails'),
+)
+def _json_mode(seen: Seen) -> Outcome:
     if isinstance(_data(seen.text), dict):
         return Outcome("ok", "a JSON object")
     return unclear(f"no JSON object: {shown(seen.text, 60)}")
-
-
-def _names(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("no", refusal(seen), "use letters, digits, _ and - in the names of tools")
-    return Outcome("ok", "a name of 64 characters with - and _ is accepted")
-
-
-_LONG_NAME = Tool("look-up_" + "x" * 56, "Looks something up.", {"type": "object", "properties": {}})
-
-SCHEMAS = (
-    Probe(
-        "refs",
-        "schemas",
-        "Is $ref accepted in the schema of a tool?",
-        _refs,
-        (
-            Ask(
-                "refs",
-                HELLO,
-                (Tool("go", "Goes to a place.", _REFS),),
-                options=capped(48),
-                special="$ref",
-                edit=_with_schema(_REFS),
-            ),
-            Ask("inlined", HELLO, (WEATHER,), options=capped(48), when=was_refused("refs")),
-        ),
-        wires=("chat",),
-        needs="one_call",
-    ),
-    Probe(
-        "keywords",
-        "schemas",
-        "Which keywords are accepted in the schema of a tool?",
-        _keywords,
-        (
-            Ask(
-                "all",
-                HELLO,
-                (_tool(*_KEYWORDS),),
-                options=capped(48),
-                special=f"{len(_KEYWORDS)} keywords",
-                edit=_with_schema(_tool(*_KEYWORDS).parameters),
-            ),
-            *(
-                Ask(
-                    name,
-                    HELLO,
-                    (_tool(name),),
-                    options=capped(16),
-                    special=name,
-                    when=was_refused("all"),
-                    edit=_with_schema(_tool(name).parameters),
-                )
-                for name in _KEYWORDS
-            ),
-        ),
-        wires=("chat",),
-        needs="one_call",
-    ),
-    Probe(
-        "tool_names",
-        "schemas",
-        "Which names may tools have?",
-        _names,
-        (Ask("long", HELLO, (_LONG_NAME,), options=capped(48), special="64 characters"),),
-        needs="one_call",
-    ),
-    Probe(
-        "json_schema",
-        "structured output",
-        "Is an answer held to a JSON schema?",
-        _schema,
-        (
-            Ask("schema", CAPITAL, options=capped(128), special="response_format: json_schema", edit=_format(_ANSWER)),
-            Ask(
-                "json",
-                CAPITAL,
-                options=capped(128),
-                special="response_format: json_object",
-                when=was_refused("schema"),
-                edit=with_members(response_format={"type": "json_object"}),
-            ),
-            Ask("tool", CAPITAL, (WEATHER,), "required", capped(), "a forced call instead", when=was_refused("json")),
-        ),
-        wires=("chat",),
-        whim=True,
-    ),
-    Probe(
-        "strict_output",
-        "structured output",
-        "Is there a strict mode with a subset of its own?",
-        _strict,
-        (
-            Ask("strict", CAPITAL, options=capped(128), special="strict: true", edit=_format(_ANSWER, strict=True)),
-            Ask(
-                "loose",
-                CAPITAL,
-                options=capped(128),
-                special="strict: true, and an optional property",
-                when=accepted("strict"),
-                edit=_format(_LOOSE, strict=True),
-            ),
-        ),
-        wires=("chat",),
-        needs="json_schema",
-    ),
-    Probe(
-        "json_mode",
-        "structured output",
-        "Is there a JSON mode?",
-        _json_mode,
-        (Ask("json", CAPITAL, options=capped(128, response_format="json")),),
-        wires=("chat", "responses"),
-        whim=True,
-    ),
-)

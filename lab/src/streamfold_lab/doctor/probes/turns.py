@@ -8,8 +8,8 @@ from typing import Any
 from streamfold.values import ToolCall, assistant, tool_result, user
 
 from ..questions import PICTURE, WEATHER, capped, words
-from ..values import Answers, Ask, Outcome, Probe
-from .judging import edit_messages, first, quirk, refusal, shown, unclear, was_refused
+from ..values import Answers, Ask, Outcome, Seen
+from .judging import Theme, edit_messages, refusal, sets, shown, unclear, was_refused
 
 __all__ = ["HISTORY", "TURNS", "raw_history"]
 
@@ -63,12 +63,31 @@ def _signed_calls(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     )
 
 
+TURNS = Theme("conversation")
+
+
+@TURNS.several(
+    "tool_history",
+    "Are earlier calls and their results accepted?",
+    Ask("history", HISTORY, (WEATHER,), options=capped(), edit=_signed_calls()),
+    Ask(
+        "signed",
+        HISTORY,
+        (WEATHER,),
+        options=capped(),
+        special="a call with the placeholder of a thought signature",
+        edit=_signed_calls(extra_content=PLACEHOLDER),
+        when=was_refused("history"),
+    ),
+    whim=True,
+    needs="one_call",
+)
 def _tool_history(answers: Answers) -> Outcome:
-    seen = first(answers)
+    seen = answers["history"]
     if seen.refused and (signed := answers.get("signed")) and signed.fine:
         why = f"calls without a thought signature are {refusal(seen)}"
         does = "lost signatures are replaced by a placeholder: call_signatures = true"
-        return Outcome("set", why, does, (quirk("call_signatures", True, why),))
+        return sets(why, does, "call_signatures", True)
     if seen.refused:
         return Outcome("fault", refusal(seen), "a tool loop can't work")
     if "18" in words(seen.text):
@@ -76,81 +95,46 @@ def _tool_history(answers: Answers) -> Outcome:
     return unclear(f"accepted; said {shown(seen.text, 60)}")
 
 
+@TURNS.several(
+    "call_ids",
+    "Are ids of calls of other providers accepted?",
+    Ask("long", HISTORY, (WEATHER,), options=capped(64), special=_LONG_ID, edit=raw_history(_LONG_ID)),
+    Ask(
+        "short",
+        HISTORY,
+        (WEATHER,),
+        options=capped(64),
+        special=_SHORT_ID,
+        when=was_refused("long"),
+        edit=raw_history(_SHORT_ID),
+    ),
+    wires=("chat",),
+    needs="tool_history",
+)
 def _call_ids(answers: Answers) -> Outcome:
     if answers["long"].fine:
         return Outcome("ok", "an id of another provider is accepted")
     why = refusal(answers["long"])
     if (short := answers.get("short")) and short.fine:
         does = 'ids are replaced by nine letters and digits: call_ids = "nine_alphanumeric"'
-        return Outcome("set", why, does, (quirk("call_ids", "nine_alphanumeric", why),))
+        return sets(why, does, "call_ids", "nine_alphanumeric")
     return unclear(why)
 
 
-def _result_images(answers: Answers) -> Outcome:
-    seen = first(answers)
-    if seen.refused:
-        return Outcome("ok", refusal(seen), "images are moved into a message of the user")
-    why = "an image in a tool's result is accepted"
-    return Outcome("set", why, "result_images = true", (quirk("result_images", True, why),))
-
-
-TURNS = (
-    Probe(
-        "tool_history",
-        "conversation",
-        "Are earlier calls and their results accepted?",
-        _tool_history,
-        (
-            Ask("history", HISTORY, (WEATHER,), options=capped(), edit=_signed_calls()),
-            Ask(
-                "signed",
-                HISTORY,
-                (WEATHER,),
-                options=capped(),
-                special="a call with the placeholder of a thought signature",
-                edit=_signed_calls(extra_content=PLACEHOLDER),
-                when=was_refused("history"),
-            ),
-        ),
-        whim=True,
-        needs="one_call",
+@TURNS.one(
+    "result_images",
+    "May a tool's result be an image?",
+    Ask(
+        "image",
+        HISTORY,
+        (WEATHER,),
+        options=capped(64),
+        special="an image in the result",
+        edit=raw_history(result=[{"type": "image_url", "image_url": {"url": PICTURE}}]),
     ),
-    Probe(
-        "call_ids",
-        "conversation",
-        "Are ids of calls of other providers accepted?",
-        _call_ids,
-        (
-            Ask("long", HISTORY, (WEATHER,), options=capped(64), special=_LONG_ID, edit=raw_history(_LONG_ID)),
-            Ask(
-                "short",
-                HISTORY,
-                (WEATHER,),
-                options=capped(64),
-                special=_SHORT_ID,
-                when=was_refused("long"),
-                edit=raw_history(_SHORT_ID),
-            ),
-        ),
-        wires=("chat",),
-        needs="tool_history",
-    ),
-    Probe(
-        "result_images",
-        "conversation",
-        "May a tool's result be an image?",
-        _result_images,
-        (
-            Ask(
-                "image",
-                HISTORY,
-                (WEATHER,),
-                options=capped(64),
-                special="an image in the result",
-                edit=raw_history(result=[{"type": "image_url", "image_url": {"url": PICTURE}}]),
-            ),
-        ),
-        wires=("chat",),
-        needs="tool_history",
-    ),
+    wires=("chat",),
+    needs="tool_history",
+    refused=("ok", "images are moved into a message of the user"),
 )
+def _result_images(seen: Seen) -> Outcome:
+    return sets("an image in a tool's result is accepted", "result_images = true", "result_images", True)
