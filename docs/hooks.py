@@ -10,7 +10,8 @@ from typing import Any
 import streamfold
 
 ROOT = Path(__file__).resolve().parents[1]
-VALUES = Path(streamfold.__file__).parent / "values"
+PACKAGE = Path(streamfold.__file__).parent  # which may be installed elsewhere
+VALUES = PACKAGE / "values"
 GROUP, CODE = re.compile(r"^    # (.+)$"), re.compile(r'^    "(\w+)",(?:  # (.+))?$')
 
 
@@ -75,7 +76,7 @@ def on_post_build(config: Any, **_: Any) -> None:
     pages = list(_pages(config["nav"]))
     (site / "llms.txt").write_text(llms_index(config["site_name"], config["site_description"], pages), "utf-8")
     texts = (on_page_markdown((ROOT / "docs" / path).read_text("utf-8")) for _, path in pages)
-    guide = (ROOT / "src" / "streamfold" / "AGENTS.md").read_text("utf-8")
+    guide = (PACKAGE / "AGENTS.md").read_text("utf-8")
     (site / "llms-full.txt").write_text(
         "\n\n".join(_HIDDEN.sub("", text).strip() for text in (guide, *texts)) + "\n", "utf-8"
     )
