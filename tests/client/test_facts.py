@@ -13,6 +13,7 @@ from folding import DONE, fin, text
 from streamfold import ChatModel, ConfigError, Fallback, Provider
 from streamfold.answers import facts_of
 from streamfold.gateway import gateway
+from streamfold.gateway.models import Served
 from streamfold.jobs import batch
 from streamfold.middleware import Middleware
 from streamfold.testing import ScriptedProvider
@@ -116,6 +117,15 @@ async def test_a_job_does_not_go_on_with_another_model(tmp_path: Path, wrap: str
     with pytest.raises(ConfigError, match="m2"):
         async with batch(WRAPS[wrap](provider(model="m2", client=client)), rows, ledger=tmp_path / "ledger"):
             pass
+
+
+def test_the_wire_is_that_of_the_model_that_is_asked() -> None:
+    """A gateway takes clients' requests as the wire has them on which the model that they name is asked."""
+    values = {"base_url": "https://api.openai.com/v1", "wire": "auto", "model": "gpt-4o", "api_key": "k"}
+    model = Provider.from_config(values)
+    assert [Served(model, other).adapters for other in (None, "gpt-4o-mini", "gpt-5.4-pro")] == [
+        {"chat"}, {"chat"}, {"responses"},
+    ]  # fmt: skip
 
 
 async def test_models_that_share_an_adapter_share_no_facts() -> None:

@@ -117,6 +117,31 @@ async def test_calls_run_at_the_same_time_and_results_keep_their_order() -> None
     assert script.results() == ["done 0", "done 1", "done 2"]
 
 
+async def test_calls_run_one_by_one_where_that_was_asked_for() -> None:
+    """Gemini can't be told: the calls that come all the same run in their order, and the reply says so."""
+    running, began = 0, list[int]()
+
+    async def wait(number: int) -> str:
+        nonlocal running
+        running += 1
+        assert running == 1
+        began.append(number)
+        await anyio.lowlevel.checkpoint()
+        running -= 1
+        return f"done {number}"
+
+    calls = asks(*(("wait", {"number": number}) for number in range(3)))
+    models = [{"pattern": "*", "parallel_calls": "no"}]
+    script = Script(calls, says("ok"))
+    async with run_tools(script.provider(models=models), "x", [wait], parallel_tool_calls=False) as run:
+        async for _ in run:
+            pass
+    assert (began, script.results()) == ([0, 1, 2], ["done 0", "done 1", "done 2"])
+    assert [[warning.code for warning in reply.warnings] for reply in run.replies] == [
+        ["option_dropped", "parallel_calls_unmet"], ["option_dropped"],
+    ]  # fmt: skip
+
+
 async def test_whatever_fails_is_told_to_the_model() -> None:
     """Unknown tools, arguments that do not fit or are no JSON, and exceptions become results; the others count."""
 

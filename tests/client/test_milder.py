@@ -13,7 +13,7 @@ from folding import DONE, call, entry, fin, text
 from servers import STREAM, Connection, answer, framed, serving
 from streamfold import Tool, ToolCall, UnsupportedOptionError, run_tools, user
 from streamfold.requests import Lesson, Request, lesson_from, with_lessons
-from streamfold.values import Message, error_info
+from streamfold.values import ErrorMeaning, Message, error_info
 from tables import each_row
 
 GOOD = answer("200 OK", text("Hi") + fin("stop") + DONE)
@@ -176,6 +176,44 @@ async def test_values_are_moved_into_the_bounds_that_the_server_names() -> None:
         return said if body["reasoning_effort"] == "minimal" else None
 
     assert await bounded(levels, reasoning_effort="minimal") == (["minimal", "low", "low"], ["option_changed"])
+
+
+async def test_stop_is_never_left_out() -> None:
+    """Where the server takes none, the answer is cut as it is read: that of the refused request, and later ones."""
+    long = answer("200 OK", text("Hi. END") + text(" no more") + fin("stop") + DONE)
+
+    async def script(peer: Connection) -> None:
+        while True:
+            refused = "stop" in json.loads(await peer.request())
+            said = json.dumps(WORDINGS["OpenAI, by code"]("stop")).encode()
+            await peer.send(answer("400 No", said) if refused else long)
+
+    async with serving(script) as server, server.provider() as provider:
+        replies = [await provider.chat("Hello", stop="END") for _ in range(2)]
+        assert [reply.text for reply in replies] == ["Hi. ", "Hi. "]
+        assert [[warning.code for warning in reply.warnings] for reply in replies] == [["option_emulated"]] * 2
+        assert [body.get("stop") for body in bodies(server.requests)] == ["END", None, None]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "sent"),
+    [
+        (("low", "high"), {"none": "low", "medium": "high", "max": "high"}),
+        (("none", "low"), {"none": "none", "minimal": "low", "max": "low"}),
+    ],
+)
+def test_levels_that_the_server_names(allowed: tuple[Any, ...], sent: dict[str, str]) -> None:
+    """Never less than was asked for, and "none" only where the server named it and it was asked for."""
+    lesson = Lesson("reasoning_effort", "no", allowed=allowed)
+    asked = [Request.read("m", "Hello", None, "auto", {"reasoning_effort": effort}) for effort in sent]
+    assert [with_lessons(each, [lesson])[0].options.reasoning_effort for each in asked] == [*sent.values()]
+
+
+def test_a_server_that_names_no_level_but_none_gets_none() -> None:
+    """Thinking that was asked for is not turned off instead."""
+    request = Request.read("m", "Hello", None, "auto", {"reasoning_effort": "high"})
+    meaning = ErrorMeaning("unsupported_option", param="reasoning_effort", allowed=("none",))
+    assert lesson_from(meaning, "no", request, {"reasoning_effort": "high"}) == Lesson("reasoning_effort", "no")
 
 
 async def test_a_hostile_server_is_asked_four_times_at_most() -> None:

@@ -43,10 +43,11 @@ class EndpointFacts:
 
     Attributes:
         name: of the provider.
-        adapter: the name of its wire format.
+        adapter: the name of its wire format, for its own model.
         url: its base URL, without secrets.
         model: the model that is asked there; None if each request names one.
         problem: what its configuration lacks; None: nothing.
+        wires: returns the name of the wire format on which a model is asked; None: it is the same for all.
         prices: returns what finds out what an answer of a model costs there, or None if nothing can.
     """
 
@@ -55,7 +56,12 @@ class EndpointFacts:
     url: str
     model: str | None
     problem: str | None = None
+    wires: Callable[[str], str] | None = field(default=None, repr=False, compare=False)
     prices: Callable[[str], Pricing | None] | None = field(default=None, repr=False, compare=False)
+
+    def adapter_of(self, model: str | None) -> str:
+        """Returns the name of the wire format on which a model is asked; None: its own model."""
+        return self.adapter if model is None or self.wires is None else self.wires(model)
 
     def cost(self, usage: Usage, model: str | None = None) -> Cost | None:
         """Returns what so many tokens of a model cost, by default its own; None if that is not known before."""

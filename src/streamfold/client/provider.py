@@ -201,7 +201,7 @@ class Provider(BaseChatModel):
         problem = profile.problem()
         adapter = profile.adapter_of(profile.model)
         url, prices = shown_url(profile.base_url), partial(_pricing, profile)
-        own = EndpointFacts(profile.name, adapter, url, profile.model, problem, prices)
+        own = EndpointFacts(profile.name, adapter, url, profile.model, problem, profile.adapter_of, prices)
         others = [facts for model in self.fallbacks if (facts := facts_of(model)) is not None]
         return ModelFacts(
             (own, *(endpoint for facts in others for endpoint in facts.endpoints)),

@@ -58,7 +58,7 @@ class Served:
     @property
     def adapters(self) -> set[str]:
         """The wire formats of the providers; none where they are not known."""
-        return {endpoint.adapter for endpoint in _endpoints(self.model)}
+        return {endpoint.adapter_of(model) for endpoint, model in self._asked(_endpoints(self.model))}
 
     def stream(self, request: Request, *, repair: bool, fragments: bool, memory: TurnCache | None = None) -> ChatStream:
         """Returns the streamed answer to a client's request. Raises ConfigError if it can't be sent.

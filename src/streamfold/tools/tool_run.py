@@ -356,7 +356,9 @@ class ToolRun(AsyncIteration):
                 if self._options.get("parallel_tool_calls") is not False:
                     group.start_soon(run, call)
                 else:
-                    await run(call)  # after a failure, it is cancelled with the group
+                    await run(call)
+                    if failures:
+                        break
         if failures:
             raise failures[0]
         self._results.extend(results[call.id] for call in ready)
