@@ -239,6 +239,8 @@ class ChatStream(AsyncIteration):
         self._reading = self._started = True
         try:
             self._ready = iter(await self._next_batch())
+        except StopAsyncIteration:
+            raise
         except BaseException as error:
             forget_locals(error)
             raise

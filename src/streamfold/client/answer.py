@@ -124,17 +124,16 @@ class NetworkAnswer:
         unmet = (
             [ProtocolWarning("parallel_calls_unmet", _UNMET)] if self._plan.one_call and reply.tool_calls[1:] else []
         )
-        return replace(
-            reply,
-            request_id=exchange.request_id,
-            rate_limit=exchange.rate_limit,
-            timing=Timing(self._attempts.headers_after, first_chunk, self._attempts.elapsed()),
-            warnings=[*self._plan.warnings, *exchange.warnings, *reply.warnings, *unmet],
-            attempts=tuple(self._attempts.failed),
-            provider=self._notifier.info.provider,
-            origin=self._plan.origin,
-            pricing=self._plan.pricing,
+        reply.request_id, reply.rate_limit = exchange.request_id, exchange.rate_limit
+        reply.timing = Timing(self._attempts.headers_after, first_chunk, self._attempts.elapsed())
+        reply.warnings = [*self._plan.warnings, *exchange.warnings, *reply.warnings, *unmet]
+        reply.attempts = tuple(self._attempts.failed)
+        reply.provider, reply.origin, reply.pricing = (
+            self._notifier.info.provider,
+            self._plan.origin,
+            self._plan.pricing,
         )
+        return reply
 
     def _attempt(self) -> Callable[[Exchange], Awaitable[tuple[Exchange, AnswerReader, list[StreamChunk]]]]:
         """Returns the reader of a new attempt, which brings its first chunks."""

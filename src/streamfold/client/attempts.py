@@ -8,7 +8,7 @@ from typing import TypeVar
 import anyio
 
 from ..limits import RateLimiter
-from ..net import Clocks, Exchange, HTTPRequest, redact_error, retry_delay
+from ..net import Clocks, Exchange, HTTPRequest, event_loop, redact_error, retry_delay
 from ..values import APIError, Attempt, Reply
 from .connections import Connections
 from .hooks import Notifier
@@ -55,6 +55,7 @@ class Attempts:
         self._without = without
         self._turn = None if limiter is None else Turn(limiter)
         self.patient = True
+        self._now = anyio.current_time
         self._began = 0.0
         self._clocks: Clocks | None = None
         self._retries = self._refusals = 0
@@ -75,7 +76,9 @@ class Attempts:
             APIError: the last attempt failed.
             ConfigError: the request can't be sent.
         """
-        self._began = anyio.current_time()
+        loop = event_loop()
+        self._now = anyio.current_time if loop is None else loop.time
+        self._began = self._now()
         clocks = self._clocks = Clocks(self._request.timeouts, self._began)
         pause = 0.0
         while True:
@@ -115,7 +118,7 @@ class Attempts:
         """
         while resumptions < self._max_retries and self._clocks is not None:
             pause = retry_delay(error, resumptions - 1) if resumptions else 0.0
-            if pause is None or anyio.current_time() + pause >= self._clocks.ends:
+            if pause is None or self._now() + pause >= self._clocks.ends:
                 return None
             resumptions += 1
             self._failed(error, pause, after)
@@ -149,8 +152,7 @@ class Attempts:
 
     def elapsed(self) -> float:
         """Returns the seconds since the request was first sent."""
-        now = anyio.current_time if self.exchange is None else self.exchange.now
-        return now() - self._began
+        return self._now() - self._began
 
     def signed(self, error: APIError) -> APIError:
         """Returns the error with provider, attempts and request id, and without secrets."""
@@ -176,7 +178,7 @@ class Attempts:
             self._refusals, pause = self._refusals + 1, 0.0 if said else rest
         else:
             wanted = retry_delay(error, self._retries) if self._retries < self._max_retries else None
-            if wanted is None or anyio.current_time() + wanted >= clocks.ends:
+            if wanted is None or self._now() + wanted >= clocks.ends:
                 return None
             self._retries, pause = self._retries + 1, wanted
         self._failed(error, pause)

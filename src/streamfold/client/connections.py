@@ -10,7 +10,7 @@ import httpx
 from anyio.lowlevel import current_token
 
 from ..config import Profile
-from ..net import make_client
+from ..net import event_loop, make_client
 from ..values import StreamfoldError
 
 __all__ = ["Connections"]
@@ -43,7 +43,7 @@ class Connections:
             if self._given.is_closed:
                 raise StreamfoldError(f'provider "{self._profile.name}": the http_client that it was given is closed')
             return self._given  # the caller decides on which event loops it is used
-        here, bound = current_token(), self._bound
+        here, bound = _here(), self._bound
         if bound is not None and not bound.is_gone:
             if bound.loop != here:
                 raise StreamfoldError(
@@ -64,9 +64,14 @@ class Connections:
         try:
             await bound.aclose()
         except RuntimeError:
-            if bound.loop == current_token():
+            if bound.loop == _here():
                 raise
             # The connections belong to an event loop of another thread, and only that one could close them in order.
+
+
+def _here() -> object:
+    """Returns what stands for the running event loop."""
+    return event_loop() or current_token()
 
 
 @dataclass(eq=False)
@@ -85,7 +90,7 @@ class _Bound:
     @property
     def is_gone(self) -> bool:
         """Whether its event loop has ended."""
-        is_closed = getattr(getattr(self.loop, "native_token", None), "is_closed", None)  # asyncio's loops
+        is_closed = getattr(self.loop, "is_closed", None)  # asyncio's loops
         return self.closed or (is_closed is not None and is_closed())
 
     def watch(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ __all__ = ["Hooks", "Notifier", "RequestInfo", "read_hooks"]
 
 _logger = logging.getLogger("streamfold")
 _logger.addHandler(logging.NullHandler())  # https://docs.python.org/3/howto/logging.html#library-config
+_NOTHING = nullcontext()
 
 
 @dataclass(slots=True, eq=False)
@@ -137,19 +138,22 @@ class Notifier:
 
         return tap if wanted else None
 
-    @contextmanager
-    def sending(self) -> Iterator[None]:
+    def sending(self) -> AbstractContextManager[None]:
         """Enters what the hooks `sending` return. What fails in one of them is logged, and changes nothing."""
+        wanted = [hooks.sending for hooks in self._hooks if hooks.sending is not None]
+        return self._sending(wanted) if wanted else _NOTHING
+
+    @contextmanager
+    def _sending(self, wanted: list[Callable[[RequestInfo], AbstractContextManager[object]]]) -> Iterator[None]:
         entered: list[AbstractContextManager[object]] = []
-        for hooks in self._hooks:
-            if hooks.sending is not None:
-                try:
-                    around = hooks.sending(self.info)
-                    around.__enter__()
-                except Exception:
-                    _logger.exception("%s: the hook sending failed", self.info.provider)
-                else:
-                    entered.append(around)
+        for hook in wanted:
+            try:
+                around = hook(self.info)
+                around.__enter__()
+            except Exception:
+                _logger.exception("%s: the hook sending failed", self.info.provider)
+            else:
+                entered.append(around)
         try:
             yield
         finally:
@@ -175,6 +179,8 @@ class Notifier:
 
 
 def _log_request(info: RequestInfo) -> None:
+    if not _logger.isEnabledFor(logging.DEBUG):
+        return
     tools = len(info.request.tools)
     _logger.debug(
         "%s: POST %s model=%s messages=%d tools=%d",

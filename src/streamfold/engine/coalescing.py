@@ -30,11 +30,11 @@ def coalesced(chunks: list[StreamChunk]) -> list[StreamChunk]:
 
 def _goes_on(first: StreamChunk, chunk: StreamChunk) -> bool:
     """Whether a chunk is nothing but more of the same text. The end of the answer is always a chunk of its own."""
-    if first.silent or chunk.silent or chunk.finished:
+    if chunk.finished or (not first.delta) != (not chunk.delta) or (not first.reasoning) != (not chunk.reasoning):
         return False
-    if bool(first.delta) != bool(chunk.delta) or bool(first.reasoning) != bool(chunk.reasoning):
-        return False
-    return not chunk.marks and chunk.calls_before == first.calls_before
+    if first.details is None and chunk.details is None:  # as nearly always
+        return True
+    return not (first.silent or chunk.silent or chunk.marks) and chunk.calls_before == first.calls_before
 
 
 def _joined(chunks: list[StreamChunk]) -> StreamChunk:

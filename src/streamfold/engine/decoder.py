@@ -294,7 +294,8 @@ class StreamDecoder:
         """Reads events on the full path. `known` looks at them: then `data` is one event, or none."""
         fold, decode, take = self._fold, self._adapter.decode, self._pipeline.feed
         for event in sse.feed(data):
-            self._transcript.add(event.data)
+            payload = event.data
+            self._transcript.add(payload)
             if sse.invalid_utf8 or sse.foreign:
                 self._warn_of_bytes(sse)
             try:
@@ -306,7 +307,7 @@ class StreamDecoder:
                 continue
             if is_progress(deltas):
                 self.events += 1
-            take(deltas, event.data, chunks)
+            take(deltas, payload, chunks)
             if fold.finished:
                 return
             if known is not None:

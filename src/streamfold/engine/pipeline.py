@@ -262,8 +262,12 @@ class Pipeline:
 
 def is_progress(deltas: list[Delta]) -> bool:
     """Whether one of the deltas of an event is a part of the answer, however small: then no clock runs out."""
-    for delta in reversed(deltas):  # noqa: SIM110 - a generator costs more than what it looks at
-        if type(delta) not in _NO_PROGRESS and _is_part(delta):
+    for delta in reversed(deltas):
+        kind = type(delta)
+        if kind is Text:  # nearly every event
+            if delta.text:  # type: ignore[union-attr]
+                return True
+        elif kind not in _NO_PROGRESS and _is_part(delta):
             return True
     return False
 

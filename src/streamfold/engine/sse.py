@@ -144,8 +144,11 @@ class SSEDecoder:
                     self.foreign = line[:_SHOWN].decode("utf-8", "replace")
 
     def _made(self) -> ServerSentEvent:
-        data = self._data
-        text = self._decode(data[0] if len(data) == 1 else b"\n".join(data))
+        data = b"\n".join(self._data)
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            text = self._decode(data)
         event = self._event_type(self._event, text, self._id, self._retry)
         self._data = []
         self._event, self._retry, self._size = "", None, 0

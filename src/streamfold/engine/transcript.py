@@ -24,20 +24,24 @@ class Transcript:
 
     def add(self, payload: str) -> None:
         """Adds an event."""
-        self._keep(1, payload)
+        kept = self._kept
+        kept.append((1, payload))
+        self._count += 1
+        if self._count > _MOST:
+            self._forget()
 
     def add_bytes(self, data: bytes, start: int, ends: Sequence[int]) -> None:
         """Adds events as bytes: those in `data` from `start` on, each up to its end."""
         count = len(ends)
         if count > _MOST:
             start, count = ends[-_MOST - 1], _MOST
-        self._keep(count, data[start : ends[-1]])
-
-    def _keep(self, count: int, what: str | bytes) -> None:
-        """Keeps events, and lets go of those that are not among the last any more."""
-        kept = self._kept
-        kept.append((count, what))
+        self._kept.append((count, data[start : ends[-1]]))
         self._count += count
+        self._forget()
+
+    def _forget(self) -> None:
+        """Lets go of events that are not among the last any more."""
+        kept = self._kept
         while self._count - kept[0][0] >= _MOST:
             self._count -= kept.popleft()[0]
 

@@ -10,3 +10,4 @@ from .retries import retry_delay
 from .secrets import is_placeholder, secrets_in_headers, secrets_in_json, secrets_in_url
 from .signing import SIGNERS, Signer, make_signer
 from .transport import Exchange, HTTPRequest
+from .waits import event_loop

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 import sys
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from ..values import ConfigError
 from .over_httpx2 import httpx2_transport
 from .own_client import OwnClient
 from .pool import ConnectionPool
+from .waits import event_loop
 
 __all__ = ["make_client"]
 
@@ -42,7 +42,7 @@ def make_client(transport: str = "auto", *, http2: bool = False) -> httpx.AsyncC
     """
     if transport == "aiohttp":
         make = _over_aiohttp()
-    elif transport == "auto" and not http2 and _on_asyncio() and _has_aiohttp():
+    elif transport == "auto" and not http2 and event_loop() is not None and _has_aiohttp():
         make = _over_either(_over_aiohttp(), _over_httpx("httpx", http2=False))
     else:
         make = _over_httpx(transport, http2)
@@ -76,7 +76,7 @@ def _over_aiohttp() -> Make:
         raise ConfigError("transport \"aiohttp\" needs the extra: pip install 'streamfold[fast]'") from None
 
     def make(verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
-        if not _on_asyncio():
+        if event_loop() is None:
             raise ConfigError('transport "aiohttp" needs asyncio: use transport "auto" or "httpx" on trio')
         if not _is_for_aiohttp(proxy):  # aiohttp would fail with each request
             raise ConfigError(
@@ -99,13 +99,6 @@ def _over_either(fast: Make, plain: Make) -> Make:
 
 def _is_for_aiohttp(proxy: str | None) -> bool:
     return proxy is None or proxy.startswith("http://")
-
-
-def _on_asyncio() -> bool:
-    try:
-        return asyncio.current_task() is not None
-    except RuntimeError:
-        return False
 
 
 def _has_aiohttp() -> bool:

@@ -8,7 +8,7 @@ stacked codings may unpack to gigabytes, and the limits of an answer see each pi
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -24,9 +24,9 @@ _WINDOW = 23  # 2 to the power of it is the memory of zstd: the most that HTTP a
 _ZSTD_SLICE = 64  # bytes of input that zstandard unpacks to 2 MiB at most: it has no limit for its output
 
 
-def body_codings(response: httpx.Response) -> list[str]:
-    """Returns the codings of a body, the one that was put on last first."""
-    names = ",".join(response.headers.get_list("content-encoding")).lower().split(",")
+def body_codings(headers: Iterable[tuple[str, str]]) -> list[str]:
+    """Returns the codings of a body, the one that was put on last first. The names of headers are in lower case."""
+    names = ",".join([value for name, value in headers if name == "content-encoding"]).lower().split(",")
     return [name for part in reversed(names) if (name := part.strip()) not in ("", "identity")]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, NamedTuple
 
 import httpx
@@ -9,6 +10,8 @@ import httpx
 __all__ = ["OwnClient"]
 
 _MOST_HEADS = 32  # that are kept
+_logger = logging.getLogger("httpx")  # whose line for each request is expected there
+_NO_AUTH = httpx.Auth()
 
 
 class OwnClient(httpx.AsyncClient):
@@ -37,8 +40,25 @@ class OwnClient(httpx.AsyncClient):
         )
         if head.counted:
             request.headers["Content-Length"] = str(len(body))
-        request.read()
+        request._content = body  # what `read` does, in many steps
         return request
+
+    def _build_request_auth(self, request: httpx.Request, auth: Any = None) -> httpx.Auth:
+        return super()._build_request_auth(request) if request.url.userinfo else _NO_AUTH
+
+    async def _send_handling_auth(
+        self, request: httpx.Request, auth: httpx.Auth, follow_redirects: bool, history: list[httpx.Response]
+    ) -> httpx.Response:
+        """Sends a request. httpx has three layers for what most requests need none of."""
+        if auth is not _NO_AUTH or follow_redirects:
+            return await super()._send_handling_auth(request, auth, follow_redirects, history)
+        response = await self._transport.handle_async_request(request)
+        response.request = request
+        self.cookies.extract_cookies(response)
+        if _logger.isEnabledFor(logging.INFO):
+            said = f"{response.http_version} {response.status_code} {response.reason_phrase}"
+            _logger.info('HTTP Request: %s %s "%s"', request.method, request.url, said)
+        return response
 
 
 class _Head(NamedTuple):

@@ -44,7 +44,10 @@ def read_rate_limit(headers: Iterable[tuple[str, str]]) -> RateLimit | None:
     Negative numbers and limits of 0 are ignored: Azure sends `-1` and `0` where it has nothing to say.
     """
     found: dict[tuple[RateLimitResource, float | None], dict[str, float]] = {}
-    lower = [(name.lower(), value.strip()) for name, value in headers]
+    named = [(name.lower(), value) for name, value in headers]
+    lower = [(name, value.strip()) for name, value in named if "ratelimit" in name or name.startswith("retry-after")]
+    if not lower:
+        return None
     for name, value in lower:
         if name in ("ratelimit", "ratelimit-policy"):
             _read_structured(value, found)

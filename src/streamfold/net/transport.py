@@ -110,6 +110,7 @@ class Exchange:
         self._raw: AsyncIterator[bytes] | None = None
         self._next: Callable[[], Awaitable[bytes]] | None = None
         self._events = 0
+        self._codings: list[str] = []
         self._released = False
         self.closed = False
         self.request_id: str | None = None
@@ -149,10 +150,12 @@ class Exchange:
         if response is None:
             await self.aclose()
             return
-        headers = response.headers.multi_items()
-        there = {name for name, value in headers if value}
-        self.request_id = next((response.headers[name] for name in _REQUEST_IDS if name in there), None)
-        self.rate_limit = read_rate_limit(headers)
+        headers, encoding = response.headers, response.headers.encoding
+        named = [(name.lower().decode(encoding), value.decode(encoding)) for name, value in headers.raw]
+        there = {name for name, value in named if value}
+        self.request_id = next((headers[name] for name in _REQUEST_IDS if name in there), None)
+        self.rate_limit = read_rate_limit(named)
+        self._codings = body_codings(named)
         if not response.is_success:
             if (error := await self._status_error(response)) is not None:
                 raise error
@@ -266,7 +269,7 @@ class Exchange:
         request.headers.update(signed)
 
     def _body(self, response: httpx.Response) -> AsyncIterator[bytes]:
-        codings = body_codings(response)
+        codings = self._codings
         self._raw = raw_body(response)
         body = unpacked(response, self._raw, codings)
         if codings:

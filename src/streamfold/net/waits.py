@@ -18,7 +18,7 @@ import anyio
 
 from .clocks import Clocks
 
-__all__ = ["Interrupted", "Waits", "waits"]
+__all__ = ["Interrupted", "Waits", "event_loop", "waits"]
 
 T = TypeVar("T")
 
@@ -60,17 +60,23 @@ class Waits(Protocol):
 
 def waits(clocks: Clocks) -> Waits:
     """Returns the waits of a stream for the running event loop. `clocks` have the deadlines."""
+    loop = event_loop()
+    return _ScopedWaits(clocks) if loop is None else _TimedWaits(clocks, loop)
+
+
+def event_loop() -> asyncio.AbstractEventLoop | None:
+    """Returns the event loop of asyncio in which this task runs; None on trio."""
     try:
-        on_asyncio = asyncio.current_task() is not None
+        task = asyncio.current_task()
     except RuntimeError:
-        on_asyncio = False
-    return _TimedWaits(clocks) if on_asyncio else _ScopedWaits(clocks)
+        return None
+    return None if task is None else task.get_loop()
 
 
 class _TimedWaits:
-    def __init__(self, clocks: Clocks) -> None:
+    def __init__(self, clocks: Clocks, loop: asyncio.AbstractEventLoop) -> None:
         self._clocks = clocks
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[object] | None = None  # the one that waits
         self._others = 0  # cancellations of that task by others: they are not ours to take back

@@ -123,16 +123,16 @@ class EventReader:
                 if _MORE.isdisjoint(delta) and (not content or type(content) is str):  # as nearly every event
                     if content:
                         out.append(Text(content))
-                    if entries := delta.get("tool_calls"):
+                    if "tool_calls" in delta and (entries := delta["tool_calls"]):
                         self._calls(entries, out)
                 else:
                     self._delta(delta, out)
             if (ended := get("finish_reason")) and not (finish and _is_cut(finish)):  # two choices without a number
                 finish = ended
             # Moonshot puts it inside the choice (fixtures/kimi/usage_in_choice).
-            if said := get("usage"):
+            if "usage" in choice and (said := choice["usage"]):
                 usage = usage or _object(said)
-            if error := get("error"):  # OpenRouter
+            if "error" in choice and (error := choice["error"]):  # OpenRouter
                 failure = failure or Failure(error_info(error), error)
         if "x_groq" in chunk:
             usage, failure = self._groq(chunk, usage, failure)

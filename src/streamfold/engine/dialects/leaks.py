@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cache
 
 __all__ = ["describe_leak", "leaked_markup"]
@@ -43,7 +43,7 @@ _LEAKS = {
     "minicpm5": r"""function name=["'][^"'>]++["'][^>]*+>\s*+(?:<param|</function>)""",
     "plamo": r"\|plamo:begin_tool_request",
 }
-# At the beginning of the text only.
+# At the beginning of the text only, where no two of them can stand.
 _HEADS = {
     "phi4-mini": r"functools\s*+\[\s*+\{",
     "mistral-think": r"\[THINK\]",
@@ -70,10 +70,9 @@ def leaked_markup(text: str, read: Collection[str] = ()) -> str | None:
         name = (found.lastgroup or "").replace("_", "-")
         if _READERS.get(name, name) not in read:
             return name
-    head = text.lstrip()
-    for name, pattern in _HEADS.items():
-        if _READERS.get(name, name) not in read and re.match(pattern, head):
-            return name
+    if head := _any_head().match(text):
+        name = (head.lastgroup or "").replace("_", "-")
+        return name if _READERS.get(name, name) not in read else None
     return None
 
 
@@ -92,5 +91,13 @@ def describe_leak(text: str, read: Collection[str] = ()) -> str | None:
 @cache
 def _any_leak() -> re.Pattern[str]:
     # Each alternative begins with a plain character: the search skips to one of the two.
-    leaks = "|".join(f"(?P<{name.replace('-', '_')}>{pattern})" for name, pattern in _LEAKS.items())
-    return re.compile(rf"<(?:{leaks})|\[(?P<mistral>TOOL_CALLS\])")
+    return re.compile(rf"<(?:{_named(_LEAKS)})|\[(?P<mistral>TOOL_CALLS\])")
+
+
+@cache
+def _any_head() -> re.Pattern[str]:
+    return re.compile(rf"\s*+(?:{_named(_HEADS)})")
+
+
+def _named(patterns: Mapping[str, str]) -> str:
+    return "|".join(f"(?P<{name.replace('-', '_')}>{pattern})" for name, pattern in patterns.items())
