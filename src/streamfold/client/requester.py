@@ -90,6 +90,7 @@ class Requester:
         self._remembering = Hooks(on_request=partial(_remember, self._prefixes))
         self._signer: Signer | None = None
         self._limiter = limiter
+        self._is_limited = is_limited(profile)
         self._owns_limiter = limiter is None
         self._patient = patient
 
@@ -123,7 +124,7 @@ class Requester:
 
     def limiter(self) -> RateLimiter | None:
         """Returns what requests wait for, always the same; None: nothing. Raises ConfigError if it can't be made."""
-        if self._limiter is None and is_limited(self._profile):
+        if self._limiter is None and self._is_limited:
             self._limiter = provider_limiter(self._profile)
         return self._limiter
 

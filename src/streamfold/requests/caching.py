@@ -95,8 +95,7 @@ def _pieces(request: Request) -> Iterator[_Piece]:
 
 
 def _has_mark(message: Message) -> bool:
-    parts = message.content if isinstance(message.content, tuple) else ()
-    return _message_mark(message) or any(map(_is_marked, parts))
+    return _message_mark(message) or (isinstance(message.content, tuple) and any(map(_is_marked, message.content)))
 
 
 def _message_mark(message: Message) -> bool:

@@ -134,6 +134,8 @@ class Options:
         Raises:
             ConfigError: an option is unknown, or its value is not allowed. The message names the option.
         """
+        if not given:
+            return NO_OPTIONS
         given = dict(given)
         if given.pop("n", 1) != 1:
             raise ConfigError("n must be 1: one stream carries one answer. Send several requests instead")

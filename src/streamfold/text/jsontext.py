@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any, NoReturn
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 __all__ = [
     "finite",
@@ -181,10 +181,21 @@ _LENIENT = json.JSONDecoder(parse_int=_integer)
 
 
 def without_surrogates(value: Any) -> Any:
+    """The value with halves of surrogate pairs joined or replaced; the same object where there are none."""
+    if type(value) is str:
+        return join_surrogates(value)
+    try:
+        to_json(value)  # in a language that has no such halves
+        return value
+    except ValueError:
+        return _joined(value)
+
+
+def _joined(value: Any) -> Any:
     if isinstance(value, str):
         return join_surrogates(value)
     if isinstance(value, list):
-        return [without_surrogates(item) for item in value]
+        return [_joined(item) for item in value]
     if isinstance(value, dict):
-        return {join_surrogates(key): without_surrogates(item) for key, item in value.items()}
+        return {join_surrogates(key): _joined(item) for key, item in value.items()}
     return value

@@ -76,10 +76,10 @@ def count(numbers: Mapping[str, Any], *names: str) -> int | None:
     """The first of these members that is a number."""
     for name in names:
         value = numbers.get(name)
-        if isinstance(value, float) and math.isfinite(value):
-            value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if type(value) is int:
             return value
+        if type(value) is float and math.isfinite(value):
+            return int(value)
     return None
 
 

@@ -104,7 +104,7 @@ class AnthropicAdapter(EventReader, Adapter):
 
     def rules(self, request: Request) -> Rules:
         """Returns what the API accepts in tool names and response formats."""
-        forms = hosted_forms(self.quirks.web_search)
+        forms = hosted_forms(self.quirks.web_search) if request.tools else {}
         return Rules(tool_name=_NAME, response_format=self.quirks.response_format, hosted=forms, json_mode="no")
 
     def option_rules(self, request: Request) -> OptionRules:

@@ -63,7 +63,7 @@ class RequestWriter:
         """Returns the JSON body for a streamed answer. Raises ConfigError for what this wire format can't carry."""
         options = request.options
         store = self._store(options)
-        stored = self.stores(request)
+        stored = store is not False
         instructions, messages = self._instructions(request.messages)
         calls = [call for message in request.messages for call in message.tool_calls]
         others = {call.id: call for call in calls if call.kind != "function"}
@@ -105,10 +105,11 @@ class RequestWriter:
         return self.quirks.encrypted_reasoning and reasons
 
     def _store(self, options: Options) -> bool | None:
-        if "store" in options.extra_body:
-            wanted: bool | None = options.extra_body["store"]
+        extra = options.extra_body
+        if "store" in extra:
+            wanted: bool | None = extra["store"]
             return wanted
-        return None if any(options.extra_body.get(name) for name in _NEED_STORE) else self.quirks.store
+        return None if extra and any(extra.get(name) for name in _NEED_STORE) else self.quirks.store
 
     def _instructions(self, messages: Sequence[Message]) -> tuple[str | None, list[tuple[int, Message]]]:
         """Returns the text of `instructions`, and the other messages, each with its position."""
