@@ -25,7 +25,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Endpoint:
 
 def test_once(endpoint: Endpoint) -> None:
     """The second request gets what the first one got."""
-    assert endpoint.sent(None) is endpoint.sent(None)
+    assert endpoint.where("/chat", None)[1] is endpoint.where("/chat", None)[1]
     assert endpoint.urls("/chat") is endpoint.urls("/chat")
     assert endpoint.urls("/chat").sent == "https://one.example/v1/chat"
     assert endpoint.urls("/other").named == "https://${ENDPOINT_HOST}/v1/other"
@@ -34,10 +34,10 @@ def test_once(endpoint: Endpoint) -> None:
 
 def test_another_value(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that is rotated is sent at once, and is the one that is hidden."""
-    before = endpoint.sent(None)
+    before = endpoint.where("/chat", None)[1]
     monkeypatch.setenv("ENDPOINT_KEY", "sk-two-key")
     monkeypatch.setenv("ENDPOINT_HOST", "two.example")
-    after = endpoint.sent(None)
+    after = endpoint.where("/chat", None)[1]
     assert before.headers == {"Authorization": "Bearer sk-one-key", "X-Team": "team-one"}
     assert after.headers == {"Authorization": "Bearer sk-two-key", "X-Team": "team-one"}
     assert after.redactor.text("sk-one-key sk-two-key team-one") == "sk-one-key *** ***"
@@ -47,18 +47,18 @@ def test_another_value(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_variable_that_is_gone(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is an error again, also after a request that had it."""
-    endpoint.sent(None), endpoint.urls("/chat")
+    endpoint.where("/chat", None)
     monkeypatch.delenv("ENDPOINT_TEAM")
     with pytest.raises(NotConfiguredError, match="ENDPOINT_TEAM is not set"):
-        endpoint.sent(None)
+        endpoint.where("/chat", None)[1]
 
 
 def test_headers_of_one_request(endpoint: Endpoint) -> None:
     """They are in no other one, and hidden in this one."""
-    own = endpoint.sent({"X-User": "user-secret"})
+    own = endpoint.where("/chat", {"X-User": "user-secret"})[1]
     assert own.headers["X-User"] == "user-secret"
     assert own.redactor.text("user-secret") == "***"
-    assert "X-User" not in endpoint.sent(None).headers
+    assert "X-User" not in endpoint.where("/chat", None)[1].headers
 
 
 def test_many_paths(endpoint: Endpoint) -> None:

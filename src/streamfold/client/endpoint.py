@@ -66,7 +66,19 @@ class Endpoint:
 
     def urls(self, path: str) -> URLs:
         """Returns the URLs of a path. Raises ConfigError."""
+        return self._urls(self._kept(), path)
+
+    def where(self, path: str, extra: Mapping[str, str] | None) -> tuple[URLs, Sent]:
+        """Returns the URLs of a path, and the headers of a request with its own ones, `extra`. Raises ConfigError."""
         kept = self._kept()
+        urls = self._urls(kept, path)
+        if extra is not None:
+            return urls, self._made(extra)
+        if kept.sent is None:
+            kept.sent = self._made(None)
+        return urls, kept.sent
+
+    def _urls(self, kept: _Kept, path: str) -> URLs:
         if (urls := kept.urls.get(path)) is None:
             sent = self._profile.sent_url(path)
             urls = URLs(sent, self._profile.shown_url(sent), self._profile.url_of(path))
@@ -75,22 +87,13 @@ class Endpoint:
             kept.urls[path] = urls
         return urls
 
-    def sent(self, extra: Mapping[str, str] | None) -> Sent:
-        """Returns the headers of a request with its own ones, `extra`. Raises ConfigError."""
-        if extra is not None:
-            return self._made(extra)
-        kept = self._kept()
-        if kept.sent is None:
-            kept.sent = self._made(None)
-        return kept.sent
-
     def _made(self, extra: Mapping[str, str] | None) -> Sent:
         profile, key = self._profile, self._profile.key_headers()
         headers = key | profile.sent_headers(read_headers(extra))
         return Sent(headers, bool(key), Redactor(profile.secrets(extra)))
 
     def _kept(self) -> _Kept:
-        values = variable_values(self._variables)
+        values = variable_values(self._variables) if self._variables else []
         if values != self._last.values:
             self._last = _Kept(values)
         return self._last

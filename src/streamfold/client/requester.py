@@ -352,7 +352,7 @@ class Requester:
         extra_headers: Mapping[str, str] | None,
         timeouts: Timeouts | TimeoutOptions | None,
     ) -> HTTPRequest:
-        urls, sent = self._endpoint.urls(ready.path), self._endpoint.sent(extra_headers)
+        urls, sent = self._endpoint.where(ready.path, extra_headers)
         return HTTPRequest(
             method=ready.method,
             read_error=adapter.read_error,

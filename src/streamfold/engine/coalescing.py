@@ -18,10 +18,10 @@ def coalesced(chunks: list[StreamChunk]) -> list[StreamChunk]:
     ['abc']
     """
     out: list[StreamChunk] = []
-    at = 0
-    while at < len(chunks):
+    at, end = 0, len(chunks)
+    while at < end:
         first, behind = chunks[at], at + 1
-        while behind < len(chunks) and _goes_on(first, chunks[behind]):
+        while behind < end and _goes_on(first, chunks[behind]):
             behind += 1
         out.append(_joined(chunks[at:behind]) if behind > at + 1 else first)
         at = behind

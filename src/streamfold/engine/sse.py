@@ -89,22 +89,23 @@ class SSEDecoder:
             lines[0] = b"".join((*self._tail, lines[0]))
             self._tail = []
         for line in lines:
-            if line.startswith(b"data: "):  # nearly every line
+            if not line:
+                if self._data:
+                    yield self._made()
+                else:  # without a data line there is no event, whatever other lines there were
+                    self._event, self._retry, self._size = "", None, 0
+            elif line.startswith(b"data: "):  # nearly every line
                 self._size += len(line) + 1
                 if self._size > self._limit:
                     self._check_size()
                 self._data.append(line[6:])
-            elif line and line == self._named[0]:  # some wires name every event, and most alike
+            elif line == self._named[0]:  # some wires name every event, and most alike
                 self._size += len(line) + 1
                 if self._size > self._limit:
                     self._check_size()
                 self._event = self._named[1]
-            elif line:
+            else:
                 self._line(line)
-            elif self._data:
-                yield self._made()
-            else:  # without a data line there is no event, whatever other lines there were
-                self._event, self._retry, self._size = "", None, 0
         if rest:
             self._tail.append(rest)
             self._size += len(rest)

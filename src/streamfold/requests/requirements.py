@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from ..values import AllowedTools, AudioPart, FilePart, ImagePart, Message, NamedTool
-from .capabilities import Capabilities
+from .capabilities import CAPABILITIES, Capabilities
 from .options import ResponseFormat
 from .request import Request
 
@@ -51,6 +52,7 @@ _WORDS = {
     "files": ("read files", "leave it out"),
     "audio": ("hear audio", "leave it out"),
 }
+_SAID = attrgetter(*CAPABILITIES)
 _MOST_PLACES = 3
 _MOST_MODELS = 4
 
@@ -62,6 +64,8 @@ def requirements_of(request: Request) -> tuple[Requirement, ...]:
 
 def missing(capabilities: Capabilities, request: Request) -> tuple[Requirement, ...]:
     """Returns the required capabilities that the model is known to lack. Unknown ones are not among them."""
+    if "no" not in _SAID(capabilities):
+        return ()
     return tuple(need for need in requirements_of(request) if capabilities.of(need.capability) == "no")
 
 

@@ -101,7 +101,7 @@ def tool(
 
 def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
     """Returns a list of tools, each given in any accepted spelling. Raises ConfigError for anything else."""
-    if given is None:
+    if given is None or given == ():
         return ()
     if isinstance(given, str | Tool | ServerTool | Mapping) or callable(given):
         raise ConfigError("tools is a list of tools: this is a single one")

@@ -23,7 +23,7 @@ def is_done(data: str) -> bool:
 
 def index(value: Any) -> int | None:
     """The position of a choice or item, also as a string or a float. None for anything else."""
-    number = whole_number(value)
+    number = value if type(value) is int else whole_number(value)
     return number if number is not None and number >= 0 else None
 
 

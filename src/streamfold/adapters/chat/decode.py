@@ -55,12 +55,14 @@ class EventReader:
     @passes_on("content", "arguments", *REASONING, ignored=("obfuscation",))
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not a chunk of this format."""
-        failed = event.event == "error"
+        failed, data = event.event == "error", event.data
+        if data == "[DONE]":
+            return [Done()]
         out: list[Delta] = []
         try:
-            chunk = parse_event(event.data)
+            chunk = parse_event(data)
         except ValueError:
-            self._odd_event(event.data, out, failed=failed)
+            self._odd_event(data, out, failed=failed)
         else:
             self._chunk(chunk, out, failed=failed)
         return out
@@ -196,7 +198,7 @@ class EventReader:
             return Failure(error_info(error if isinstance(error, Mapping) else chunk), chunk)
         if chunk.get("object") == "error":  # older vLLM: the chunk is the error
             return Failure(error_info(chunk), chunk)
-        is_error = not chunk.get("choices") and any(chunk.get(key) for key in ERROR_KEYS)
+        is_error = not chunk.get("choices") and any(chunk[key] for key in ERROR_KEYS if key in chunk)
         if is_error and chunk.get("code") not in (0, "0"):  # iFlytek: {"code": 0, "message": "Success"}
             return Failure(error_info(chunk), chunk)
         base = chunk.get("base_resp")  # MiniMax: a status of its own beside the choices, 0 when all is well
