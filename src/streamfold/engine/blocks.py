@@ -71,7 +71,7 @@ class _OpenBlock:
 
     def whole(self, call: ToolCall | None) -> dict[str, Any]:
         """The block as it goes back into the history."""
-        whole: dict[str, Any] = without_surrogates(self.value)
+        whole: dict[str, Any] = {**without_surrogates(self.value)}
         for member, pieces in self.pieces.items():
             if member in self.json:
                 text = "".join(pieces)
