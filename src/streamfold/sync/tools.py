@@ -13,8 +13,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Unpack
 
 from ..net import hides_arguments
-from ..requests import ChatOptions
-from ..tools import Approve, CallJournal, OnToolError
+from ..tools import RunOptions
 from ..tools import resume_tools as resume_async
 from ..tools import run_tools as run_async
 from ..values import Message, Messages, Tool, ToolChoice, ToolLike, as_tools
@@ -30,14 +29,8 @@ def run_tools(
     messages: Messages,
     tools: Iterable[ToolLike],
     *,
-    external: Iterable[ToolLike] = (),
-    max_turns: int = 10,
     tool_choice: ToolChoice = "auto",
-    on_tool_error: OnToolError | None = None,
-    approve: Approve | None = None,
-    journal: CallJournal | None = None,
-    run_id: str | None = None,
-    **options: Unpack[ChatOptions],
+    **options: Unpack[RunOptions],
 ) -> ToolRun:
     """Streams the answer of a model that may call tools, and runs the calls between its turns.
 
@@ -58,19 +51,8 @@ def run_tools(
     Raises:
         ConfigError: a tool has no function, two tools have the same name, or the request can't be sent.
     """
-    run = run_async(
-        provider.model,
-        messages,
-        [_threaded(tool) for tool in as_tools(tools)],
-        external=external,
-        max_turns=max_turns,
-        tool_choice=tool_choice,
-        on_tool_error=on_tool_error,
-        approve=approve,
-        journal=journal,
-        run_id=run_id,
-        **options,
-    )
+    threaded = [_threaded(tool) for tool in as_tools(tools)]
+    run = run_async(provider.model, messages, threaded, tool_choice=tool_choice, **options)
     return ToolRun(provider, provider.thread, run)
 
 
@@ -79,14 +61,7 @@ def resume_tools(
     provider: Provider,
     state: str | Sequence[Message],
     tools: Iterable[ToolLike],
-    *,
-    external: Iterable[ToolLike] = (),
-    max_turns: int = 10,
-    on_tool_error: OnToolError | None = None,
-    approve: Approve | None = None,
-    journal: CallJournal | None = None,
-    run_id: str | None = None,
-    **options: Unpack[ChatOptions],
+    **options: Unpack[RunOptions],
 ) -> ToolRun:
     """Continues a run that paused, in this process or in another one.
 
@@ -97,18 +72,7 @@ def resume_tools(
     Raises:
         ConfigError: the state can't be read; and as for `run_tools`.
     """
-    run = resume_async(
-        provider.model,
-        state,
-        [_threaded(tool) for tool in as_tools(tools)],
-        external=external,
-        max_turns=max_turns,
-        on_tool_error=on_tool_error,
-        approve=approve,
-        journal=journal,
-        run_id=run_id,
-        **options,
-    )
+    run = resume_async(provider.model, state, [_threaded(tool) for tool in as_tools(tools)], **options)
     return ToolRun(provider, provider.thread, run)
 
 

@@ -4,6 +4,7 @@ from .approvals import PendingCall
 from .deciding import Approve
 from .journal import CallInDoubtError, CallJournal, FileJournal, StoreJournal
 from .run_events import RunEvents
+from .run_options import RunOptions
 from .run_state import RunState
 from .tool_loop import in_thread, resume_tools, run_tools
 from .tool_results import OnToolError, ToolResult
@@ -17,6 +18,7 @@ __all__ = [
     "OnToolError",
     "PendingCall",
     "RunEvents",
+    "RunOptions",
     "RunState",
     "StoreJournal",
     "ToolResult",

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 from ...answers import ChatModel
-from ...requests import ChatOptions
-from ...tools import CallJournal, OnToolError, ToolRun, resume_tools, run_tools
+from ...tools import RunOptions, ToolRun, resume_tools, run_tools
 from ...values import (
     AudioPart,
     ConfigError,
@@ -83,11 +82,7 @@ class UIRequest:
         *,
         instructions: str | None = None,
         state: str | None = None,
-        external: Iterable[ToolLike] = (),
-        max_turns: int = 10,
-        on_tool_error: OnToolError | None = None,
-        journal: CallJournal | None = None,
-        **options: Unpack[ChatOptions],
+        **options: Unpack[RunOptions],
     ) -> ToolRun:
         """Returns the run that answers the request: a new one, or the one that waits for these decisions.
 
@@ -96,39 +91,19 @@ class UIRequest:
             state: what `ToolRun.dump` returned when the run paused. Without it the calls are those of the
                 conversation, as the user interface sends it: whoever can send requests can then call the tools that
                 need an approval with any arguments, unless the calls are signed (`secret` of `stream`).
-            journal: see `run_tools`. It keeps signed approvals from being used again; without one, this process does,
-                and they are good for no other.
-            tools, external, max_turns, on_tool_error: see `run_tools`.
-            options: see `ChatOptions`. `fragments` is True by default: arguments are shown while they are written.
+                A `journal` keeps signed approvals from being used again; without one, this process does, and they are
+                good for no other.
+            tools, options: see `run_tools`. `fragments` is True by default: arguments are shown while they are written.
 
         Raises:
             ConfigError: a decision is about a call that waits for none; and as for `run_tools`.
         """
         messages = (*((system(instructions),) if instructions else ()), *self.messages)
         options.setdefault("fragments", True)
+        options.setdefault("run_id", self.id)
         if state is None and not _has_open_calls(messages):
-            return run_tools(
-                model,
-                messages,
-                tools,
-                external=external,
-                max_turns=max_turns,
-                on_tool_error=on_tool_error,
-                journal=journal,
-                run_id=self.id,
-                **options,
-            )
-        run = resume_tools(
-            model,
-            messages if state is None else state,
-            tools,
-            external=external,
-            max_turns=max_turns,
-            on_tool_error=on_tool_error,
-            journal=journal,
-            run_id=self.id,
-            **options,
-        )
+            return run_tools(model, messages, tools, **options)
+        run = resume_tools(model, messages if state is None else state, tools, **options)
         self._tell(run)
         return run
 

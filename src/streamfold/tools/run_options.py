@@ -1,0 +1,24 @@
+"""The keywords of `run_tools` as a type, for functions that hand them on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..requests import ChatOptions
+from ..values import ToolLike
+from .deciding import Approve
+from .journal import CallJournal
+from .tool_results import OnToolError
+
+__all__ = ["RunOptions"]
+
+
+class RunOptions(ChatOptions, total=False):
+    """The keywords that `run_tools` and `resume_tools` share; `run_tools` documents them."""
+
+    external: Iterable[ToolLike]
+    max_turns: int
+    on_tool_error: OnToolError | None
+    approve: Approve | None
+    journal: CallJournal | None
+    run_id: str | None
