@@ -164,21 +164,17 @@ __all__ = [
 ]
 
 
-_HOMES = {  # what is imported with its first use: the pure core needs no network
-    **dict.fromkeys(("ChatModel", "ChatStream"), "answers"),
-    **dict.fromkeys(("Fallback", "Hooks", "Preview", "Provider", "extract"), "client"),
-    "ProviderConfig": "config",
-    **dict.fromkeys(("ToolResult", "ToolRun", "run_tools"), "tools"),
-}
+_LATER = ("answers", "client", "config", "tools")  # imported when they are needed: the pure core needs no network
 
 
 _DEPRECATED: dict[str, Deprecated] = {}  # docs/stability.md says how long they stay
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        return deprecated_name(__name__, name, _DEPRECATED)
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    for room in _LATER if name in __all__ else ():
+        if hasattr(module := import_module(f"{__name__}.{room}"), name):
+            return getattr(module, name)
+    return deprecated_name(__name__, name, _DEPRECATED)
 
 
 def __dir__() -> list[str]:

@@ -41,27 +41,17 @@ __all__ = [
     "usage",
 ]
 
-_HOMES = {
-    **dict.fromkeys(["assert_any_cut", "assert_any_text_cut", "assert_recording"], "cuts"),
-    **dict.fromkeys(["ReplayFixture", "ScriptedFixture"], "fixtures"),
-    "ReplayProvider": "replayed",
-    "serve_replay": "replay_server",
-    **dict.fromkeys(["ScriptedProvider", "Turn"], "scripted"),
-    **dict.fromkeys(["ScriptError", "SentRequest", "SpyProvider"], "spy"),
-    **dict.fromkeys(
-        ["Answer", "Step", "call", "fail", "finish", "pause", "refuse", "say", "think", "usage"],
-        "script",
-    ),
-}
+# Imported when they are needed: folding bytes needs no network code, and pytest starts without any of it.
+_LATER = ("script", "cuts", "spy", "scripted", "replayed", "replay_server", "fixtures")
 
 
 def __getattr__(name: str) -> Any:
-    # Imported with the first use: folding bytes in a test needs no network code, and pytest starts without any of it.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    for module in _LATER if name in __all__ else ():
+        if hasattr(found := import_module(f"{__name__}.{module}"), name):
+            return getattr(found, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
