@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +17,7 @@ from rich.text import Text
 from ..client import Provider
 from ..net import make_client
 from ..recording import Draft, Recording, failure_in, find_recording, recording_client
-from ..terminal import File, console, print_error, reported_errors, say
+from ..terminal import File, console, print_error, read_json, reported_errors, say
 from ..testing import serve_replay
 from ..values import ConfigError, Message, Reply, StreamfoldError, image, system, user
 from .show import ERROR_LINE, Screen, screen_for
@@ -274,10 +273,5 @@ def _kept(draft: Draft) -> list[Path]:
 
 
 def _read_tools(path: Path | None) -> list[Any]:
-    if path is None:
-        return []
-    try:
-        tools = json.loads(path.read_text("utf-8-sig"))
-    except (ValueError, RecursionError) as exc:
-        raise ConfigError(f"{path}: not JSON: {exc}") from exc
+    tools = [] if path is None else read_json(path)
     return tools if isinstance(tools, list) else [tools]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -26,7 +25,7 @@ from ..jobs import (
     export,
     schema_check,
 )
-from ..terminal import File, print_json, reported_errors, say
+from ..terminal import File, print_json, read_json, reported_errors, say
 from ..values import ConfigError
 from .batch_run import Ended, run_job
 from .batch_tools import read_tools
@@ -57,48 +56,65 @@ Output = Annotated[Path, typer.Option("-o", "--output", dir_okay=False, help="A 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
 
 
+RowsPath = Annotated[
+    str,
+    typer.Argument(help="A .jsonl or .parquet file, or - for lines of standard input; OpenAI's batch lines too."),
+]
+Spec = Annotated[str | None, typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL.")]
+Model = Annotated[str | None, typer.Option(help="Another model than the configured one.")]
+LedgerPath = Annotated[
+    Path | None, typer.Option(dir_okay=False, help="The ledger; by default the output's name with .ledger.")
+]
+Concurrency = Annotated[int, typer.Option(min=1, help="How many rows are asked at once.")]
+Tries = Annotated[int, typer.Option(min=1, help="How often a row is asked before it is an error.")]
+Rpm = Annotated[float | None, typer.Option(help="Requests a minute.")]
+Tpm = Annotated[float | None, typer.Option(help="Tokens a minute, of input and output together.")]
+MaxCost = Annotated[float | None, typer.Option(help="Pause before the answers cost more.")]
+SchemaPath = Annotated[
+    Path | None, typer.Option(exists=True, dir_okay=False, help="A JSON schema that each answer must fit.")
+]
+Tools = Annotated[
+    str | None,
+    typer.Option(help="Tools: a .json file, or functions as MODULE, FILE.py, MODULE:NAME,NAME. Calls are recorded."),
+]
+RunTools = Annotated[bool, typer.Option("--run-tools", help="Run the calls, and record the answers to their results.")]
+MaxOutputTokens = Annotated[int | None, typer.Option(min=1, help="The most tokens of an answer.")]
+Temperature = Annotated[float | None, typer.Option(help="The sampling temperature.")]
+Shard = Annotated[str, typer.Option(help="i/n: only every n-th row, from row i on (0 to n-1).")]
+RetryErrors = Annotated[bool, typer.Option("--retry-errors", help="Ask again for rows that were errors.")]
+InFlight = Annotated[
+    Literal["ask", "error"], typer.Option(help="Rows that were under way when a job died: ask again, or errors.")
+]
+Via = Annotated[
+    Literal["live", "provider-batch"],
+    typer.Option(help="Ask by live requests, or by the provider's batch API, which takes hours and costs less."),
+]
+Wait = Annotated[bool, typer.Option(help="Wait for the answers of the provider's batches.")]
+
+
 @app.command()
 def run(
-    rows: Annotated[
-        str,
-        typer.Argument(help="A .jsonl or .parquet file, or - for lines of standard input; OpenAI's batch lines too."),
-    ],
+    rows: RowsPath,
     output: Output,
-    provider: Annotated[str | None, typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL.")] = None,
-    model: Annotated[str | None, typer.Option(help="Another model than the configured one.")] = None,
+    provider: Spec = None,
+    model: Model = None,
     config: File = None,
-    ledger: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="The ledger; by default the output's name with .ledger.")
-    ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="How many rows are asked at once.")] = 50,
-    tries: Annotated[int, typer.Option(min=1, help="How often a row is asked before it is an error.")] = 5,
-    rpm: Annotated[float | None, typer.Option(help="Requests a minute.")] = None,
-    tpm: Annotated[float | None, typer.Option(help="Tokens a minute, of input and output together.")] = None,
-    max_cost: Annotated[float | None, typer.Option(help="Pause before the answers cost more.")] = None,
-    schema: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="A JSON schema that each answer must fit.")
-    ] = None,
-    tools: Annotated[
-        str | None,
-        typer.Option(
-            help="Tools: a .json file, or functions as MODULE, FILE.py, MODULE:NAME,NAME. Calls are recorded."
-        ),
-    ] = None,
-    run_tools: Annotated[
-        bool, typer.Option("--run-tools", help="Run the calls, and record the answers to their results.")
-    ] = False,
-    max_output_tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of an answer.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="The sampling temperature.")] = None,
-    shard: Annotated[str, typer.Option(help="i/n: only every n-th row, from row i on (0 to n-1).")] = "0/1",
-    retry_errors: Annotated[bool, typer.Option("--retry-errors", help="Ask again for rows that were errors.")] = False,
-    in_flight: Annotated[
-        Literal["ask", "error"], typer.Option(help="Rows that were under way when a job died: ask again, or errors.")
-    ] = "ask",
-    via: Annotated[
-        Literal["live", "provider-batch"],
-        typer.Option(help="Ask by live requests, or by the provider's batch API, which takes hours and costs less."),
-    ] = "live",
-    wait: Annotated[bool, typer.Option(help="Wait for the answers of the provider's batches.")] = True,
+    ledger: LedgerPath = None,
+    concurrency: Concurrency = 50,
+    tries: Tries = 5,
+    rpm: Rpm = None,
+    tpm: Tpm = None,
+    max_cost: MaxCost = None,
+    schema: SchemaPath = None,
+    tools: Tools = None,
+    run_tools: RunTools = False,
+    max_output_tokens: MaxOutputTokens = None,
+    temperature: Temperature = None,
+    shard: Shard = "0/1",
+    retry_errors: RetryErrors = False,
+    in_flight: InFlight = "ask",
+    via: Via = "live",
+    wait: Wait = True,
     as_json: AsJson = False,
 ) -> None:
     """Ask about every row, and write the answers in the order of the rows.
@@ -112,20 +128,14 @@ def run(
         path = ledger or output.with_name(f"{output.name}.ledger")
         check_output(output)
         _check_apart(source, output, path)
+        sampling = {"temperature": temperature, "max_output_tokens": max_output_tokens}
         given: dict[str, Any] = {
             "concurrency": concurrency, "tries": tries, "rpm": rpm, "tpm": tpm, "max_cost": max_cost,
             "retry_errors": retry_errors, "in_flight": in_flight, "shard": _read_shard(shard),
             "via": via, "wait": wait, "run_tools": run_tools,
-            **({} if temperature is None else {"temperature": temperature}),
-            **({} if max_output_tokens is None else {"max_output_tokens": max_output_tokens}),
+            **{name: value for name, value in sampling.items() if value is not None},
+            **_form(schema), **_tools(tools, to_run=run_tools),
         }  # fmt: skip
-        if schema is not None:
-            given["response_format"] = _read_json(schema)
-            given["check"] = schema_check(given["response_format"], str(schema))
-        if tools is not None:
-            given["tools"] = read_tools(tools, to_run=run_tools)
-        elif run_tools:
-            raise ConfigError("--run-tools: name the functions with --tools MODULE:NAME,NAME")
         asked = Provider.from_config(provider, config=config, model=model, max_retries=0)
         ended = anyio.run(partial(run_job, asked, source, path, given, shown=not as_json))
         if not ended.paused:
@@ -138,6 +148,21 @@ def run(
             raise typer.Exit(130 if ended.interrupted else 3)
         if ended.summary.errors:
             raise typer.Exit(1)
+
+
+def _form(schema: Path | None) -> dict[str, Any]:
+    if schema is None:
+        return {}
+    form = read_json(schema)
+    return {"response_format": form, "check": schema_check(form, str(schema))}
+
+
+def _tools(tools: str | None, *, to_run: bool) -> dict[str, Any]:
+    if tools is not None:
+        return {"tools": read_tools(tools, to_run=to_run)}
+    if to_run:
+        raise ConfigError("--run-tools: name the functions with --tools MODULE:NAME,NAME")
+    return {}
 
 
 def _spooled(opened: ExitStack) -> Path:
@@ -216,13 +241,6 @@ def _export(ledgers: list[Path], output: Path, *, whole: bool) -> None:
         count = export(opened, output, whole=whole)
         total = int(opened[0].settings().get("count", count))
         say(f"{output}: {count} rows" if count == total else f"{output}: {count} of {total} rows")
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not JSON: {error}") from None
 
 
 def _read_shard(text: str) -> tuple[int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import sys
 from collections.abc import Sequence
 from inspect import isfunction
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ..terminal import read_json
 from ..values import ConfigError, Tool, ToolLike, as_tool, nearest
 
 __all__ = ["read_tools"]
@@ -43,10 +43,7 @@ def _has_names(spec: str) -> bool:
 
 
 def _described(path: Path) -> Sequence[ToolLike]:
-    try:
-        value = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not JSON: {error}") from None
+    value = read_json(path)
     if not isinstance(value, list):
         raise ConfigError(f"{path}: must be a list of tools, not {type(value).__name__}")
     return [as_tool(tool) for tool in value]

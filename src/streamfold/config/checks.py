@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError
 
-from ..adapters import Adapter, find_adapter
+from ..adapters import find_adapter
 from ..requests import ModelTable
 from ..values import ConfigError, Prices, Timeouts
 from .lines import spelled
@@ -19,7 +19,6 @@ from .tables import invalid, mistakes_in, read_table
 
 __all__ = [
     "POSITIVE",
-    "adapter_kind",
     "check_models",
     "check_url",
     "joined_url",
@@ -120,11 +119,6 @@ def read_prices(prices: Mapping[str, Any]) -> Prices:
             raise
         raise invalid([((), str(exc))]) from None
     return read
-
-
-def adapter_kind(name: str) -> type[Adapter]:
-    """Returns the class of an adapter. Raises ConfigError for an unknown name."""
-    return find_adapter(name)
 
 
 def read_quirks(adapter: str, quirks: Mapping[str, Any]) -> Any:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..adapters import Adapter
+from ..adapters import Adapter, find_adapter
 from ..requests import CAPABILITIES, Capabilities, Family, ModelTable, joined
 from ..values import NotConfiguredError
-from .checks import adapter_kind, read_quirks
+from .checks import read_quirks
 from .families import examples, find_family, is_makers_host, own_family
 
 __all__ = ["ModelsOfEndpoint", "prices_in"]
@@ -40,7 +40,7 @@ class ModelsOfEndpoint:
     def make_adapter(self, model: str | None = None) -> Adapter:
         """Returns the adapter with the quirks of this endpoint, and of a model where they differ for it."""
         name = self.adapter_of(model)
-        kind, quirks = adapter_kind(name), read_quirks(name, self.quirks_of(model))
+        kind, quirks = find_adapter(name), read_quirks(name, self.quirks_of(model))
         adapter = kind() if quirks is None else kind(quirks)  # type: ignore[call-arg]
         adapter.family = adapter.known_family(self.family_of(model))
         return adapter
@@ -96,7 +96,7 @@ class ModelsOfEndpoint:
 
     def _is_makers_own(self, vendor: str | None) -> bool:
         """Whether the maker of a model serves it here itself: a matter of the host, unless the adapter is its own."""
-        if vendor is not None and adapter_kind(self.adapter).maker == vendor:
+        if vendor is not None and find_adapter(self.adapter).maker == vendor:
             return bool(self.quirks.get("hosted", True))
         host = self._host()
         return host is None or is_makers_host(vendor, host)

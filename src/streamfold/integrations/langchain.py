@@ -100,15 +100,14 @@ class ChatStreamfold(BaseChatModel):
         return streamfold.sync.Provider(self.client if self.client is not None else self._made())
 
     def _made(self) -> streamfold.Provider:
-        given = {
+        given: dict[str, Any] = {  # None counts as not given
             "model": self.model if self.provider is not None else None,
             "api_key": self.api_key.get_secret_value() if self.api_key else None,
             "base_url": self.base_url,
             "max_retries": self.max_retries,
         }
-        overrides: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         spec = self.model if self.provider is None else self.provider
-        return streamfold.Provider.from_config(spec, **overrides, **self.config)
+        return streamfold.Provider.from_config(spec, **{**given, **self.config})
 
     def _request(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]

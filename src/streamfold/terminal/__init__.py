@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .errors import print_error, reported_errors
-from .options import AdapterName, DialectNames, File
+from .options import AdapterName, DialectNames, File, read_json
 from .output import console, harmless, prepare_streams, print_json, print_rows, say
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "print_error",
     "print_json",
     "print_rows",
+    "read_json",
     "reported_errors",
     "say",
 ]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-__all__ = ["AdapterName", "DialectNames", "File"]
+from ..values import ConfigError
+
+__all__ = ["AdapterName", "DialectNames", "File", "read_json"]
 
 File = Annotated[
     Path | None,
@@ -17,3 +20,11 @@ AdapterName = Annotated[str | None, typer.Option(help="The wire format; by defau
 DialectNames = Annotated[
     str | None, typer.Option(help="How the model writes calls in its text; by default as in FILE.toml.")
 ]
+
+
+def read_json(path: Path) -> Any:
+    """Returns the JSON value in a file, with or without a byte-order mark. Raises ConfigError for anything else."""
+    try:
+        return json.loads(path.read_text("utf-8-sig"))
+    except (ValueError, RecursionError) as exc:
+        raise ConfigError(f"{path}: not JSON: {exc}") from exc

@@ -34,8 +34,7 @@ def conformance(
     command.
     """
     with reported_errors(as_json):
-        given = {"model": model, "api_key_env": api_key_env}
-        profile = read_target(target, config, **{key: value for key, value in given.items() if value is not None})
+        profile = read_target(target, config, model=model, api_key_env=api_key_env)
         rulings = anyio.run(_judge, profile, adapter or (AUTO if "://" in target else profile.adapter), budget)
     if as_json:
         print_json(rulings_to_dict(rulings))

@@ -79,8 +79,7 @@ def doctor(
             return
         if target is None:
             raise ConfigError("name a server: streamfold doctor http://127.0.0.1:8080/v1")
-        given = {"model": model, "api_key_env": api_key_env, "name": name}
-        profile = read_target(target, config, **{key: value for key, value in given.items() if value is not None})
+        profile = read_target(target, config, model=model, api_key_env=api_key_env, name=name)
         wire = adapter or (AUTO if "://" in target else profile.adapter)
         if dry_run:
             _plan(profile if wire == AUTO else profile.model_copy(update={"adapter": wire}), budget, as_json)

@@ -14,7 +14,7 @@ from rich.text import Text
 from streamfold.client import Preview, Provider
 from streamfold.config import Profile, read_config
 from streamfold.requests import Request
-from streamfold.terminal import File, console, harmless, print_json, reported_errors
+from streamfold.terminal import File, console, harmless, print_json, read_json, reported_errors
 from streamfold.text import shown_url
 from streamfold.values import ConfigError, Message, MessageLike, WarningCode, nearest
 
@@ -65,7 +65,7 @@ def swap_check(
     with 1 if a provider refuses the request or something is dropped.
     """
     with reported_errors(as_json):
-        arguments = read_conversation(_read(conversation), str(conversation))
+        arguments = read_conversation(read_json(conversation), str(conversation))
         read = read_config(config)
         outcomes = [_preview(spec, read.profile(spec), arguments) for spec in provider]
     for outcome in outcomes:
@@ -131,13 +131,6 @@ def _preview(spec: str, profile: Profile, arguments: Mapping[str, Any]) -> _Outc
     except ConfigError as exc:
         return _Outcome(spec, shown_url(profile.base_url), error=str(exc))
     return _Outcome(spec, preview.url, preview)
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text("utf-8-sig"))
-    except (ValueError, RecursionError) as exc:
-        raise ConfigError(f"{path}: not JSON: {exc}") from exc
 
 
 def _data(outcome: _Outcome) -> dict[str, Any]:

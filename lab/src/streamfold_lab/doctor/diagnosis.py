@@ -89,8 +89,7 @@ def read_target(target: str, file: Path | None = None, **overrides: Any) -> Prof
         ConfigError: an unknown name, or a URL that can't be used.
     """
     if target.startswith(("http://", "https://")):
-        settings = {"name": _name_of(target), "base_url": target, "max_retries": 0}
-        return read_profile({**settings, **{key: value for key, value in overrides.items() if value is not None}})
+        return read_profile({"name": _name_of(target), "base_url": target, "max_retries": 0}, overrides)
     return read_config(file).profile(target, overrides)
 
 

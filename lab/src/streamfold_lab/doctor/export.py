@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from streamfold.terminal import read_json
 from streamfold.values import ConfigError
 
 from .values import VERDICTS, Card, Finding, Setting
@@ -40,10 +40,7 @@ def _setting(setting: Setting) -> dict[str, Any]:
 
 def read_cards(path: Path) -> list[Card]:
     """Reads a file of `streamfold doctor --json`. Raises ConfigError if it is not one."""
-    try:
-        data = json.loads(path.read_text("utf-8-sig"))
-    except (ValueError, RecursionError) as exc:
-        raise ConfigError(f"{path}: not JSON: {exc}") from exc
+    data = read_json(path)
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
         raise ConfigError(f"{path}: not written by streamfold doctor --json ({FORMAT})")
     try:

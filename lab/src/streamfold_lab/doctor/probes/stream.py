@@ -27,17 +27,23 @@ def _counted(found: list[Seen], answers: Answers) -> str:
     return f"{len(found)} of {len(answers)} answers"
 
 
-def _no_way(way: Way, what: str, does: str) -> Callable[[Answers], Outcome]:
-    """Returns the judgement that no answer went this way."""
+def _shows(
+    test: Callable[[Seen], object], verdict: Verdict, what: Callable[[Seen], str], does: str
+) -> Callable[[Answers], Outcome]:
+    """Returns the judgement that no answer shows something; `what` says it of the first that does."""
 
     def judge(answers: Answers) -> Outcome:
-        found = [seen for seen in answers.values() if seen.way == way]
+        found = [seen for seen in answers.values() if test(seen)]
         if not found:
             return Outcome("ok", "none")
-        saw = f"{_counted(found, answers)} {what}: {shown(found[0].said)}"
-        return Outcome("fault", saw, does, telling=_of(found))
+        return Outcome(verdict, f"{_counted(found, answers)} {what(found[0])}", does, telling=_of(found))
 
     return judge
+
+
+def _no_way(way: Way, what: str, does: str) -> Callable[[Answers], Outcome]:
+    """Returns the judgement that no answer went this way."""
+    return _shows(lambda seen: seen.way == way, "fault", lambda first: f"{what}: {shown(first.said)}", does)
 
 
 def _statuses(answers: Answers) -> Outcome:
@@ -100,48 +106,22 @@ def _seconds(value: float) -> str:
 
 def _damaged(kind: Damage, verdict: Verdict, what: str, does: str) -> Callable[[Answers], Outcome]:
     """Returns the judgement that no answer has this kind of damage."""
-
-    def judge(answers: Answers) -> Outcome:
-        found = [
-            seen for seen in answers.values() if seen.way != "left" and seen.inspection and kind in _damage_of(seen)
-        ]
-        if not found:
-            return Outcome("ok", "none")
-        return Outcome(verdict, f"{_counted(found, answers)} {what}", does, telling=_of(found))
-
-    return judge
+    return _shows(lambda seen: kind in _damage_of(seen), verdict, lambda _: what, does)
 
 
 def _damage_of(seen: Seen) -> set[Damage]:
-    return damage(seen.recording.body) if seen.recording and seen.way != "left" else set()
-
-
-def _repeated(answers: Answers) -> Outcome:
-    found = [seen for seen in answers.values() if seen.inspection and _has_repeats(seen)]
-    if not found:
-        return Outcome("ok", "none")
-    does = "events that are numbered are read once; others look like text that repeats itself"
-    return Outcome("fault", f"{_counted(found, answers)} have an event twice", does, telling=_of(found))
+    return damage(seen.recording.body) if seen.recording and seen.inspection and seen.way != "left" else set()
 
 
 def _has_repeats(seen: Seen) -> bool:
     if "repeated" in _damage_of(seen) or "repeated_event" in seen.codes:
         return True
-    return repeats(seen)
-
-
-def _lost(answers: Answers) -> Outcome:
-    found = [seen for seen in answers.values() if seen.inspection and _has_hole(seen)]
-    if not found:
-        return Outcome("ok", "none")
-    does = "where events are numbered, a call that lost a piece is not runnable; elsewhere nobody can notice it"
-    saw = f"{_counted(found, answers)} have a hole: {shown(found[0].text or found[0].said)}"
-    return Outcome("fault", saw, does, telling=_of(found))
+    return seen.inspection is not None and repeats(seen)
 
 
 def _has_hole(seen: Seen) -> bool:
-    if "missing_event" in seen.codes:
-        return True
+    if seen.inspection is None or "missing_event" in seen.codes:
+        return seen.inspection is not None
     if line := wanted(seen):
         return has_gap(said(seen.text), line)
     raws = [call.raw_arguments for call in seen.reply.tool_calls if call.error and call.name == "get_weather"]
@@ -264,8 +244,26 @@ STREAM = (
         "Is every event whole?",
         _damaged("truncated", "fault", "have an event that is cut in two", "ProtocolError"),
     ),
-    _probe("repeated", "Does an event come twice?", _repeated),
-    _probe("lost", "Is an event lost?", _lost),
+    _probe(
+        "repeated",
+        "Does an event come twice?",
+        _shows(
+            _has_repeats,
+            "fault",
+            lambda _: "have an event twice",
+            "events that are numbered are read once; others look like text that repeats itself",
+        ),
+    ),
+    _probe(
+        "lost",
+        "Is an event lost?",
+        _shows(
+            _has_hole,
+            "fault",
+            lambda first: f"have a hole: {shown(first.text or first.said)}",
+            "where events are numbered, a call that lost a piece is not runnable; elsewhere nobody can notice it",
+        ),
+    ),
     _probe("content_type", "Is a stream announced as one?", _content_type),
     _probe("done", "Does a stream end with [DONE]?", _done, wires=("chat", "kimi")),
     _probe(
