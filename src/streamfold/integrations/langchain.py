@@ -7,7 +7,6 @@ agent = create_agent(model, [get_weather])
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
@@ -36,6 +35,9 @@ import streamfold
 import streamfold.sync
 import streamfold.types
 from streamfold import Message, Reply, ToolCall
+
+from .hosted_steps import HostedSteps
+from .langchain_blocks import citations, file_blocks, media_part, server_blocks
 
 __all__ = ["ChatStreamfold"]
 
@@ -141,9 +143,10 @@ class ChatStreamfold(BaseChatModel):
     def _stream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
+        steps = HostedSteps()
         with self._sync.chat_stream(**self._request(messages, stop, kwargs)) as stream:
             for chunk in stream:
-                made = _chunk(chunk, stream.reply if chunk.finished else None)
+                made = _chunk(chunk, steps, stream.reply if chunk.finished else None)
                 if run_manager:
                     run_manager.on_llm_new_token(chunk.delta, chunk=made)
                 yield made
@@ -151,9 +154,10 @@ class ChatStreamfold(BaseChatModel):
     async def _astream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
+        steps = HostedSteps()
         async with self._async.chat_stream(**self._request(messages, stop, kwargs)) as stream:
             async for chunk in stream:
-                made = _chunk(chunk, stream.reply if chunk.finished else None)
+                made = _chunk(chunk, steps, stream.reply if chunk.finished else None)
                 if run_manager:
                     await run_manager.on_llm_new_token(chunk.delta, chunk=made)
                 yield made
@@ -300,23 +304,7 @@ def _blocks(message: BaseMessage) -> list[dict[str, Any]]:
 def _content(content: Any) -> Any:
     if not isinstance(content, list):
         return content
-    return tuple(_part(block) if isinstance(block, dict) else block for block in content)
-
-
-_PARTS = {"image": streamfold.types.ImagePart, "file": streamfold.types.FilePart, "audio": streamfold.types.AudioPart}
-
-
-def _part(block: dict[str, Any]) -> Any:
-    """Returns a part of a message. LangChain has had two shapes for media, and passes on those of Anthropic."""
-    part = _PARTS.get(str(block.get("type")))
-    source = block.get("source") or {}
-    data = block.get("base64") or block.get("data") or source.get("data")
-    url = block.get("url") or source.get("url")
-    if part is None or not (data or url):
-        return block
-    named = {"name": block.get("filename") or block.get("name")} if part is streamfold.types.FilePart else {}
-    media_type = block.get("mime_type") or source.get("media_type")
-    return part(data=b64decode(data) if data else None, url=url, media_type=media_type, **named)
+    return tuple(media_part(block) if isinstance(block, dict) else block for block in content)
 
 
 # --- answers to LangChain ---------------------------------------------------------------------------------------------
@@ -324,7 +312,7 @@ def _part(block: dict[str, Any]) -> Any:
 
 def _result(reply: Reply) -> ChatResult:
     message = AIMessage(
-        content=reply.text,
+        content=_whole_content(reply),
         tool_calls=[_call(call) for call in reply.tool_calls if call.error is None],
         invalid_tool_calls=[_invalid(call) for call in reply.tool_calls if call.error is not None],
         additional_kwargs={**_kept(reply), **({"reasoning_content": reply.reasoning} if reply.reasoning else {})},
@@ -335,12 +323,16 @@ def _result(reply: Reply) -> ChatResult:
     return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def _chunk(chunk: streamfold.StreamChunk, reply: Reply | None) -> ChatGenerationChunk:
+def _chunk(chunk: streamfold.StreamChunk, steps: HostedSteps, reply: Reply | None) -> ChatGenerationChunk:
     said: dict[str, Any] = {"reasoning_content": chunk.reasoning} if chunk.reasoning else {}
     if reply is None:
-        return ChatGenerationChunk(message=AIMessageChunk(content=chunk.delta, additional_kwargs=said))
+        blocks = [*server_blocks(steps.feed(chunk.hosted))] if chunk.hosted else []
+        content: Any = [*([chunk.delta] if chunk.delta else []), *blocks] if blocks else chunk.delta
+        return ChatGenerationChunk(message=AIMessageChunk(content=content, additional_kwargs=said))
+    cited = [{"type": "text", "text": "", "annotations": citations(reply)}] if reply.citations else []
+    rest = [*server_blocks(steps.feed(reply.hosted, last=True)), *cited, *file_blocks(reply)]
     message = AIMessageChunk(
-        content=chunk.delta,
+        content=[*([chunk.delta] if chunk.delta else []), *rest] if rest else chunk.delta,
         tool_call_chunks=[_call_chunk(number, call) for number, call in enumerate(reply.tool_calls)],
         additional_kwargs={**said, **_kept(reply)},
         response_metadata=_metadata(reply),
@@ -349,6 +341,15 @@ def _chunk(chunk: streamfold.StreamChunk, reply: Reply | None) -> ChatGeneration
         chunk_position="last",
     )
     return ChatGenerationChunk(message=message)
+
+
+def _whole_content(reply: Reply) -> Any:
+    """Returns the text, or the blocks of an answer that has more than text."""
+    cited = {"annotations": citations(reply)} if reply.citations else {}
+    text = [{"type": "text", "text": reply.text, **cited}] if reply.text else []
+    more = [*server_blocks(HostedSteps().feed(reply.hosted, last=True))]
+    files = [*file_blocks(reply)]
+    return [*more, *text, *files] if more or cited or files else reply.text
 
 
 def _call(call: ToolCall) -> Any:

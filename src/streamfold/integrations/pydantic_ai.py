@@ -5,9 +5,10 @@ agent = Agent(StreamfoldModel("kimi:kimi-k2.6"), output_type=City)
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,8 +34,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, check_allow_model_requests
 from pydantic_ai.native_tools import AbstractNativeTool
 from pydantic_ai.profiles import ModelProfile
-from pydantic_ai.settings import ModelSettings, ToolOrOutput
-from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
 from streamfold import (
@@ -43,7 +43,6 @@ from streamfold import (
     ChatModel,
     ChatStream,
     Message,
-    NamedTool,
     Provider,
     Reply,
     ToolCall,
@@ -52,7 +51,8 @@ from streamfold import (
 from streamfold.types import AudioPart, FilePart, ImagePart
 from streamfold.types import TextPart as Text
 
-from .pydantic_ai_tools import NATIVE_TOOLS, hosted_tools
+from .hosted_steps import HostedSteps
+from .pydantic_ai_tools import NATIVE_TOOLS, function, hosted_tools, native_parts, offered, other_parts
 
 __all__ = ["StreamfoldModel"]
 
@@ -147,7 +147,7 @@ class StreamfoldModel(Model[Any]):
         with _mapped_errors(self.model_name):
             reply = await self.client.chat(**self._request(messages, settings, parameters))
         return ModelResponse(
-            parts=_parts(reply),
+            parts=_parts(reply, self.system),
             usage=_usage(reply.usage),
             model_name=reply.model or self.model_name,
             provider_name=self.system,
@@ -185,8 +185,8 @@ class StreamfoldModel(Model[Any]):
             request["reasoning_effort"] = switched.get(parameters.thinking, str(parameters.thinking))
         if parameters.output_mode == "native" and (form := parameters.output_object) is not None:
             request["response_format"] = form.json_schema
-        tools, request["tool_choice"] = _tools(given.get("tool_choice"), parameters)
-        request["tools"] = [*map(_tool, tools), *hosted_tools(parameters.native_tools)]
+        tools, request["tool_choice"] = offered(given.get("tool_choice"), parameters)
+        request["tools"] = [*map(function, tools), *hosted_tools(parameters.native_tools)]
         instructions = self._get_instruction_parts(messages, parameters) or ()
         turns = [turn for message in messages for turn in _turns(message)]
         at = next((at for at, turn in enumerate(turns) if turn.role != "system"), len(turns))
@@ -195,37 +195,6 @@ class StreamfoldModel(Model[Any]):
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
-
-
-def _tool(tool: ToolDefinition) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters_json_schema}
-    strict = {} if tool.strict is None else {"strict": tool.strict}
-    return {"type": "function", "function": {**function, **strict}}
-
-
-def _tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list[ToolDefinition], Any]:
-    """Returns the tools that may be called, and the tool choice: output tools are what ends an agent's run."""
-    tools, outputs = parameters.declared_tool_defs, {tool.name for tool in parameters.output_tools}
-    plain = "auto" if parameters.allow_text_output or parameters.allow_image_output else "required"
-    match choice:
-        case None | "auto":
-            allowed, mode = set(tools), plain
-        case "none" | []:
-            allowed, mode = (outputs, plain) if outputs else (set(tools), "none")
-        case "required":
-            allowed, mode = set(tools) - outputs, "required"
-        case ToolOrOutput():
-            allowed, mode = {*choice.function_tools, *outputs}, plain
-        case list() | tuple():
-            allowed, mode = set(choice), "required"
-        case _:
-            raise UserError(
-                f"tool_choice is 'auto', 'none', 'required', names of tools, or ToolOrOutput, not {choice!r}"
-            )
-    kept = [tool for name, tool in tools.items() if name in allowed]
-    if not kept:
-        return [], "auto"
-    return kept, NamedTool(kept[0].name) if mode == "required" and len(kept) == 1 < len(tools) else mode
 
 
 def _turns(message: ModelMessage) -> Iterator[Message]:
@@ -299,24 +268,31 @@ def _part(item: Any) -> Any:
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-def _parts(reply: Reply) -> list[ModelResponsePart]:
+def _parts(reply: Reply, provider: str) -> list[ModelResponsePart]:
     calls = [ToolCallPart(call.name, _arguments(call), tool_call_id=call.id) for call in reply.tool_calls]
     return [
         *([ThinkingPart(reply.reasoning)] if reply.reasoning else []),
+        *native_parts(HostedSteps().feed(reply.hosted, last=True), provider),
         *([TextPart(reply.text)] if reply.text else []),
+        *other_parts(reply, provider),
         *calls,
     ]
 
 
 def _arguments(call: ToolCall) -> str:
     """Returns the model's own text; an empty object for one that means so (`""`, `null`)."""
+    if call.kind == "custom":  # any text, and arguments are JSON here
+        return json.dumps(call.arguments, ensure_ascii=False)
     return call.raw_arguments if call.arguments else "{}"
 
 
 def _details(reply: Reply) -> dict[str, Any]:
-    """Returns what pydantic-ai has no place for: signatures, items, and the warnings."""
+    """Returns what pydantic-ai has no place for: signatures, items, citations, files elsewhere, and the warnings."""
     warnings = [{"code": warning.code, "detail": warning.detail} for warning in reply.warnings]
     details = {"finish_reason": reply.raw_finish_reason, "refusal": reply.refusal, "warnings": warnings}
+    cited = [asdict(citation) for citation in reply.citations]
+    files = [asdict(file) for file in reply.files if file.data is None]
+    details |= {"citations": cited, "files": files}
     return {name: value for name, value in details.items() if value} | {_KEPT: reply.message.to_dict()}
 
 
@@ -324,12 +300,13 @@ def _usage(usage: Usage | None) -> RequestUsage:
     if usage is None:
         return RequestUsage()
     reasoning = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
+    requests = {f"{kind}_requests": number for kind, number in usage.tools.items()}
     return RequestUsage(
         input_tokens=usage.input_tokens or 0,
         output_tokens=usage.output_tokens or 0,
         cache_read_tokens=usage.cached_tokens or 0,
         cache_write_tokens=usage.cache_write_tokens or 0,
-        details=reasoning,
+        details={**reasoning, **requests},
     )
 
 
@@ -354,16 +331,22 @@ class _Streamed(StreamedResponse):
     _timestamp: datetime = field(default_factory=lambda: datetime.now(UTC), init=False)
 
     async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
-        parts = self._parts_manager
+        parts, steps = self._parts_manager, HostedSteps()
         with _mapped_errors(self._model_name):
             async for chunk in self._stream:
                 if chunk.reasoning:
                     for event in parts.handle_thinking_delta(vendor_part_id=None, content=chunk.reasoning):
                         yield event
                 if chunk.delta:
-                    for event in parts.handle_text_delta(vendor_part_id=None, content=chunk.delta):
+                    # One part, whatever tools of the provider come between: an agent joins parts by blank lines.
+                    for event in parts.handle_text_delta(vendor_part_id="text", content=chunk.delta):
                         yield event
+                for part in native_parts(steps.feed(chunk.hosted), self.provider_name):
+                    yield parts.handle_part(vendor_part_id=None, part=part)
             reply = self._stream.reply
+        rest = native_parts(steps.feed(reply.hosted, last=True), self.provider_name)
+        for part in [*rest, *other_parts(reply, self.provider_name)]:
+            yield parts.handle_part(vendor_part_id=None, part=part)
         for call in reply.tool_calls:
             yield parts.handle_tool_call_part(
                 vendor_part_id=call.id, tool_name=call.name, args=_arguments(call), tool_call_id=call.id

@@ -105,7 +105,7 @@ from .reasons import FinishReason
 from .refusederrors import status_error, upstream_error
 from .replies import Attempt, InvalidReplyError, Pricing, ProtocolWarning, Reply, Timing, WarningCode, total_cost
 from .suggestions import nearest
-from .toolcalls import CallKind, InvalidToolArgumentsError, ToolCall
+from .toolcalls import KINDS, CallKind, InvalidToolArgumentsError, ToolCall
 from .tools import (
     AllowedTools,
     NamedTool,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
 from .configerrors import StreamfoldError
 from .fields import FieldValue
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=BaseModel)
 
-__all__ = ["CallKind", "InvalidToolArgumentsError", "ToolCall"]
+__all__ = ["KINDS", "CallKind", "InvalidToolArgumentsError", "ToolCall"]
 
 CallKind: TypeAlias = Literal["function", "custom", "apply_patch", "shell", "computer", "tool_search", "approval"]
+KINDS: tuple[CallKind, ...] = get_args(CallKind)
 
 
 @dataclass(slots=True)

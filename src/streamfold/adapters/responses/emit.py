@@ -8,10 +8,10 @@ open to the end, because nothing before tells that it is complete, and what come
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 from ...text import parse_partial
-from ...values import PLAIN_ITEMS, Call, CallKind, Delta, Extra, Failure, Part, Reasoning, Refusal, Text, ToolCall
+from ...values import KINDS, PLAIN_ITEMS, Call, Delta, Extra, Failure, Part, Reasoning, Refusal, Text, ToolCall
 from ..emitting.emitter import DONE, Emitter, WrittenCall, event
 from .carried_items import OpenItem, annotations_of, is_run_by_client, said_in
 from .client_tools import ClientTools
@@ -41,7 +41,7 @@ class ResponsesEmitter(Emitter):
         response: the response as it is so far; after the end the whole of it.
     """
 
-    call_kinds = get_args(CallKind)
+    call_kinds = KINDS
     keeps_order = True
 
     def __init__(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...text import parse_object
-from ...values import ConfigError, ContentPart, Message, TextPart, Tool, ToolCall, nearest
+from ...values import KINDS, CallKind, ConfigError, ContentPart, Message, TextPart, Tool, ToolCall, nearest
 from ..ui import Decision, ExternalResult, UIRequest, checked_decisions, media_part, member, settled
 
 __all__ = ["AgentRequest", "read_messages", "read_request"]
@@ -131,7 +131,10 @@ def _call(call: Any, where: str) -> ToolCall:
     if not isinstance(arguments, dict):
         arguments = {"_raw": raw, "_error": "invalid_json"}
     extra = _kept(call).get("extra")
-    return ToolCall(call_id, name, arguments, raw, extra if isinstance(extra, dict) else None)
+    kind: CallKind = next((kind for kind in KINDS if kind == _kept(call).get("kind")), "function")
+    if kind == "custom":
+        raw = str(arguments.get("input") or "")
+    return ToolCall(call_id, name, arguments, raw, extra if isinstance(extra, dict) else None, kind)
 
 
 def _kept(entity: Mapping[str, Any]) -> dict[str, Any]:

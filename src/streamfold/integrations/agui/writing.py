@@ -7,7 +7,7 @@ in order. What only the provider can read is the `encryptedValue` of its message
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +17,7 @@ from ...tools import PendingCall, ToolResult, ToolRun
 from ...values import (
     AudioPart,
     FilePart,
+    GeneratedFile,
     ImagePart,
     Message,
     Reply,
@@ -25,6 +26,7 @@ from ...values import (
     result_content,
     to_base64,
 )
+from ..hosted_steps import HostedCall, HostedStep
 from ..ui import NONE, OnError, Signatures, UIEvent, UIWriter, played, server_sent
 from .reading import REASONING, AgentRequest
 
@@ -152,8 +154,24 @@ class AGUIWriter(UIWriter):
         yield from self.call_piece(call.id, call.name, text[begun.written :] if begun else text)
         shown = self.shown(call.id)
         yield {"type": "TOOL_CALL_END", "toolCallId": shown}
-        if call.extra is not None:
-            yield from _encrypted("tool-call", shown, {"extra": call.extra})
+        kept: dict[str, Any] = {"extra": call.extra} if call.extra is not None else {}
+        if call.kind != "function":
+            kept["kind"] = call.kind
+        if kept:
+            yield from _encrypted("tool-call", shown, kept)
+
+    def hosted(self, step: HostedStep) -> Iterator[UIEvent]:
+        """Returns the activity that shows what a tool of the provider does: the protocol has no such tools."""
+        yield from self._stop_thinking()
+        call = step if isinstance(step, HostedCall) else step.call
+        content: dict[str, Any] = {"name": call.name, "input": call.input}
+        if not isinstance(step, HostedCall):
+            content |= {"error": step.error} if step.error else {"output": step.output}
+        yield self._activity(call.part.kind, call.id, content)
+
+    def _activity(self, kind: str, name: str, content: dict[str, Any]) -> UIEvent:
+        about = {"messageId": f"{self._message}-{name}", "activityType": kind}
+        return {"type": "ACTIVITY_SNAPSHOT", **about, "content": content, "replace": True}
 
     def turn_end(self, reply: Reply) -> Iterator[UIEvent]:
         """Returns the end of an answer."""
@@ -161,6 +179,11 @@ class AGUIWriter(UIWriter):
         if reply.refusal:
             yield from self.text(reply.refusal)
         yield from self._stop_speaking()
+        if reply.citations:
+            cited = [_given(asdict(citation)) for citation in reply.citations]
+            yield self._activity("citations", "citations", {"citations": cited})
+        if reply.files:
+            yield self._activity("files", "files", {"files": [*map(_file, reply.files)]})
         if reply.extras and (reply.text or reply.tool_calls):
             yield from _encrypted("message", self._message, {"extras": dict(reply.extras)})
         self._usage += _usage(reply)
@@ -252,6 +275,15 @@ def _interrupt(call: ToolCall, shown: str, signature: str | None) -> dict[str, A
     }
 
 
+def _given(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _file(file: GeneratedFile) -> dict[str, Any]:
+    data = None if file.data is None else to_base64(file.data)
+    return _given({**asdict(replace(file, data=None)), "data": data})
+
+
 def _usage(reply: Reply) -> list[dict[str, Any]]:
     if reply.usage is None:
         return []
@@ -265,7 +297,7 @@ def _usage(reply: Reply) -> list[dict[str, Any]]:
         "cachedInputTokens": reply.usage.cached_tokens,
         "cacheWriteInputTokens": reply.usage.cache_write_tokens,
     }
-    return [{name: value for name, value in counts.items() if value is not None}]
+    return [_given(counts)]
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:

@@ -6,20 +6,29 @@ import json
 from typing import Any
 
 from ...text import canonical_json, parse_object
-from ...values import ToolCall
+from ...values import KINDS, ToolCall
 
 __all__ = ["carried_arguments", "read_call"]
 
 
+_OTHERS = {str(kind): kind for kind in KINDS if kind != "function"}
+
+
 def carried_arguments(call: ToolCall) -> dict[str, Any]:
-    """Returns the text of the arguments if it can't be made again from their value."""
-    return {} if call.error or call.raw_arguments == _written(call.arguments) else {"arguments": call.raw_arguments}
+    """Returns the kind of a call that is no function; the text of the arguments if their value does not make it."""
+    if call.kind != "function":
+        return {"kind": call.kind}
+    same = call.error or call.raw_arguments == _written(call.arguments)
+    return {} if same else {"arguments": call.raw_arguments}
 
 
 def read_call(call_id: str, name: str, value: Any, kept: dict[str, Any]) -> ToolCall:
     """Returns a call from the value of its arguments, with the model's own text if it still says the same."""
     extra, text = kept.get("extra"), kept.get("arguments")
     extra = extra if isinstance(extra, dict) else None
+    if (kind := _OTHERS.get(str(kept.get("kind")))) and isinstance(value, dict):
+        raw = value.get("input") if kind == "custom" else _written(value)
+        return ToolCall(call_id, name, value, raw if isinstance(raw, str) else "", extra, kind)
     if not isinstance(value, dict):
         raw = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         return ToolCall(call_id, name, {"_raw": raw, "_error": "invalid_json"}, raw, extra)

@@ -149,6 +149,8 @@ class _Step:
 
     def _call(self, name: str, part: Mapping[str, Any], where: str) -> None:
         state = part.get("state")
+        if part.get("providerExecuted"):  # what the provider wants of it is in the extras
+            return
         if state in _UNFINISHED or part.get("preliminary"):  # cut off while it was written: never a call
             return
         value = part["input"] if part.get("input") is not None else part.get("rawInput")

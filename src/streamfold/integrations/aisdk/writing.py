@@ -14,6 +14,7 @@ from typing import Any
 from ...answers import ChatStream
 from ...tools import PendingCall, ToolResult, ToolRun
 from ...values import AudioPart, FilePart, ImagePart, MediaPart, Reply, TextPart, ToolCall, to_base64
+from ..hosted_steps import HostedCall, HostedStep
 from ..ui import NONE, OnError, Signatures, UIEvent, UIWriter, played, server_sent
 from .carried import carried_arguments
 
@@ -130,9 +131,22 @@ class UIMessageWriter(UIWriter):
         else:
             yield {"type": "tool-input-available", **head, "input": call.arguments, **tail}
 
+    def hosted(self, step: HostedStep) -> Iterator[UIEvent]:
+        """Returns the event of a step of a tool that the provider runs."""
+        yield from self._close()
+        call = step if isinstance(step, HostedCall) else step.call
+        at: UIEvent = {"toolCallId": call.id, "providerExecuted": True, "dynamic": True}
+        if isinstance(step, HostedCall):
+            yield {"type": "tool-input-available", **at, "toolName": call.name, "input": call.input}
+        elif step.error:
+            yield {"type": "tool-output-error", **at, "errorText": step.error}
+        else:
+            yield {"type": "tool-output-available", **at, "output": step.output}
+
     def turn_end(self, reply: Reply) -> Iterator[UIEvent]:
         """Returns the end of an answer. Its step goes on: the results of its calls belong to it."""
         yield from self._close()
+        yield from _sources(reply)
         if reply.refusal:
             yield from self._say("text", reply.refusal)
             yield from self._close({"refusal": True})
@@ -196,6 +210,27 @@ class UIMessageWriter(UIWriter):
 
 def _metadata(kept: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"providerMetadata": {"streamfold": dict(kept)}} if kept else {}
+
+
+def _sources(reply: Reply) -> Iterator[UIEvent]:
+    """Yields the sources that an answer names, each once, and the files that can be shown."""
+    for number, cited in enumerate(dict.fromkeys((one.kind, one.url, one.title) for one in reply.citations), 1):
+        kind, url, title = cited
+        named = {"title": title} if title else {}
+        if url:
+            yield {"type": "source-url", "sourceId": f"source-{number}", "url": url, **named}
+        else:
+            named = {"title": title or kind, **({"filename": title} if title and kind == "file" else {})}
+            yield {"type": "source-document", "sourceId": f"source-{number}", "mediaType": _UNKNOWN, **named}
+    for file in reply.files:
+        media_type = file.media_type or _UNKNOWN
+        if file.data is not None:
+            yield {"type": "file", "mediaType": media_type, "url": f"data:{media_type};base64,{to_base64(file.data)}"}
+        elif file.url:
+            yield {"type": "file", "mediaType": media_type, "url": file.url}
+
+
+_UNKNOWN = "application/octet-stream"
 
 
 def _carried(reply: Reply) -> dict[str, Any]:

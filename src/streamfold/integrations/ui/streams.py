@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from ...adapters.emitting import Order
+from ...adapters.emitting import Order, json_text
 from ...adapters.emitting import event as sse_event
 from ...answers import ChatStream
 from ...text import finite
@@ -18,6 +18,7 @@ from ...values import (
     AuthenticationError,
     Call,
     Delta,
+    Extra,
     PermissionDeniedError,
     Reasoning,
     Reply,
@@ -28,6 +29,7 @@ from ...values import (
     ToolCall,
     TurnLimitError,
 )
+from ..hosted_steps import HostedStep, HostedSteps
 from .signing import Signatures
 
 __all__ = ["NONE", "OnError", "UIEvent", "UIWriter", "error_text", "played", "server_sent"]
@@ -74,6 +76,10 @@ class UIWriter(ABC):
         """Returns the events of a whole call; `text` is all of its arguments, beginning with the pieces before."""
 
     @abstractmethod
+    def hosted(self, step: HostedStep) -> Iterable[UIEvent]:
+        """Returns the events of what a tool of the provider did. It is for showing: nobody runs or sends it."""
+
+    @abstractmethod
     def turn_end(self, reply: Reply) -> Iterable[UIEvent]:
         """Returns the events after the text and the calls of an answer."""
 
@@ -109,10 +115,13 @@ class Answer:
         self._writer = writer
         self._order = Order(keeps_ends=True)  # readers go by the ids of calls, and are told when one is whole
         self._begun: dict[int | None, tuple[str, str]] = {}  # id and name of the calls of which pieces were written
+        self._steps = HostedSteps()
 
     def feed(self, chunk: StreamChunk) -> Iterator[UIEvent]:
         """Yields the events of a chunk."""
         yield from self._events(self._order.feed(chunk), {})
+        for step in self._steps.feed(chunk.hosted) if chunk.hosted else ():
+            yield from self._writer.hosted(step)
 
     def finish(self, reply: Reply) -> Iterator[UIEvent]:
         """Yields the rest of the answer. Raises StreamError if a call was shown that the answer does not have."""
@@ -123,6 +132,8 @@ class Answer:
                 raise
             rest = self._order.rest()
             rest += [Call(None, call.id, call.name, call.raw_arguments, whole=True) for call in reply.tool_calls]
+        for step in self._steps.feed(reply.hosted, last=True):
+            yield from self._writer.hosted(step)
         yield from self._events(rest, {call.id: call for call in reply.tool_calls})
         yield from self._writer.turn_end(reply)
 
@@ -130,7 +141,7 @@ class Answer:
         """Yields the text of an answer that broke off, as far as it was not shown."""
         yield from self._events(self._order.rest(), {})
 
-    def _events(self, deltas: Iterable[Delta], calls: Mapping[str | None, ToolCall]) -> Iterator[UIEvent]:
+    def _events(self, deltas: Iterable[Delta], calls: dict[str | None, ToolCall]) -> Iterator[UIEvent]:
         for delta in deltas:
             match delta:
                 case Text(text):
@@ -138,7 +149,11 @@ class Answer:
                 case Reasoning(text):
                     yield from self._writer.reasoning(text)
                 case Call(whole=True):
-                    yield from self._writer.call(calls[delta.id], delta.arguments)
+                    yield from self._writer.call(calls.pop(delta.id), delta.arguments)
+                case Extra("output", {} as item):  # a call that is no function is an item
+                    call = calls.get(item.get("call_id") or item.get("id"))
+                    if call is not None and call.kind != "function":
+                        yield from self._writer.call(calls.pop(call.id), json_text(call.arguments))
                 case Call(index, call_id, name, arguments):
                     known = self._begun.setdefault(index, (call_id or "", name or ""))
                     yield from self._writer.call_piece(*known, arguments)

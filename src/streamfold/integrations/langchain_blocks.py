@@ -1,0 +1,69 @@
+"""Media of requests and what an answer has beside text and calls, as LangChain's standard content blocks."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from streamfold import Reply
+from streamfold.types import AudioPart, FilePart, ImagePart
+
+from .hosted_steps import HostedCall, HostedStep
+
+__all__ = ["citations", "file_blocks", "media_part", "server_blocks"]
+
+
+_PARTS = {"image": ImagePart, "file": FilePart, "audio": AudioPart}
+
+
+def media_part(block: dict[str, Any]) -> Any:
+    """Returns a part of a message. LangChain has had two shapes for media, and passes on those of Anthropic."""
+    part = _PARTS.get(str(block.get("type")))
+    source = block.get("source") or {}
+    data = block.get("base64") or block.get("data") or source.get("data")
+    url = block.get("url") or source.get("url")
+    if part is None or not (data or url):
+        return block
+    named = {"name": block.get("filename") or block.get("name")} if part is FilePart else {}
+    media_type = block.get("mime_type") or source.get("media_type")
+    return part(data=b64decode(data) if data else None, url=url, media_type=media_type, **named)
+
+
+def server_blocks(steps: Iterable[HostedStep]) -> Iterator[dict[str, Any]]:
+    """Yields what tools of the provider did."""
+    for step in steps:
+        if isinstance(step, HostedCall):
+            yield {"type": "server_tool_call", "id": step.id, "name": step.name, "args": step.input}
+        else:
+            said = {"status": "error" if step.error else "success", "output": step.output}
+            more = {"extras": {"error": step.error}} if step.error else {}
+            yield {"type": "server_tool_result", "tool_call_id": step.call.id, **said, **more}
+
+
+def citations(reply: Reply) -> list[dict[str, Any]]:
+    """Returns the sources that an answer names; positions are those of its whole text."""
+    return [
+        {
+            "type": "citation",
+            **_given(url=cited.url, title=cited.title, cited_text=cited.cited_text),
+            **_given(start_index=cited.start, end_index=cited.end),
+        }
+        for cited in reply.citations
+    ]
+
+
+def file_blocks(reply: Reply) -> Iterator[dict[str, Any]]:
+    """Yields the files of an answer."""
+    for file in reply.files:
+        kind = (file.media_type or "").partition("/")[0]
+        data = None if file.data is None else b64encode(file.data).decode()
+        more = _given(filename=file.name, container_id=file.container_id)
+        yield {
+            "type": kind if kind in ("image", "audio", "video") else "file",
+            **_given(base64=data, url=file.url, file_id=file.file_id, mime_type=file.media_type, extras=more or None),
+        }
+
+
+def _given(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
