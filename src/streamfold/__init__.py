@@ -80,8 +80,8 @@ from .values import (
 )
 
 if TYPE_CHECKING:
-    from .answers import ChatModel, ChatStream
-    from .client import Fallback, Hooks, Preview, Provider, extract
+    from .answers import ChatModel, ChatStream, extract
+    from .client import Fallback, Hooks, Preview, Provider
     from .config import ProviderConfig
     from .tools import ToolResult, ToolRun, run_tools
 

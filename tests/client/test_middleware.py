@@ -137,3 +137,9 @@ async def test_extract_is_a_method_of_providers() -> None:
             return provider.extract(City, "Which?")
 
     assert await anyio.to_thread.run_sync(ask) == City(name="Oslo", people=7)
+
+
+async def test_extract_is_a_method_of_every_model() -> None:
+    """What stands before a provider has it too."""
+    script = ScriptedProvider(say({"name": "Oslo", "people": 7}))
+    assert await Fallback(script).extract(City, "Which?") == City(name="Oslo", people=7)

@@ -2,6 +2,7 @@
 
 from .arguments import Arguments
 from .base_model import BaseChatModel, open_answer, pass_on
+from .extract import extract
 from .facts import DirectModel, EndpointFacts, ModelFacts, facts_of
 from .misuse import AsyncIteration
 from .model import ChatModel

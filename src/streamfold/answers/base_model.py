@@ -5,17 +5,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from ..net import hides_arguments
 from ..requests import ChatOptions, Request
 from ..values import Messages, Reply, ToolChoice, ToolLike
 from .arguments import Arguments
+from .extract import extract
 from .facts import ModelFacts
 from .misuse import AsyncContext
 from .model import ChatModel
 from .source import ChunkSource
 from .stream import ChatStream, read_whole
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    M = TypeVar("M", bound=BaseModel)
 
 __all__ = ["BaseChatModel", "open_answer", "pass_on"]
 
@@ -91,6 +97,19 @@ class BaseChatModel(AsyncContext, ABC):
             APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
         """
         return await read_whole(self.chat_stream(messages, tools, tool_choice=tool_choice, **options))
+
+    @hides_arguments
+    async def extract(
+        self,
+        form: type[M],
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        attempts: int = 3,
+        **options: Unpack[ChatOptions],
+    ) -> M:
+        """Returns an instance of a pydantic model; an answer that does not fit is asked for again. See `extract`."""
+        return await extract(self, form, messages, tools, attempts=attempts, **options)
 
     def facts(self) -> ModelFacts | None:
         """Returns what stands behind the model; None where that is not known. Models around others pass theirs on."""

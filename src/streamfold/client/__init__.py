@@ -2,7 +2,6 @@
 
 from .batch_request import BatchRequest
 from .batches import BatchClient
-from .extract import extract
 from .fallback import Fallback
 from .hooks import Hooks, RequestInfo, read_hooks
 from .preview import Preview

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import httpx
 
@@ -22,7 +22,6 @@ from ..turns import RememberedAnswer, TurnCache, TurnStore, read_turn_cache
 from ..values import GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
 from .batches import BatchClient
 from .connections import Connections
-from .extract import extract
 from .failover import Candidate, Failover
 from .fallback import candidates, hurried
 from .files import fetch_file
@@ -32,13 +31,9 @@ from .pricing import ModelPrices, ProfilePricing
 from .requester import Requester
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from ..answers import ChatModel
     from ..config import ProviderConfig
     from ..requests import TimeoutOptions
-
-    M = TypeVar("M", bound=BaseModel)
 
 __all__ = ["Provider"]
 
@@ -230,19 +225,6 @@ class Provider(BaseChatModel):
             APIError: the request failed, or the file is larger.
         """
         return await fetch_file(self.profile, self._requester, file, max_bytes)
-
-    @hides_arguments
-    async def extract(
-        self,
-        form: type[M],
-        messages: Messages,
-        tools: Iterable[ToolLike] | None = None,
-        *,
-        attempts: int = 3,
-        **options: Unpack[ChatOptions],
-    ) -> M:
-        """Returns an instance of a pydantic model; an answer that does not fit is asked for again. See `extract`."""
-        return await extract(self, form, messages, tools, attempts=attempts, **options)
 
     async def aclose(self) -> None:
         """Closes the connections, unless they belong to a client that was passed in, and the fallbacks."""

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 from weakref import finalize
 
-from ..answers import ChatModel
-from ..client import Hooks, Preview, extract
+from ..answers import ChatModel, extract
+from ..client import Hooks, Preview
 from ..client import Provider as AsyncProvider
 from ..net import hides_arguments
 from ..requests import Capabilities, ChatOptions

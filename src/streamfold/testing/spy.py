@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 import httpx
 
@@ -20,11 +20,6 @@ from ..client import Hooks, Preview, Provider
 from ..config import Profile, load_profile
 from ..requests import Capabilities, ChatOptions, Options, Request
 from ..values import Message, Messages, ReadToolChoice, Tool, ToolChoice, ToolLike
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    M = TypeVar("M", bound=BaseModel)
 
 __all__ = ["ScriptError", "SentRequest", "SpyProvider", "replaced_profile"]
 
@@ -124,18 +119,6 @@ class SpyProvider(BaseChatModel):
     ) -> Preview:
         """See `Provider.preview`."""
         return self.provider.preview(messages, tools, tool_choice=tool_choice, **options)
-
-    async def extract(
-        self,
-        form: type[M],
-        messages: Messages,
-        tools: Iterable[ToolLike] | None = None,
-        *,
-        attempts: int = 3,
-        **options: Unpack[ChatOptions],
-    ) -> M:
-        """See `Provider.extract`."""
-        return await self.provider.extract(form, messages, tools, attempts=attempts, **options)
 
     async def aclose(self) -> None:
         """Closes connections, if there are any. The double can still be used afterwards."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
-from ..answers import ChatModel
 from ..requests import ChatOptions, read_messages
 from ..values import ConfigError, InvalidReplyError, Message, Messages, ToolLike, user
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+    from .model import ChatModel
 
     M = TypeVar("M", bound=BaseModel)
 
