@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamfold.net.framing import Framing, MalformedHead
+from streamfold.net.framing import MalformedHead, ResponseFraming
 from tables import each_row
 
 BODY = b"data: 1\n\ndata: 2\r\n\r\n"
@@ -37,8 +37,8 @@ RESPONSES = {
 }
 
 
-def fed(data: bytes, size: int) -> tuple[list[bytes], Framing]:
-    framing = Framing()
+def fed(data: bytes, size: int) -> tuple[list[bytes], ResponseFraming]:
+    framing = ResponseFraming()
     framing.begin()
     return [piece for at in range(0, len(data), size) for piece in framing.feed(data[at : at + size])], framing
 
@@ -105,5 +105,5 @@ def test_heads_that_are_refused(head: bytes) -> None:
 
 def test_between_two_responses() -> None:
     """Nothing is expected before a request is sent, nor between two."""
-    framing = Framing()
+    framing = ResponseFraming()
     assert (framing.feed(b"x"), framing.surplus) == ([], True)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ..client import Provider
 from ..net import make_client
-from ..recording import Draft, Recording, failure_in, find_recording, recording_client
+from ..recording import Recording, RecordingDraft, failure_in, find_recording, recording_client
 from ..terminal import File, console, print_error, read_json, reported_errors, say
 from ..testing import serve_replay
 from ..values import ConfigError, Message, Reply, StreamfoldError, image, system, user
@@ -77,7 +77,7 @@ class _Asker:
             if self.folder is None:
                 return await self._show(provider, messages)
             profile = provider.profile
-            draft = Draft(self.folder, self.name) if self.name else None
+            draft = RecordingDraft(self.folder, self.name) if self.name else None
             folder = draft.folder if draft else self.folder
             client, recorded = recording_client(
                 make_client(profile.transport),
@@ -260,7 +260,7 @@ def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _kept(draft: Draft) -> list[Path]:
+def _kept(draft: RecordingDraft) -> list[Path]:
     """Keeps the recordings, unless one is of a failure and would replace an older one."""
     try:
         problem = draft.problem() if draft.has_older else None

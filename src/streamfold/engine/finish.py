@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..text import Arguments, join_surrogates, read_arguments, unparsed
+from ..text import ParsedArguments, join_surrogates, read_arguments, unparsed
 from ..values import AllowedTools, Finish, FinishReason, Meta, NamedTool, ReadToolChoice, ToolCall, WarningCode
 from .opencall import OpenCall
 
@@ -118,7 +118,7 @@ class Ending:
             self.warn("calls_dropped", f"the answer was given {len(answers)} times: the first one counts", None)
         return [call for call in opened if call.name != name], read.raw
 
-    def _handed_out(self, opened: list[OpenCall], reason: FinishReason) -> list[tuple[OpenCall, Arguments]]:
+    def _handed_out(self, opened: list[OpenCall], reason: FinishReason) -> list[tuple[OpenCall, ParsedArguments]]:
         """The calls to hand out, with their arguments, by the table above."""
         named = [call for call in opened if call.name]
         if len(named) < len(opened):
@@ -146,7 +146,7 @@ class Ending:
         if names := [call.name for call in calls]:
             self.warn("calls_dropped", f"{why}: {', '.join(names)}", None)
 
-    def _tool_call(self, call: OpenCall, read: Arguments) -> ToolCall:
+    def _tool_call(self, call: OpenCall, read: ParsedArguments) -> ToolCall:
         call_id, name, value = self._id_of(call), join_surrogates(call.name), read.value
         if read.differ or call.emptied:
             self.warn("arguments_mismatch", f"{call.name}: the arguments as pieces and as a whole differ", call)
@@ -192,11 +192,11 @@ def breaks_inside(opened: Iterable[OpenCall]) -> bool:
     return any(call.late and (call.broken_off or not (call.name and _is_whole(call, _read(call)))) for call in opened)
 
 
-def _read(call: OpenCall) -> Arguments:
+def _read(call: OpenCall) -> ParsedArguments:
     torn = call.gap_at is not None and call.wholes  # an event is missing: the wholes alone say what they are
     return read_arguments(() if torn else call.pieces, call.wholes, repair=not call.markup)
 
 
-def _is_whole(call: OpenCall, read: Arguments) -> bool:
+def _is_whole(call: OpenCall, read: ParsedArguments) -> bool:
     """Whether the arguments came, as an object: the head of a call alone may be all that is left of it."""
     return read.valid and not call.lost_pieces and (call.done or read.raw.lstrip().startswith("{"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["Framing", "MalformedHead"]
+__all__ = ["MalformedHead", "ResponseFraming"]
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")  # as h11 does, which also takes lines without a CR
 _STATUS = re.compile(rb"HTTP/\d\.\d (\d\d\d)")
@@ -27,7 +27,7 @@ class MalformedHead(ValueError):
     """The head of a response can't be read."""
 
 
-class Framing:
+class ResponseFraming:
     """The bytes of one connection, response after response.
 
     Attributes:

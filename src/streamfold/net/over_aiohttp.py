@@ -24,7 +24,7 @@ from yarl import URL
 
 from .bodies import Pieces
 from .failures import MalformedResponse, caused_by
-from .framing import Framing, MalformedHead
+from .framing import MalformedHead, ResponseFraming
 from .pool import KEPT
 from .silence import has_decrypted, is_readable
 from .urls import sent_url
@@ -159,7 +159,7 @@ class _Wire(asyncio.Protocol):
         self.reader: _Body | None = None
         self._transport = transport
         self._protocol = protocol
-        self._framing = Framing()
+        self._framing = ResponseFraming()
         self._unused = True
 
     def is_silent(self) -> bool:

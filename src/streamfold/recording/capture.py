@@ -18,7 +18,7 @@ from ..engine import StreamDecoder
 from ..net import HIDDEN, Redactor, Splice, secrets_in_body, secrets_in_headers, spliced
 from .files import Cut, Recording
 from .outcome import expected
-from .requests import Request
+from .requests import WireRequest
 
 __all__ = ["Capture", "cleaned_body", "own_name", "recorded"]
 
@@ -46,7 +46,7 @@ class Capture:
         broken: the network or the server ended it, not the reader.
     """
 
-    request: Request
+    request: WireRequest
     address: str
     status: int
     headers: httpx.Headers
@@ -72,7 +72,7 @@ class Capture:
             self.write(self)
 
 
-def own_name(request: Request) -> str:
+def own_name(request: WireRequest) -> str:
     """Returns a name for an unnamed recording: the model's, else the last part of the path."""
     text = request.model or request.path.partition("?")[0].rpartition("/")[2]
     return re.sub(r"[^A-Za-z0-9_.]+", "-", text)[:_LONGEST_NAME].strip("-._") or "answer"

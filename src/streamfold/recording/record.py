@@ -23,7 +23,7 @@ from ..values import ConfigError
 from .capture import Capture, own_name, recorded
 from .description import check_writer
 from .files import Recording
-from .requests import Request
+from .requests import WireRequest
 
 __all__ = ["RecordTransport", "recording_client"]
 
@@ -92,7 +92,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         response = await self._transport.handle_async_request(request)
         if not isinstance(response.stream, httpx.AsyncByteStream):
             raise ConfigError(f"{self._transport!r} gave an answer that can't be read asynchronously")
-        asked, address = Request.of(request), f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
+        asked, address = WireRequest.of(request), f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
         self._conversation = self._conversation or datetime.now(UTC).isoformat()
         path, status, headers = self._next_path(asked), response.status_code, response.headers
         capture = Capture(asked, address, status, headers, self._conversation, path, self._write)
@@ -110,7 +110,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         finally:
             await self._transport.aclose()
 
-    def _next_path(self, request: Request) -> Path:
+    def _next_path(self, request: WireRequest) -> Path:
         name = self._name or own_name(request)
         numbers = self._numbers.setdefault(name, count(1))
         while True:

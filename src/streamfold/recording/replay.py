@@ -15,8 +15,8 @@ import httpx
 from ..faults import Ending, Fault
 from ..values import ConfigError
 from .files import Speed
-from .requests import Request
-from .store import Answer, Match, RecordingStore, Source
+from .requests import WireRequest
+from .store import Match, PlayedAnswer, RecordingStore, Source
 
 __all__ = ["ReplayTransport", "broken_off", "hung_up", "pause"]
 
@@ -66,7 +66,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         """Answers with a recording. Raises ConfigError if none is left, ReplayMismatch if none fits."""
         await request.aread()
         self.requests.append(request)
-        answer = self._store.answer(Request.of(request))
+        answer = self._store.answer(WireRequest.of(request))
         if answer is None:
             given = ", ".join(recording.name for recording in self._store.recordings)
             number = len(self.requests)
@@ -83,7 +83,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
 class _Body(httpx.AsyncByteStream):
     """The bytes of one answer. Not a generator: trio complains of one that is dropped half-way."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: PlayedAnswer) -> None:
         self._answer = answer
         self._ending: Ending | None = None
         self._waiting: anyio.CancelScope | None = None

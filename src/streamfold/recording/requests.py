@@ -19,7 +19,7 @@ from ..net import HIDDEN, Redactor, is_placeholder, secrets_in_headers, secrets_
 from ..values import ConfigError
 from .files import Sent
 
-__all__ = ["ReplayMismatch", "Request", "difference", "read_patterns"]
+__all__ = ["ReplayMismatch", "WireRequest", "difference", "read_patterns"]
 
 # Headers that a client library sends by itself.
 _HARMLESS = {"user-agent", "traceparent", "tracestate", "anthropic-version", "anthropic-beta", "openai-beta"}
@@ -41,7 +41,7 @@ class ReplayMismatch(ConfigError):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WireRequest:
     """A request. Two are equal if they ask for the same; headers are not compared.
 
     Attributes:
@@ -56,7 +56,7 @@ class Request:
     redactor: Redactor = field(default_factory=Redactor, repr=False, compare=False)
 
     @classmethod
-    def of(cls, request: httpx.Request) -> Request:
+    def of(cls, request: httpx.Request) -> WireRequest:
         """The request, whose body has been read."""
         path, headers = request.url.raw_path.decode("ascii"), list(request.headers.multi_items())
         if request.url.password:
@@ -103,7 +103,7 @@ class Request:
             return ""
 
 
-def difference(recorded: Sent, request: Request, ignore: Sequence[re.Pattern[str]] = ()) -> str:
+def difference(recorded: Sent, request: WireRequest, ignore: Sequence[re.Pattern[str]] = ()) -> str:
     """Returns how a request differs from the recorded one; empty if it asks for the same.
 
     The addresses of two servers may differ, so only the last part of the path counts.

@@ -11,7 +11,7 @@ from .files import Recording
 from .leftovers import clear_leftovers, temporary_path
 from .store import load_source
 
-__all__ = ["Draft", "failure_in"]
+__all__ = ["RecordingDraft", "failure_in"]
 
 
 def failure_in(recording: Recording) -> str | None:
@@ -25,7 +25,7 @@ def failure_in(recording: Recording) -> str | None:
     return f"{answer} ends with {error}" if error else None
 
 
-class Draft:
+class RecordingDraft:
     """The recordings of one conversation, in a temporary folder beside their target.
 
     Attributes:

@@ -14,9 +14,9 @@ from ..config import allowed
 from ..faults import Fault, Injection, Injector, Step, status
 from ..values import ConfigError
 from .files import Recording, Speed, open_recording, paced
-from .requests import ReplayMismatch, Request, difference, read_patterns
+from .requests import ReplayMismatch, WireRequest, difference, read_patterns
 
-__all__ = ["Answer", "Match", "RecordingStore", "Source", "answer_headers", "load_source"]
+__all__ = ["Match", "PlayedAnswer", "RecordingStore", "Source", "answer_headers", "load_source"]
 
 Source: TypeAlias = Recording | str | os.PathLike[str] | Sequence[Recording | str | os.PathLike[str]]
 Match: TypeAlias = Literal["order", "request", "any"]
@@ -74,7 +74,7 @@ def _key(name: str) -> list[tuple[int, str]]:
 
 
 @dataclass(slots=True, eq=False)
-class Answer:
+class PlayedAnswer:
     """One answer to a request.
 
     Attributes:
@@ -126,9 +126,9 @@ class RecordingStore:
         self._match = match
         self._ignore = read_patterns(ignore)
         self._served = [False] * len(self.recordings)
-        self._spoiled: list[tuple[Request, int, Answer]] = []
+        self._spoiled: list[tuple[WireRequest, int, PlayedAnswer]] = []
 
-    def answer(self, request: Request) -> Answer | None:
+    def answer(self, request: WireRequest) -> PlayedAnswer | None:
         """Returns the recording for a request, as an answer; None if all were served.
 
         A request that is sent again because a fault broke its answer off gets the same recording again.
@@ -150,7 +150,7 @@ class RecordingStore:
             self._spoiled.append((request, number, answer))
         return answer
 
-    def named(self, name: str | None) -> Answer | None:
+    def named(self, name: str | None) -> PlayedAnswer | None:
         """Returns the recording with this name, or with this last part of its name, as an answer; else None.
 
         It may be requested repeatedly. A model name that was recorded with a recording does not select it.
@@ -161,7 +161,7 @@ class RecordingStore:
                 return _instead(injection) if injection.instead else self._injected(number, injection)
         return None
 
-    def _in_order(self, request: Request) -> int | None:
+    def _in_order(self, request: WireRequest) -> int | None:
         number = next((number for number, served in enumerate(self._served) if not served), None)
         if number is not None and self._match == "order":
             recording = self.recordings[number]
@@ -173,7 +173,7 @@ class RecordingStore:
                 )
         return number
 
-    def _by_request(self, request: Request) -> int:
+    def _by_request(self, request: WireRequest) -> int:
         sent = {number: each.sent for number, each in enumerate(self.recordings) if each.sent}
         found = {number: difference(each, request, self._ignore) for number, each in sent.items()}
         same = [number for number, text in found.items() if not text]
@@ -187,20 +187,20 @@ class RecordingStore:
             found[likest],
         )
 
-    def _again(self, request: Request) -> int | None:
+    def _again(self, request: WireRequest) -> int | None:
         for place, (asked, number, answer) in enumerate(self._spoiled):
             if answer.broken and asked == request:
                 del self._spoiled[place]
                 return number
         return None
 
-    def _injected(self, number: int, injection: Injection) -> Answer:
+    def _injected(self, number: int, injection: Injection) -> PlayedAnswer:
         recording = self.recordings[number]
-        answer = Answer(injection.delay, recording.status, answer_headers(recording), iter(()))
+        answer = PlayedAnswer(injection.delay, recording.status, answer_headers(recording), iter(()))
         answer.steps = self._steps(number, injection, answer)
         return answer
 
-    def _steps(self, number: int, injection: Injection, answer: Answer) -> Iterator[Step]:
+    def _steps(self, number: int, injection: Injection, answer: PlayedAnswer) -> Iterator[Step]:
         recording = self.recordings[number]
         for delay, piece in self._paced[number]:
             steps = injection.body.feed(Step(delay, piece))
@@ -211,17 +211,17 @@ class RecordingStore:
         yield from injection.body.feed(Step(0.0, b"", "cut" if recording.broken else "end"))
 
 
-def _instead(injection: Injection) -> Answer:
+def _instead(injection: Injection) -> PlayedAnswer:
     fault = injection.instead
     if not isinstance(fault, status):
-        return Answer(injection.delay, None, {}, iter(()))
+        return PlayedAnswer(injection.delay, None, {}, iter(()))
     steps = iter([Step(0.0, fault.content), Step(0.0, b"", "end")])
-    return Answer(injection.delay, fault.code, fault.headers, steps)
+    return PlayedAnswer(injection.delay, fault.code, fault.headers, steps)
 
 
 def _model(recording: Recording) -> str | None:
     sent = recording.sent
-    return Request(sent.method, sent.path, sent.body.encode("utf-8", "replace")).model if sent else None
+    return WireRequest(sent.method, sent.path, sent.body.encode("utf-8", "replace")).model if sent else None
 
 
 def _likeness(recording: Recording, body: str) -> float:

@@ -21,7 +21,17 @@ from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from ..faults import Fault
-from ..recording import Answer, Connection, Match, RecordingStore, ReplayMismatch, Request, Source, Speed, serving
+from ..recording import (
+    Connection,
+    Match,
+    PlayedAnswer,
+    RecordingStore,
+    ReplayMismatch,
+    Source,
+    Speed,
+    WireRequest,
+    serving,
+)
 from ..values import PortableError
 
 __all__ = ["serve_replay"]
@@ -110,7 +120,7 @@ class _Server:
         return await _play(connection, answer)
 
 
-async def _receive(stream: ByteStream) -> Request:
+async def _receive(stream: ByteStream) -> WireRequest:
     """One request. Raises _BadRequest if it can't be read."""
     buffered = BufferedByteReceiveStream(stream)
     try:
@@ -131,10 +141,10 @@ async def _receive(stream: ByteStream) -> Request:
     if int(length) > _BODY_BYTES:
         raise _BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large")
     body = await buffered.receive_exactly(int(length)) if int(length) else b""
-    return Request(words[0], words[1], body, pairs)
+    return WireRequest(words[0], words[1], body, pairs)
 
 
-async def _play(connection: Connection, answer: Answer) -> None:
+async def _play(connection: Connection, answer: PlayedAnswer) -> None:
     ended = False
     try:
         await _pause(connection, answer.delay)

@@ -14,7 +14,7 @@ from ..client import Hooks
 from ..config import load_profile
 from ..faults import Fault
 from ..net import make_client
-from ..recording import Draft, Match, Recording, ReplayTransport, Speed, load_source, recording_client
+from ..recording import Match, Recording, RecordingDraft, ReplayTransport, Speed, load_source, recording_client
 from ..requests import Request
 from ..values import ConfigError
 from .spy import ScriptError, SentRequest, SpyProvider, replaced_profile
@@ -87,7 +87,7 @@ class RecordingProvider(SpyProvider):
         keys = {key: value for key, value in overrides.items() if key != "hooks"}
         profile = load_profile(provider, {"max_retries": 0, **keys})  # a failed attempt would be a turn
         self._name = name
-        self._draft = Draft(folder, name)
+        self._draft = RecordingDraft(folder, name)
         _, self._transport = recording_client(
             make_client(profile.transport), self._draft.folder, name=name, adapter=profile.adapter_of(profile.model)
         )

@@ -1,6 +1,6 @@
 """Text that is JSON, or nearly: parsing, repairs, paths, references."""
 
-from .arguments import Arguments, is_empty, is_of_empty, read_arguments, unparsed
+from .arguments import ParsedArguments, is_empty, is_of_empty, read_arguments, unparsed
 from .canonical import canonical_json
 from .jsontext import (
     finite,

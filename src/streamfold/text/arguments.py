@@ -15,13 +15,13 @@ from typing import Any
 
 from .jsontext import join_surrogates, parse_object, parse_values
 
-__all__ = ["Arguments", "is_empty", "is_of_empty", "read_arguments", "unparsed"]
+__all__ = ["ParsedArguments", "is_empty", "is_of_empty", "read_arguments", "unparsed"]
 
 _EMPTY = ("", "{}", "null", "[]", '""')
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class ParsedArguments:
     """Arguments as they were read.
 
     Attributes:
@@ -41,7 +41,7 @@ class Arguments:
         return self.value != unparsed(self.raw)
 
 
-def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair: bool = True) -> Arguments:
+def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair: bool = True) -> ParsedArguments:
     """Reads the arguments of a call from its pieces, and from the texts in which the server repeated them whole.
 
     Where these differ, the first that is there counts:
@@ -92,24 +92,24 @@ def unparsed(raw: str) -> dict[str, Any]:
     return {"_raw": raw, "_error": "invalid_json"}
 
 
-def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> Arguments:
+def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> ParsedArguments:
     if not raw.strip():
-        return Arguments({}, raw)
+        return ParsedArguments({}, raw)
     try:
         value = parse_object(raw)
     except ValueError:
         mended = (_repeated(raw) or _cumulative(pieces)) if repair else None
-        return mended or Arguments(unparsed(raw), raw)
+        return mended or ParsedArguments(unparsed(raw), raw)
     if isinstance(value, dict):
-        return Arguments(value, raw)
+        return ParsedArguments(value, raw)
     if value is None:
-        return Arguments({}, raw)
+        return ParsedArguments({}, raw)
     if isinstance(value, str) and (inner := _object_or_none(value)) is not None:  # vllm-project/vllm#54964
-        return Arguments(inner, value, "the object was encoded twice")
-    return Arguments(unparsed(raw), raw)
+        return ParsedArguments(inner, value, "the object was encoded twice")
+    return ParsedArguments(unparsed(raw), raw)
 
 
-def _repeated(raw: str) -> Arguments | None:
+def _repeated(raw: str) -> ParsedArguments | None:
     """One object after others that say nothing else: empty ones (Bedrock opens with `{}`), or itself (a summary)."""
     try:
         values = parse_values(raw)
@@ -120,16 +120,20 @@ def _repeated(raw: str) -> Arguments | None:
     if len(values) < 2 or len(different) > 1 or not isinstance(full[0][0], dict):
         return None
     repair = "the arguments were repeated whole" if len(full) > 1 else "an empty object came before the arguments"
-    return Arguments(full[0][0], full[0][1], repair)
+    return ParsedArguments(full[0][0], full[0][1], repair)
 
 
-def _cumulative(pieces: Sequence[str]) -> Arguments | None:
+def _cumulative(pieces: Sequence[str]) -> ParsedArguments | None:
     """Snapshots in place of pieces: each begins with the one before it (lobehub/lobehub#13506)."""
     texts = [piece for piece in pieces if piece]
     if len(texts) < 2 or not all(after.startswith(before) for before, after in pairwise(texts)):
         return None
     value = _object_or_none(texts[-1])
-    return value if value is None else Arguments(value, texts[-1], "each piece of the arguments repeated those before")
+    return (
+        value
+        if value is None
+        else ParsedArguments(value, texts[-1], "each piece of the arguments repeated those before")
+    )
 
 
 def _object_or_none(text: str) -> dict[str, Any] | None:

@@ -40,7 +40,7 @@ class PendingCall:
 
 
 @dataclass(slots=True)
-class _OpenCall:
+class _TurnCall:
     call: ToolCall
     status: _Status = "new"
     decision: _Decision | None = None
@@ -58,7 +58,7 @@ class TurnCalls:
     """
 
     def __init__(self, calls: Iterable[ToolCall], unfinished: str = _NOT_FINISHED) -> None:
-        self._calls = {call.id: _OpenCall(call) for call in calls}
+        self._calls = {call.id: _TurnCall(call) for call in calls}
         self._unfinished = unfinished
 
     def __len__(self) -> int:
@@ -161,7 +161,7 @@ class TurnCalls:
             if status != "done":
                 found.message = None
 
-    def _found(self, call_id: str) -> _OpenCall:
+    def _found(self, call_id: str) -> _TurnCall:
         if call_id not in self._calls:
             known = ", ".join(map(repr, self._calls))
             raise ConfigError(f"no call {call_id!r}{nearest(call_id, self._calls)} in the last turn: it has {known}")
@@ -196,7 +196,7 @@ def take_open_calls(
     return turn
 
 
-def _now(found: _OpenCall) -> str:
+def _now(found: _TurnCall) -> str:
     if found.decision is not None:
         return f"it was {found.decision}"
     return {"result": "it waits for a result", "done": "it has a result"}.get(found.status, "it needs none")

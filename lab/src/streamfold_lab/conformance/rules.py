@@ -14,7 +14,7 @@ from ..doctor import Seen
 __all__ = [
     "Check",
     "Rule",
-    "Sent",
+    "SentEvent",
     "Stream",
     "Violation",
     "error_with_message",
@@ -29,7 +29,7 @@ __all__ = [
 _SERVER_ERROR = 500
 
 
-class Sent(NamedTuple):
+class SentEvent(NamedTuple):
     """One event of an answer.
 
     Attributes:
@@ -54,7 +54,7 @@ class Stream:
 
     seen: Seen
     status: int
-    events: tuple[Sent, ...] = field(default=(), repr=False)
+    events: tuple[SentEvent, ...] = field(default=(), repr=False)
     error: Any = field(default=None, repr=False)
 
     @property
@@ -166,13 +166,13 @@ def read_stream(seen: Seen) -> Stream | None:
     return Stream(seen, recording.status, tuple(_events(recording.body)))
 
 
-def _events(body: bytes) -> Iterable[Sent]:
+def _events(body: bytes) -> Iterable[SentEvent]:
     for start, end, payloads, _ in event_ranges(body):
         if not payloads:
             continue
         data = b"\n".join(body[first:last] for first, last in payloads).decode("utf-8", "replace").strip()
         names = [line[6:].strip() for line in body[start:end].splitlines() if line.startswith(b"event:")]
-        yield Sent(names[-1].decode("utf-8", "replace") if names else "", _parsed(data))
+        yield SentEvent(names[-1].decode("utf-8", "replace") if names else "", _parsed(data))
 
 
 def _parsed(text: str) -> Any:

@@ -23,7 +23,7 @@ from .examine import Examination
 from .listing import read_models
 from .probes import PROBES
 from .questions import HELLO
-from .sending import Endpoint, prepare
+from .sending import ExaminedEndpoint, prepare
 from .values import Ask, Card, Finding, Probe
 
 __all__ = ["AUTO", "Diagnosis", "Planned", "find_wires", "plan", "read_target"]
@@ -62,7 +62,7 @@ class Diagnosis:
         began = anyio.current_time()
         async with AsyncExitStack() as stack:
             folder = self.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamfold-")))
-            endpoint = Endpoint(profile, folder / profile.adapter, self.timeouts, self.http_client)
+            endpoint = ExaminedEndpoint(profile, folder / profile.adapter, self.timeouts, self.http_client)
             await stack.enter_async_context(endpoint)
             examination = Examination(endpoint, tuple(self.probes), self.budget, self.report)
             findings = await examination.run()
@@ -126,7 +126,7 @@ async def find_wires(
         with tempfile.TemporaryDirectory(prefix="streamfold-") as folder:
             for wire in WIRES if adapter == AUTO else (adapter,):
                 candidate = _as_wire(tried, wire, first=not found)
-                async with Endpoint(candidate, Path(folder), timeouts, http_client) as endpoint:
+                async with ExaminedEndpoint(candidate, Path(folder), timeouts, http_client) as endpoint:
                     endpoint.use(await _with_model(endpoint))
                     problem = await _problem(endpoint)
                 if problem is None:
@@ -150,7 +150,7 @@ def _as_wire(profile: Profile, wire: str, *, first: bool) -> Profile:
     return type(profile).model_validate({**kept, "adapter": wire, "name": name})
 
 
-async def _with_model(endpoint: Endpoint) -> Profile:
+async def _with_model(endpoint: ExaminedEndpoint) -> Profile:
     """Returns the profile with a model. Raises ConfigError if the server names none."""
     profile = endpoint.profile
     if profile.model:
@@ -166,7 +166,7 @@ async def _with_model(endpoint: Endpoint) -> Profile:
     return profile.model_copy(update={"model": names[0]}) if names else profile
 
 
-async def _problem(endpoint: Endpoint) -> str | None:
+async def _problem(endpoint: ExaminedEndpoint) -> str | None:
     """Returns why a wire does not answer; None if it does. Raises APIError if no wire can."""
     if not endpoint.profile.model:
         raise ConfigError("the server lists no models: name one with --model")

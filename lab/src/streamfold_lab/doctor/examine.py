@@ -10,7 +10,7 @@ from streamfold.config import Profile
 from streamfold.requests import Capabilities
 from streamfold.values import AuthenticationError, PermissionDeniedError
 
-from .sending import Endpoint
+from .sending import ExaminedEndpoint
 from .values import Answers, Ask, Finding, Outcome, Probe, Seen, Setting
 
 __all__ = ["Examination", "with_settings"]
@@ -32,7 +32,7 @@ class Examination:
         report: called with each finding as it is made.
     """
 
-    endpoint: Endpoint
+    endpoint: ExaminedEndpoint
     probes: Sequence[Probe]
     budget: int
     report: Callable[[Finding], None] = lambda finding: None

@@ -13,7 +13,7 @@ from streamfold.config import Profile
 from streamfold.requests import NO_FAMILY
 from streamfold.values import APIError, ProtocolError, Timeouts
 
-from .sending import Endpoint
+from .sending import ExaminedEndpoint
 
 __all__ = ["ServedModel", "read_models", "served_models"]
 
@@ -52,7 +52,7 @@ async def served_models(profile: Profile, *, http_client: httpx.AsyncClient | No
         ConfigError: the key or a variable is not set.
     """
     found: list[ServedModel] = []
-    async with Endpoint(profile, Path(), _TIMEOUTS, http_client) as endpoint:
+    async with ExaminedEndpoint(profile, Path(), _TIMEOUTS, http_client) as endpoint:
         path: str | None = "/models"
         for _ in range(_PAGES):
             if path is None:

@@ -34,7 +34,7 @@ from streamfold.values import (
 from ..inspection import Inspection, inspect_stream
 from .values import Ask, Seen, Way
 
-__all__ = ["Endpoint", "prepare"]
+__all__ = ["ExaminedEndpoint", "prepare"]
 
 _MOST_BYTES = 4 * 2**20  # of one answer; nothing that is asked for here is nearly as long
 _HEADERS = {"Accept-Encoding": "identity", "Cache-Control": "no-store"}
@@ -43,7 +43,7 @@ _CONNECTS = ("connect_tcp.started", "connect_unix_socket.started")
 _REFUSALS = frozenset({400, 404, 405, 413, 415, 422, 500, 501})
 
 
-class Endpoint:
+class ExaminedEndpoint:
     """One wire of a server.
 
     Args:

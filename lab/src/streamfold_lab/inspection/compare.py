@@ -12,13 +12,13 @@ from streamfold.values import Call, ConfigError, Delta, Meta, Part, Reasoning, R
 from .values import Event, Inspection
 from .words import delta_kind, delta_words, usage_words
 
-__all__ = ["ANSWER_FIELDS", "Comparison", "FirstDifference", "Verdict", "compare"]
+__all__ = ["ANSWER_FIELDS", "Comparison", "FirstDifference", "PartVerdict", "compare"]
 
 ANSWER_FIELDS = ("outcome", "text", "reasoning", "refusal", "finish_reason", "calls", "usage", "ids", "model", "extras")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PartVerdict:
     """One part of the answer in both streams. If `ignored`, a difference does not count."""
 
     field: str
@@ -54,7 +54,7 @@ class Comparison:
 
     a: str
     b: str
-    answer: tuple[Verdict, ...]
+    answer: tuple[PartVerdict, ...]
     meaning: FirstDifference | None
 
     @property
@@ -78,7 +78,9 @@ def compare(a: Inspection, b: Inspection, *, ignore: Collection[str] = ()) -> Co
     if unknown := [name for name in ignore if name not in ANSWER_FIELDS]:
         raise ConfigError(f"unknown part of the answer {unknown[0]!r}. Allowed: {', '.join(ANSWER_FIELDS)}")
     left, right = _answer(a), _answer(b)
-    verdicts = [Verdict(name, left[name] == right[name], name in ignore, *_shown(name, left, right)) for name in left]
+    verdicts = [
+        PartVerdict(name, left[name] == right[name], name in ignore, *_shown(name, left, right)) for name in left
+    ]
     return Comparison(a.name, b.name, tuple(verdicts), _first_difference(a, b))
 
 

@@ -20,7 +20,7 @@ from streamfold.values import ConfigError
 
 from .viewers import Viewers
 from .views import Glance, recording_of, timeline
-from .watched import Watch, Watched
+from .watched import AnswerWatch, WatchedAnswer
 
 __all__ = ["LivePage"]
 
@@ -61,7 +61,7 @@ class LivePage:
         keys: Collection[str] = (),
         fixtures: str | Path = "fixtures/gateway",
     ) -> None:
-        self._watch = Watch(answers, most_bytes)
+        self._watch = AnswerWatch(answers, most_bytes)
         self._viewers = Viewers(keys)
         self._fixtures = Path(fixtures)
         self._glances: dict[int, Glance] = {}
@@ -131,7 +131,7 @@ class LivePage:
         path = await anyio.to_thread.run_sync(self._write, watched, name)
         return JSONResponse({"saved": str(path)}, 201, headers=_COMMON)
 
-    def _write(self, watched: Watched, name: str) -> Path:
+    def _write(self, watched: WatchedAnswer, name: str) -> Path:
         path = self._fixtures / name
         try:
             self._fixtures.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ class LivePage:
             raise HTTPException(500, f"the fixture can't be written: {exc}") from exc
         return path
 
-    def _found(self, request: Request) -> Watched:
+    def _found(self, request: Request) -> WatchedAnswer:
         if (watched := self._watch.find(request.path_params["number"])) is None:
             raise HTTPException(404, "this answer is not kept any more")
         return watched

@@ -15,7 +15,7 @@ from streamfold.recording import Cut, Recording, cleaned_body, expected
 from streamfold.values import NamedTool, StreamError
 
 from ..inspection import inspect_stream, render_page
-from .watched import Watched
+from .watched import WatchedAnswer
 
 __all__ = ["Glance", "recording_of", "timeline"]
 
@@ -26,7 +26,7 @@ _SHOWN = 300  # characters of it that the list shows
 class Glance:
     """The line of an answer in the list. While the answer grows, its text is read on from where it was."""
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: WatchedAnswer) -> None:
         self._watched = watched
         self._decoder: StreamDecoder | None = None
         self._read = 0
@@ -83,7 +83,7 @@ class Glance:
         return self._tail or self._thought
 
 
-def timeline(watched: Watched) -> str:
+def timeline(watched: WatchedAnswer) -> str:
     """Returns the inspector's page for an answer, as far as it came. Takes a while for a large one."""
     body, cuts = _clean(watched)
     info, error = watched.info, watched.error
@@ -111,7 +111,7 @@ def timeline(watched: Watched) -> str:
     return render_page(inspection)
 
 
-def recording_of(watched: Watched, name: str) -> Recording:
+def recording_of(watched: WatchedAnswer, name: str) -> Recording:
     """Returns an answer that has ended as a recording, without secrets."""
     body, cuts = _clean(watched)
     info, choice = watched.info, watched.info.request.tool_choice
@@ -136,18 +136,18 @@ def recording_of(watched: Watched, name: str) -> Recording:
     return replace(made, expect=expected(made))
 
 
-def _clean(watched: Watched) -> tuple[bytes, tuple[Cut, ...]]:
+def _clean(watched: WatchedAnswer) -> tuple[bytes, tuple[Cut, ...]]:
     redactor = watched.info.redactor.with_secrets((), guess=True)
     body, cuts = watched.taken()
     return cleaned_body(body, [Cut(size, wait) for size, wait in cuts], redactor)
 
 
-def _reading(watched: Watched) -> dict[str, Any]:
+def _reading(watched: WatchedAnswer) -> dict[str, Any]:
     request = watched.info.request
     return {"dialect": watched.info.dialect, "tools": request.tools, "tool_choice": request.tool_choice}
 
 
-def _ending(watched: Watched) -> str | None:
+def _ending(watched: WatchedAnswer) -> str | None:
     if watched.state == "finished":
         return None
     if watched.error is not None:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from streamfold.client import Hooks, RequestInfo
 from streamfold.values import APIError, Attempt, Reply
 
-__all__ = ["Watch", "Watched"]
+__all__ = ["AnswerWatch", "WatchedAnswer"]
 
 Ending: TypeAlias = Literal["finished", "failed", "left"]
 
@@ -20,13 +20,13 @@ _LARGEST = 16 * 2**20  # bytes of one answer; of a longer one the beginning is k
 
 
 @dataclass(slots=True, eq=False)
-class Watched:
+class WatchedAnswer:
     """One answer.
 
     Attributes:
         number: counts the answers, from 1.
         ending: how it ended, if it did; "left": the reader left before the end.
-        version: of the last change, by the clock of the `Watch`.
+        version: of the last change, by the clock of the `AnswerWatch`.
         began: seconds since the epoch.
         since: when that was, by the monotonic clock.
         pieces: of the body, each with the time at which it came.
@@ -64,7 +64,7 @@ class Watched:
         return body, [(len(piece), wait) for (_, piece), wait in zip(pieces, waits, strict=True)]
 
 
-class Watch:
+class AnswerWatch:
     """The last answers of the providers that have its `hooks`.
 
     Args:
@@ -77,7 +77,7 @@ class Watch:
 
     def __init__(self, answers: int, most_bytes: int) -> None:
         self._most, self._free = answers, most_bytes
-        self._watched: OrderedDict[int, Watched] = OrderedDict()
+        self._watched: OrderedDict[int, WatchedAnswer] = OrderedDict()
         self._sizes: dict[int, int] = {}  # as they were when somebody looked
         self._numbers = 0
         self.clock = 0
@@ -90,11 +90,11 @@ class Watch:
             on_close=self._close,
         )
 
-    def find(self, number: int) -> Watched | None:
+    def find(self, number: int) -> WatchedAnswer | None:
         """Returns an answer by its number, if it is still kept."""
         return self._watched.get(number)
 
-    def all(self) -> list[Watched]:
+    def all(self) -> list[WatchedAnswer]:
         """Returns the answers that are kept, the oldest first."""
         for found in self._watched.values():
             if self._sizes.get(found.number) != found.size:  # looked for here, so that a piece costs nothing more
@@ -103,10 +103,10 @@ class Watch:
         return list(self._watched.values())
 
     def _request(self, info: RequestInfo) -> None:
-        found: Watched | None = info.notes.get(_NOTE)
+        found: WatchedAnswer | None = info.notes.get(_NOTE)
         if found is None:
             self._numbers += 1
-            found = info.notes[_NOTE] = self._watched[self._numbers] = Watched(self._numbers, info)
+            found = info.notes[_NOTE] = self._watched[self._numbers] = WatchedAnswer(self._numbers, info)
             if len(self._watched) > self._most:
                 self._drop_oldest()
         else:  # another attempt
@@ -116,7 +116,7 @@ class Watch:
 
     def _piece(self, info: RequestInfo, data: bytes) -> None:
         """Keeps a piece. This is all that happens to the gateway for each piece while nobody looks."""
-        found: Watched = info.notes[_NOTE]
+        found: WatchedAnswer = info.notes[_NOTE]
         found.size += len(data)
         if not found.dropped:
             found.pieces.append((monotonic(), data))
@@ -125,30 +125,30 @@ class Watch:
                 self._make_room(found)
 
     def _retry(self, info: RequestInfo, attempt: Attempt) -> None:
-        found: Watched = info.notes[_NOTE]
+        found: WatchedAnswer = info.notes[_NOTE]
         found.failed.append(attempt)
         self._changed(found)
 
     def _finish(self, info: RequestInfo, reply: Reply) -> None:
-        found: Watched = info.notes[_NOTE]
+        found: WatchedAnswer = info.notes[_NOTE]
         found.reply, found.ending, found.ended = reply, "finished", monotonic()
         self._changed(found)
 
     def _error(self, info: RequestInfo, error: APIError) -> None:
-        found: Watched = info.notes[_NOTE]
+        found: WatchedAnswer = info.notes[_NOTE]
         found.error, found.ending, found.ended = error, "failed", monotonic()
         self._changed(found)
 
     def _close(self, info: RequestInfo) -> None:
-        found: Watched | None = info.notes.get(_NOTE)
+        found: WatchedAnswer | None = info.notes.get(_NOTE)
         if found is not None and found.ended is None:
             found.ending, found.ended = "left", monotonic()
             self._changed(found)
 
-    def _changed(self, found: Watched) -> None:
+    def _changed(self, found: WatchedAnswer) -> None:
         self.clock = found.version = self.clock + 1
 
-    def _make_room(self, growing: Watched) -> None:
+    def _make_room(self, growing: WatchedAnswer) -> None:
         while self._free < 0 and len(self._watched) > 1:
             self._drop_oldest()
         growing.dropped = growing.dropped or self._free < 0 or growing.size > _LARGEST
@@ -160,5 +160,5 @@ class Watch:
         oldest.pieces, oldest.dropped = [], True  # it may still be under way
 
 
-def _kept(found: Watched) -> int:
+def _kept(found: WatchedAnswer) -> int:
     return sum(len(piece) for _, piece in found.pieces)

@@ -108,7 +108,7 @@ class UIWriter(ABC):
         """Returns the events of a failure; `text` is for the person in front of the screen."""
 
 
-class Answer:
+class ShownAnswer:
     """One answer of the model on its way to a writer, in the order of its parts."""
 
     def __init__(self, writer: UIWriter) -> None:
@@ -179,7 +179,7 @@ async def played(
     """Yields the events of a run. A failure becomes the events of a failure; it is logged, and nothing is raised."""
     for event in writer.start():
         yield event
-    answer: Answer | None = None
+    answer: ShownAnswer | None = None
     try:
         finished, pending, signed = False, tuple[PendingCall, ...](), dict[str, str]()
         async with source:
@@ -189,7 +189,7 @@ async def played(
                     found += writer.result(step)
                 else:
                     if answer is None:
-                        answer = Answer(writer)
+                        answer = ShownAnswer(writer)
                         found += writer.turn()
                     found += answer.feed(step)
                     if finished := step.finished:

@@ -17,7 +17,7 @@ from ..errors import JobPausedError
 from ..tables import DONE, ERROR, SENT
 from ..work import Work
 from .creating import Creator, Lines
-from .drafts import Draft, Drafts, lines_of, request_of
+from .drafts import BatchDraft, BatchDrafts, lines_of, request_of
 from .results import ForeignBatchError, Results
 from .store import BatchStore, ProviderBatch
 
@@ -102,7 +102,7 @@ class _Run:
         for batch in found:
             if batch.state == "creating":
                 self._opened(await self._create_again(batch))
-        drafts = Drafts(self._client)
+        drafts = BatchDrafts(self._client)
         for number, raw in self._work.todo():
             if self._work.stopped:
                 return
@@ -119,7 +119,7 @@ class _Run:
         for draft in drafts.rest():
             await self._create(draft)
 
-    async def _create(self, draft: Draft) -> None:
+    async def _create(self, draft: BatchDraft) -> None:
         model, account = draft.first.request.model, self._client.account
         batch = ProviderBatch(draft.key, account, model, len(draft.rows), time.time())
         await self._store.begin(batch, draft.rows)

@@ -15,7 +15,7 @@ from ...values import ConfigError
 from ..rows import Row
 from ..settings import JobSettings
 
-__all__ = ["Draft", "Drafts", "lines_of", "new_key", "request_of", "row_name"]
+__all__ = ["BatchDraft", "BatchDrafts", "lines_of", "new_key", "request_of", "row_name"]
 
 # A batch is smaller than most providers take them, so that it fits into memory while it is sent.
 _MOST_BYTES = 32 * 2**20
@@ -39,7 +39,7 @@ def request_of(client: BatchClient, settings: JobSettings, row: Row) -> BatchReq
 
 
 @dataclass(slots=True)
-class Draft:
+class BatchDraft:
     """A batch that is being put together.
 
     Attributes:
@@ -67,7 +67,7 @@ class Draft:
             return file.read()
 
 
-class Drafts:
+class BatchDrafts:
     """The batches that are being put together: one for each model.
 
     Args:
@@ -78,26 +78,26 @@ class Drafts:
         self._most_rows = client.api.max_rows
         self._most_bytes = min(client.api.max_bytes, _MOST_BYTES)
         self._limit = client.api.max_bytes
-        self._open: dict[str, Draft] = {}
+        self._open: dict[str, BatchDraft] = {}
 
-    def add(self, row: Row, request: BatchRequest) -> Draft | None:
+    def add(self, row: Row, request: BatchRequest) -> BatchDraft | None:
         """Adds a request. Returns the batch of its model that is full, and to which it did not belong any more.
 
         Raises:
             ConfigError: the request alone is larger than a batch may be.
         """
-        draft, full = self._open.get(request.group) or Draft(new_key(), request.prepared), None
+        draft, full = self._open.get(request.group) or BatchDraft(new_key(), request.prepared), None
         line = request.line(row_name(draft.key, row.number))
         if len(line) >= self._limit:
             raise ConfigError(f"the request has {len(line)} bytes, and a batch of the provider at most {self._limit}")
         if draft.rows and (len(draft.rows) >= self._most_rows or draft.size + len(line) >= self._most_bytes):
-            draft, full = Draft(new_key(), request.prepared), draft
+            draft, full = BatchDraft(new_key(), request.prepared), draft
             line = request.line(row_name(draft.key, row.number))
         draft.add(row, line)
         self._open[request.group] = draft
         return full
 
-    def rest(self) -> Iterator[Draft]:
+    def rest(self) -> Iterator[BatchDraft]:
         """Yields the batches that are not full."""
         while self._open:
             yield self._open.pop(next(iter(self._open)))
