@@ -141,5 +141,5 @@ async def test_extract_is_a_method_of_providers() -> None:
 
 async def test_extract_is_a_method_of_every_model() -> None:
     """What stands before a provider has it too."""
-    script = ScriptedProvider(say({"name": "Oslo", "people": 7}))
+    script = ScriptedProvider('{"name": "Oslo", "people": 7}')
     assert await Fallback(script).extract(City, "Which?") == City(name="Oslo", people=7)
