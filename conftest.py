@@ -47,8 +47,15 @@ def pytest_configure(config: pytest.Config) -> None:
     sqlite3.connect = _connected  # type: ignore[assignment]
 
 
+# In these folders of tests other people's programs run.
+PROGRAMS = ("agents", "browser", "clients", "engines", "interfaces", "real")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without --thorough, trio and httpx get one case of each test, and slow tests wait for `-m slow`."""
+    for item in items:
+        if item.path.parent.name in PROGRAMS:
+            item.add_marker("slow")
     if scale.thorough():
         return
     if not config.getoption("-m"):

@@ -389,4 +389,5 @@ def browser(session: nox.Session) -> None:
     axe = str(node / "node_modules" / "axe-core" / "axe.min.js")
     # In one process, so that what the opening of a page costs is printed.
     pages = ["tests/browser", "lab/tests/browser"]
-    session.run("pytest", "-n", "0", *pages, *session.posargs, env={"STREAMFOLD_BROWSER": "1", "STREAMFOLD_AXE": axe})
+    env = {"STREAMFOLD_BROWSER": "1", "STREAMFOLD_AXE": axe}
+    session.run("pytest", "-n", "0", *ALL, *pages, *session.posargs, env=env)

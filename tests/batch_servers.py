@@ -105,7 +105,8 @@ class BatchServer:
         check(f"Bearer {KEY}" in keys or KEY in keys, "wrong key", 401)
 
     def carry_out(self, call: Call) -> Any:
-        raise NotImplementedError
+        told = f"{type(self).__name__} must say in `carry_out` what {call.method} {call.path} gives"
+        raise NotImplementedError(told)
 
     def progress(self, batch: dict[str, Any]) -> bool:
         """Notes that a batch was looked at. Returns whether it has ended."""

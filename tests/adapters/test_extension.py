@@ -45,6 +45,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_package_adds_an_adapter_and_a_dialect(installed: Path) -> None:
     """Installed beside streamfold, both are found by name, and share the accumulation of calls."""
     paths = [str(installed), *(path for path in sys.path if path)]
@@ -62,6 +63,7 @@ print(shown.method, shown.url, shown.json()["messages"], *shown.json()["tools"],
 """
 
 
+@pytest.mark.slow
 def test_an_adapter_of_another_package_sends_messages(installed: Path) -> None:
     """A subclass of `Adapter` gets the checks and rewrites of all wires, and may make its path from the request."""
     paths = [str(installed), *(path for path in sys.path if path)]

@@ -30,7 +30,10 @@ ENVIRONMENT = {
     "PYTHONIOENCODING": "utf-8",
 }
 
-pytestmark = pytest.mark.skipif(not EXAMPLE.is_dir(), reason="the examples are not part of what is installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not EXAMPLE.is_dir(), reason="the examples are not part of what is installed"),
+]
 
 
 class Runs:
@@ -78,7 +81,6 @@ def bodies(runs: Runs, name: str) -> list[dict[str, Any]]:
     return [request["body"] for request in runs.requests[name]]
 
 
-@pytest.mark.slow
 def test_one_line_is_the_swap(runs: Runs) -> None:
     """The files differ in their first line, the addresses asked differ, and the output does not."""
     assert len({tuple(lines[1:]) for lines in runs.configuration.values()}) == 1

@@ -359,6 +359,7 @@ def test_an_interrupted_wait_closes_the_connection(read: Callable[[Any], Any]) -
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.slow
 def test_interrupted_anywhere_on_the_way_to_the_event_loop() -> None:
     """Ctrl-C behind any function call of a read leaves no coroutine that was not awaited, and no connection."""
     left, moment = 0, 0

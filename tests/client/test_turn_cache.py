@@ -250,6 +250,7 @@ async def test_valkey_that_is_not_there() -> None:
     assert [warning.code for warning in recalled.warnings] == ["memory_failed"]
 
 
+@pytest.mark.slow
 async def test_a_store_that_hangs() -> None:
     """An answer waits two seconds for it at most."""
 

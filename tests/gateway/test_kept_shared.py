@@ -73,6 +73,7 @@ async def begun(client: httpx.AsyncClient) -> str:
     return path
 
 
+@pytest.mark.slow
 async def test_an_answer_that_another_process_makes(place: str) -> None:
     """It can be fetched and followed anywhere while it is made, and continued when it is there."""
     go_on = anyio.Event()
@@ -107,6 +108,7 @@ async def test_an_answer_is_cancelled_by_another_process(place: str) -> None:
         assert (await first.get(path)).json() == response
 
 
+@pytest.mark.slow
 async def test_an_answer_is_deleted_by_another_process(place: str) -> None:
     """It is gone for everybody, and nobody goes on to make it."""
     async with two(place, anyio.Event()) as (first, second):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -153,9 +152,8 @@ def test_every_test_that_is_named_exists() -> None:
     assert len(names) > len(FAILURES)
     for name in names:
         file, _, function = name.partition("::")
-        tree = ast.parse(next(Path(__file__).parents[1].rglob(file)).read_text("utf-8"))
-        found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-        assert not function or function in found, name
+        text = next(Path(__file__).parents[1].rglob(file)).read_text("utf-8")
+        assert not function or re.search(rf"^(async )?def {function}\(", text, re.MULTILINE), name
 
 
 def test_every_error_of_a_request_is_in_the_table() -> None:

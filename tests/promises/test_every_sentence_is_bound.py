@@ -57,7 +57,5 @@ def test_the_tests_that_bind_it_elsewhere_exist() -> None:
         ]
         for name in [name for node in named for name in ast.literal_eval(node.value)]:
             file, _, function = name.partition("::")
-            found = ast.walk(ast.parse((TESTS / file).read_text("utf-8")))
-            assert not function or function in {
-                node.name for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            }, name
+            text = (TESTS / file).read_text("utf-8")
+            assert not function or re.search(rf"^\s*(async )?def {function}\(", text, re.MULTILINE), name

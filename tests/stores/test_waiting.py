@@ -67,6 +67,7 @@ async def test_what_waits_is_there_and_moves() -> None:
     assert await away.get("me", ["a"]) == {"a": b"4"}
 
 
+@pytest.mark.slow
 async def test_it_is_tried_again() -> None:
     """Without anybody who asks for something; and at the end."""
     away = Away()
@@ -133,6 +134,7 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 async def test_a_locked_file(tmp_path: Path) -> None:
     """Writing fails after a second, and then at once; reading goes on; when it is free again nothing is missing."""
     file = SQLiteStore(tmp_path / "a.db")
