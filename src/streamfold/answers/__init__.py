@@ -4,7 +4,7 @@ from .arguments import Arguments
 from .base_model import BaseChatModel, open_answer, pass_on
 from .extract import extract
 from .facts import DirectModel, EndpointFacts, ModelFacts, facts_of
-from .misuse import AsyncIteration
+from .misuse import AsyncContext, AsyncIteration
 from .model import ChatModel
 from .partial import Partial
 from .source import ChunkSource

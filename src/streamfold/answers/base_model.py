@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from ..net import hides_arguments
 from ..requests import ChatOptions, Request
@@ -118,14 +117,6 @@ class BaseChatModel(AsyncContext, ABC):
     @abstractmethod
     async def aclose(self) -> None:
         """Closes the connections."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 def pass_on(model: ChatModel, arguments: Arguments) -> ChatStream:

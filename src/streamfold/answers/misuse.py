@@ -1,17 +1,27 @@
-"""Clear errors where an asynchronous object is used as if it were synchronous.
+"""Asynchronous contexts and iterators, and clear errors where one is used as if it were synchronous.
 
-Type checkers do not see these methods, so that they report the mistake too.
+Type checkers do not see the methods that raise these, so that they report the mistake too.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 __all__ = ["AsyncContext", "AsyncIteration"]
 
 
 class AsyncContext:
-    """Explains that an object needs `async with` instead of `with`."""
+    """Something that `async with` closes. Explains that it needs that instead of `with`."""
+
+    if TYPE_CHECKING:
+
+        async def aclose(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     if not TYPE_CHECKING:
 
@@ -22,7 +32,7 @@ class AsyncContext:
             """Never called; without it Python would complain about this method first."""
 
 
-class AsyncIteration(AsyncContext):
+class AsyncIteration:
     """Explains that an object needs `async for` instead of `for`."""
 
     if not TYPE_CHECKING:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from operator import length_hint
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from ..net import forget_locals
 from ..text import whole_characters
 from ..values import ChunkDetails, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Writing
-from .misuse import AsyncIteration
+from .misuse import AsyncContext, AsyncIteration
 from .partial import Partial, PartialReader
 from .watching import Watcher, Watchers
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ChatStream", "read_whole"]
 
 
-class ChatStream(AsyncIteration):
+class ChatStream(AsyncIteration, AsyncContext):
     """The chunks of one answer: an async iterator, and an async context manager that closes the connection.
 
         async with provider.chat_stream("Hello") as stream:
@@ -207,14 +206,6 @@ class ChatStream(AsyncIteration):
                 await self._batches.aclose()
             finally:
                 self._reading = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         state = "finished" if self._ended else "closed" if self._closed else "reading" if self._started else "not sent"

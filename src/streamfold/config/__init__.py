@@ -11,6 +11,6 @@ from .problems import config_problems
 from .profile import Profile
 from .rate_limits import RateLimitSettings
 from .show import Value, capability_values, effective_values, key_state
-from .stores import check_store, store_url
+from .stores import store_place, store_url
 from .tables import StrictTable, allowed, as_table, mistakes_in, read_table
 from .typed import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, ProviderConfig, RateLimitsConfig

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator
 
 from ..text import check_references, filled, referenced
-from ..values import NotConfiguredError, nearest
+from ..values import ConfigError, NotConfiguredError, nearest
 from .checks import variable_is_set
 
-__all__ = ["STORE_SCHEMES", "StoreName", "check_store", "store_url"]
+__all__ = ["STORE_SCHEMES", "StoreName", "check_store", "store_place", "store_url"]
 
 STORE_SCHEMES = ("memory", "sqlite", "valkey", "valkeys", "redis", "rediss")
 
@@ -30,6 +30,16 @@ def check_store(where: str) -> None:
         raise ValueError("must be memory, or sqlite:/// and a path (one more slash begins an absolute path)")
     if scheme not in ("memory", "sqlite") and not referenced(rest) and not _host(where):
         raise ValueError(f"must name a server, as in {scheme}://127.0.0.1:6379")
+
+
+def store_place(where: str, what: str) -> tuple[str, str]:
+    """Returns the scheme of a store, and the rest of its URL. Raises ConfigError that begins with `what`."""
+    try:
+        check_store(where)
+    except ValueError as exc:
+        raise ConfigError(f"{what} {exc}") from None
+    scheme, _, rest = where.partition("://")
+    return scheme, rest
 
 
 def store_url(where: str, what: str = "memory") -> str:

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import anyio
@@ -75,9 +74,7 @@ class BatchJob:
         self._tasks.start_soon(self._ask)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._tasks.cancel_scope.cancel()
         try:
             await self._tasks.__aexit__(None, None, None)

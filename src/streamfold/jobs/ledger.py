@@ -17,7 +17,6 @@ from decimal import Decimal
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from ..stores import locked_file
@@ -185,9 +184,7 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..config import check_store
+from ..config import store_place
 from ..values import ConfigError
 from .guard import GuardedStore
 from .sqlite import SQLiteLimitStore
@@ -36,13 +36,9 @@ def open_limit_store(where: str) -> LimitStore:
     Raises:
         ConfigError: it is none of them.
     """
-    try:
-        check_store(where)
-    except ValueError as exc:
-        raise ConfigError(f"the store of limits {exc}") from None
     if where == "memory" and _instead:
         where = _instead[0]
-    scheme, _, rest = where.partition("://")
+    scheme, rest = store_place(where, "the store of limits")
     if scheme == "memory":
         return process_store()
     return SQLiteLimitStore(rest[1:]) if scheme == "sqlite" else ValkeyLimitStore(where)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..config import check_store
-from ..values import ConfigError
+from ..config import store_place
 from .memory import MemoryStore
 from .sqlite import SQLiteStore
 from .store import Retention, Store
@@ -26,11 +25,7 @@ def open_store(where: str, retention: Retention | None = None, *, table: str = "
     Raises:
         ConfigError: it is none of them.
     """
-    try:
-        check_store(where)
-    except ValueError as exc:
-        raise ConfigError(f"the store of {table} {exc}") from None
-    scheme, _, rest = where.partition("://")
+    scheme, rest = store_place(where, f"the store of {table}")
     if scheme == "memory":
         return MemoryStore(retention)
     if scheme == "sqlite":

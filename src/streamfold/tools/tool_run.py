@@ -5,12 +5,11 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Generator, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
-from ..answers import AsyncIteration
+from ..answers import AsyncContext, AsyncIteration
 from ..requests import ChatOptions
 from ..values import (
     ConfigError,
@@ -44,7 +43,7 @@ _MOST_PAUSES = 10  # of the model in one run, each to be told to go on
 _NO_TURN_LEFT = "not run: the limit of turns was reached"
 
 
-class ToolRun(AsyncIteration):
+class ToolRun(AsyncIteration, AsyncContext):
     """The chunks of all turns: an async iterator, and an async context manager that closes the connection.
 
     Each turn ends with a finished chunk of its own, which has the calls that are run next. Between two chunks nothing
@@ -270,14 +269,6 @@ class ToolRun(AsyncIteration):
         self._ended = True
         if self._stream is not None:
             await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def _next_chunk(self) -> StreamChunk | None:
         """Reads a chunk of the turn under way, or of a new one; None at its end."""

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 import anyio
 
-from ...config import check_store, store_url
+from ...config import store_place, store_url
 from ...stores import Retention, Store, StoreError, open_store
 from ...values import ConfigError
 from ..answers import Answer
@@ -30,10 +30,7 @@ def fingerprint(*parts: str | bytes) -> str:
 
 def check_answers(where: str) -> None:
     """Raises ConfigError if a text does not name a store that all workers reach."""
-    try:
-        check_store(where)
-    except ValueError as error:
-        raise ConfigError(f"answers: {error}") from None
+    store_place(where, "answers:")
     if where == "memory" or (where.startswith("sqlite:///") and where[10:11] != "/"):
         raise ConfigError(
             f"answers: can't be {where!r}, which other workers don't find. Allowed: valkey://HOST:PORT, or on one"
