@@ -13,5 +13,5 @@ from .turns import TURNS
 
 __all__ = ["PROBES"]
 
-_THEMES = (BASICS, THINKING, CALLS, SCHEMAS, STRUCTURED, CONVERSATION, TURNS, ERRORS)
-PROBES = (*(probe for theme in _THEMES for probe in theme.probes), *STREAM)
+_THEMES = (BASICS, THINKING, CALLS, SCHEMAS, STRUCTURED, CONVERSATION, TURNS, ERRORS, STREAM)
+PROBES = tuple(probe for theme in _THEMES for probe in theme.probes)

@@ -51,7 +51,11 @@ class Theme:
     def several(
         self, name: str, question: str, *asks: Ask, **rest: Any
     ) -> Callable[[Callable[[Answers], Outcome]], object]:
-        """Returns a decorator for the judge of a probe with several requests. `rest`: further fields of `Probe`."""
+        """Returns a decorator for the judge of a probe with several requests, or of all answers if it has none.
+
+        Args:
+            rest: further fields of `Probe`.
+        """
         return lambda judge: self.probes.append(Probe(name, self.name, question, judge, asks, **rest))
 
     def one(

@@ -8,8 +8,8 @@ from statistics import median
 from streamfold.values import WarningCode
 
 from ..damage import Damage, damage, has_gap, repeats, said, wanted
-from ..values import Answers, Outcome, Probe, Seen, Verdict, Way
-from .judging import shown
+from ..values import Answers, Outcome, Seen, Verdict, Way
+from .judging import Theme, shown
 
 __all__ = ["STREAM"]
 
@@ -191,106 +191,69 @@ def _caching(answers: Answers) -> Outcome:
     return Outcome("no", "no answer reports cached tokens")
 
 
-def _probe(name: str, question: str, judge: Callable[[Answers], Outcome], **others: Iterable[str]) -> Probe:
-    return Probe(name, "stream", question, judge, **others)  # type: ignore[arg-type]
-
-
-STREAM = (
-    _probe(
-        "hang_ups",
-        "Does it hang up without an answer?",
-        _no_way("hung_up", "never began", "APIConnectionError, and retried"),
-    ),
-    _probe(
-        "unreachable",
-        "Can it always be reached?",
-        _no_way("unreachable", "found no server", "APIConnectionError, and retried"),
-    ),
-    _probe(
-        "cuts",
-        "Does an answer break off?",
-        _no_way("cut", "broke off", "IncompleteStreamError with the partial answer, and no calls"),
-    ),
-    _probe(
-        "resets",
-        "Is a connection reset?",
-        _no_way("reset", "ended in a reset", "IncompleteStreamError with the partial answer, and no calls"),
-    ),
-    _probe("stalls", "Does an answer stall?", _stalls),
-    _probe("statuses", "Does it fail now and then?", _statuses),
-    _probe("pace", "How fast do answers come?", _pace),
-    _probe(
-        "comments",
-        "Does it send comments to keep a connection open?",
-        _damaged("comment", "handled", "have comments", "ignored; they do not restart timeouts.stall"),
-    ),
-    _probe(
-        "garbage",
-        "Is there anything in a stream that is no event?",
-        _damaged("garbage", "fault", "have foreign text in them", "skipped with a warning, or ProtocolError"),
-    ),
-    _probe(
-        "utf8",
-        "Is all text UTF-8?",
-        _damaged("utf8", "fault", "have bytes that are not UTF-8", "they become U+FFFD, with a warning"),
-    ),
-    _probe(
-        "halves",
-        "Is every character in one event?",
-        _damaged("half", "handled", "have characters that are cut in two", "the halves are joined again"),
-    ),
-    _probe(
-        "truncated",
-        "Is every event whole?",
-        _damaged("truncated", "fault", "have an event that is cut in two", "ProtocolError"),
-    ),
-    _probe(
-        "repeated",
-        "Does an event come twice?",
-        _shows(
-            _has_repeats,
-            "fault",
-            lambda _: "have an event twice",
-            "events that are numbered are read once; others look like text that repeats itself",
-        ),
-    ),
-    _probe(
-        "lost",
-        "Is an event lost?",
-        _shows(
-            _has_hole,
-            "fault",
-            lambda first: f"have a hole: {shown(first.text or first.said)}",
-            "where events are numbered, a call that lost a piece is not runnable; elsewhere nobody can notice it",
-        ),
-    ),
-    _probe("content_type", "Is a stream announced as one?", _content_type),
-    _probe("done", "Does a stream end with [DONE]?", _done, wires=("chat", "kimi")),
-    _probe(
-        "finish",
-        "Does every answer have a finish reason?",
-        _warned(("missing_finish_reason", "late_content", "missing_tool_calls"), "handled", "handled"),
-    ),
-    _probe(
-        "ids",
-        "Does every call have an id of its own?",
-        _warned(("missing_id", "duplicate_id", "changed_id"), "handled", "ids are made where they are missing"),
-    ),
-    _probe(
-        "wholes",
-        "Do repetitions agree with what was streamed?",
-        _warned(("arguments_mismatch", "text_mismatch"), "handled", "the whole that parses wins"),
-    ),
-    _probe(
-        "repairs",
-        "Do arguments have to be repaired?",
-        _warned(("repaired_arguments",), "handled", "repaired in a known way"),
-    ),
-    _probe(
-        "framing",
-        "Are events separated as they should be?",
-        _warned(("unseparated_events", "truncated_event", "extra_choice"), "handled", "read all the same"),
-    ),
-    _probe("kept_open", "Is a connection used again?", _kept_open),
-    _probe("caching", "Is prompt caching reported?", _caching),
+STREAM = Theme("stream")
+STREAM.several("hang_ups", "Does it hang up without an answer?")(
+    _no_way("hung_up", "never began", "APIConnectionError, and retried")
 )
+STREAM.several("unreachable", "Can it always be reached?")(
+    _no_way("unreachable", "found no server", "APIConnectionError, and retried")
+)
+STREAM.several("cuts", "Does an answer break off?")(
+    _no_way("cut", "broke off", "IncompleteStreamError with the partial answer, and no calls")
+)
+STREAM.several("resets", "Is a connection reset?")(
+    _no_way("reset", "ended in a reset", "IncompleteStreamError with the partial answer, and no calls")
+)
+STREAM.several("stalls", "Does an answer stall?")(_stalls)
+STREAM.several("statuses", "Does it fail now and then?")(_statuses)
+STREAM.several("pace", "How fast do answers come?")(_pace)
+STREAM.several("comments", "Does it send comments to keep a connection open?")(
+    _damaged("comment", "handled", "have comments", "ignored; they do not restart timeouts.stall")
+)
+STREAM.several("garbage", "Is there anything in a stream that is no event?")(
+    _damaged("garbage", "fault", "have foreign text in them", "skipped with a warning, or ProtocolError")
+)
+STREAM.several("utf8", "Is all text UTF-8?")(
+    _damaged("utf8", "fault", "have bytes that are not UTF-8", "they become U+FFFD, with a warning")
+)
+STREAM.several("halves", "Is every character in one event?")(
+    _damaged("half", "handled", "have characters that are cut in two", "the halves are joined again")
+)
+STREAM.several("truncated", "Is every event whole?")(
+    _damaged("truncated", "fault", "have an event that is cut in two", "ProtocolError")
+)
+STREAM.several("repeated", "Does an event come twice?")(
+    _shows(
+        _has_repeats,
+        "fault",
+        lambda _: "have an event twice",
+        "events that are numbered are read once; others look like text that repeats itself",
+    )
+)
+STREAM.several("lost", "Is an event lost?")(
+    _shows(
+        _has_hole,
+        "fault",
+        lambda first: f"have a hole: {shown(first.text or first.said)}",
+        "where events are numbered, a call that lost a piece is not runnable; elsewhere nobody can notice it",
+    )
+)
+STREAM.several("content_type", "Is a stream announced as one?")(_content_type)
+STREAM.several("done", "Does a stream end with [DONE]?", wires=("chat", "kimi"))(_done)
+STREAM.several("finish", "Does every answer have a finish reason?")(
+    _warned(("missing_finish_reason", "late_content", "missing_tool_calls"), "handled", "handled")
+)
+STREAM.several("ids", "Does every call have an id of its own?")(
+    _warned(("missing_id", "duplicate_id", "changed_id"), "handled", "ids are made where they are missing")
+)
+STREAM.several("wholes", "Do repetitions agree with what was streamed?")(
+    _warned(("arguments_mismatch", "text_mismatch"), "handled", "the whole that parses wins")
+)
+STREAM.several("repairs", "Do arguments have to be repaired?")(
+    _warned(("repaired_arguments",), "handled", "repaired in a known way")
+)
+STREAM.several("framing", "Are events separated as they should be?")(
+    _warned(("unseparated_events", "truncated_event", "extra_choice"), "handled", "read all the same")
+)
+STREAM.several("kept_open", "Is a connection used again?")(_kept_open)
+STREAM.several("caching", "Is prompt caching reported?")(_caching)
