@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from tables import each_row
 FOLDER = Path(__file__).parents[2] / "fixtures"
 FIXTURES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
 CORPUS = corpus.names(
-    *(f"corpus/{wire}/*.sse" for wire in ("chat", "responses", "anthropic")),
+    *(f"corpus/{wire}/*.sse" for wire in ("chat", "responses", "anthropic", "gemini")),
     "vectors/kimi-wire/*.sse",
     "vectors/anthropic-wire/*.sse",
 )
@@ -138,12 +139,32 @@ def anthropic_event(said: str, number: int) -> bytes:
     return b"event: content_block_delta\n" + event({"type": "content_block_delta", "index": 0, "delta": delta})
 
 
+def gemini_event(said: str, number: int, **part: Any) -> bytes:
+    counts = {"promptTokenCount": 7, "candidatesTokenCount": number + 1, "totalTokenCount": number + 8}
+    details = [{"modality": "TEXT", "tokenCount": number + 2}]
+    content = {"parts": [{"text": said, **part}], "role": "model"}
+    usage = {**counts, "thoughtsTokenCount": 0, "promptTokensDetails": details}
+    made = event({"candidates": [{"content": content, "index": 0}], "usageMetadata": usage, "responseId": "r"})
+    return made.replace(b"\n\n", b"\r\n\r\n")  # as Google does
+
+
+def windows_event(said: str, number: int) -> bytes:
+    return responses_event(said, number).replace(b"\n", b"\r\n")
+
+
+def gemini_thought(said: str, number: int) -> bytes:
+    return gemini_event(said, number, thought=True)
+
+
 WRITERS = {
     "chat": ("chat", chat_event),
     "reasoning": ("chat", reasoning_event),
     "calls": ("chat", call_event),
     "responses": ("responses", responses_event),
     "anthropic": ("anthropic", anthropic_event),
+    "gemini": ("gemini", gemini_event),
+    "thoughts": ("gemini", gemini_thought),
+    "crlf": ("responses", windows_event),
 }
 NASTY = (
     "", " the", '"', "\\", '\\"', "\n", "\x7f", "\xa0", "é", "\U0001f44b", "\ud83d", "\udc4b", "\u2028", "[DONE]",
@@ -154,6 +175,8 @@ NASTY = (
 # What a server could do to an event: each is given the event, the one before it and a number.
 CHANGES: dict[str, Any] = {
     "crlf": lambda raw, before, n: raw.replace(b"\n", b"\r\n"),
+    "lf": lambda raw, before, n: raw.replace(b"\r", b""),
+    "one cr": lambda raw, before, n: raw.replace(b"\r", b"", 1),
     "cr": lambda raw, before, n: raw.replace(b"\n", b"\r"),
     "comment": lambda raw, before, n: b": ping\n" + raw,
     "ping": lambda raw, before, n: b": ping\n\n" + raw,
@@ -183,6 +206,16 @@ CHANGES: dict[str, Any] = {
     "foreign": lambda raw, before, n: b"hello\n" + raw,
     "done": lambda raw, before, n: raw + DONE,
     "usage": lambda raw, before, n: raw.replace(b'"choices"', b'"usage": {"prompt_tokens": %d}, "choices"' % n),
+    "zeros": lambda raw, before, n: re.sub(rb"(?<=Count\": )\d+", b"0", raw),
+    "fewer": lambda raw, before, n: re.sub(rb"(?<=Count\": )\d+", b"1", raw),
+    "fractions": lambda raw, before, n: re.sub(rb"(?<=Count\": )\d+", b"1.5", raw),
+    "strings": lambda raw, before, n: re.sub(rb"(?<=Count\": )(\d+)", rb'"\1"', raw),
+    "no counts": lambda raw, before, n: raw.replace(b"usageMetadata", b"usage"),
+    "counts twice": lambda raw, before, n: raw.replace(b'"usageMetadata"', b'"usageMetadata": {}, "usageMetadata"'),
+    "null counts": lambda raw, before, n: raw.replace(b'"usageMetadata": {', b'"usageMetadata": null, "x": {'),
+    "signed": lambda raw, before, n: raw.replace(b'"text"', b'"thoughtSignature": "c2ln", "text"'),
+    "called": lambda raw, before, n: raw.replace(b'"parts": [', b'"parts": [{"functionCall": {"name": "f"}}, '),
+    "finished": lambda raw, before, n: raw.replace(b'"index"', b'"finishReason": "STOP", "index"'),
     "obfuscation": lambda raw, before, n: raw.replace(b'"obfuscation": "', b'"obfuscation": "\\"\\n'),
 }
 STEPS = st.lists(

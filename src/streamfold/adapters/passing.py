@@ -19,18 +19,21 @@ class Passed:
         texts: a string that is not empty becomes the text of one delta, unchanged, whatever is in it.
         ignored: a string that is never read.
         number: the member with the number of the event, which becomes a `Sequence`; "" on wires without.
+        counts: the member with the counts of tokens so far, an object in which only numbers change. It becomes a whole
+            `UsageUpdate`, behind the text; "" on wires without.
     """
 
     texts: frozenset[str]
     ignored: frozenset[str] = frozenset()
     number: str = ""
+    counts: str = ""
 
 
-def passes_on(*texts: str, ignored: tuple[str, ...] = (), number: str = "") -> Callable[[F], F]:
+def passes_on(*texts: str, ignored: tuple[str, ...] = (), number: str = "", counts: str = "") -> Callable[[F], F]:
     """Declares it of a `decode` method. A subclass with a `decode` of its own inherits nothing: it may do otherwise."""
 
     def declare(decode: F) -> F:
-        decode.passes_on = Passed(frozenset(texts), frozenset(ignored), number)  # type: ignore[attr-defined]
+        decode.passes_on = Passed(frozenset(texts), frozenset(ignored), number, counts)  # type: ignore[attr-defined]
         return decode
 
     return declare

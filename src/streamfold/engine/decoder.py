@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamDecoder"]
 
+_BLANK_LINE = re.compile(rb"\n\r?\n")
 _LONG = 12  # events; a shorter answer is read sooner than its kinds of events are learned
 _REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
@@ -249,7 +251,7 @@ class StreamDecoder:
     def _is_long(self, data: bytes) -> bool:
         """Whether so many events have come that it is worth the time to learn their kinds."""
         if self._blank_lines < _LONG:
-            self._blank_lines += data.count(b"\n\n")
+            self._blank_lines += data.count(b"\n\n") or data.count(b"\n\r\n")
         return self._blank_lines >= _LONG
 
     def _read_with_known(self, sse: SSEDecoder, known: KnownEvents, data: bytes, chunks: list[StreamChunk]) -> None:
@@ -260,9 +262,9 @@ class StreamDecoder:
                 self._take_known(run, data, at, chunks)
                 at = run[2][-1]
                 continue
-            behind = data.find(b"\n\n", at) + 2
-            if behind < 2:
-                behind, whole = end, False
+            blank = _BLANK_LINE.search(data, at)
+            behind = end if blank is None else blank.end()
+            whole = whole and blank is not None
             self._read(sse, data[at:behind], chunks, known if whole else None)
             at, whole = behind, sse.between_events
             if self._fold.finished:
@@ -276,6 +278,7 @@ class StreamDecoder:
         """Folds known events."""
         known, texts, ends = run
         pipeline, make, done = self._pipeline, known.make, len(texts)
+        counted = done
         try:
             if known.of_call and pipeline.grow(known.empty, texts, chunks):
                 return
@@ -284,9 +287,15 @@ class StreamDecoder:
                 return
             for done, text in enumerate(texts, 1):  # noqa: B007 - how far it came, if a limit is reached
                 pipeline.feed((make(text),), "", chunks)
+        except StreamError:  # at a limit, before the counts of this event
+            counted = done - 1
+            raise
         finally:
             self.events += done
             self._transcript.add_bytes(data, at, ends[:done])
+            if known.counts is not None and counted:
+                last = data[ends[counted - 2] if counted > 1 else at : ends[counted - 1]]
+                pipeline.feed((known.counts(last),), "", chunks)
 
     def _read(
         self, sse: SSEDecoder | Framing, data: bytes, chunks: list[StreamChunk], known: KnownEvents | None = None

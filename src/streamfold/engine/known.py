@@ -5,7 +5,8 @@ room learns the bytes round that string from two events that the full path has r
 between them. It is never less strict than the full path:
 
 - Only strings that the adapter hands on unchanged may differ (`adapters/passing.py`), the strings that it never reads,
-  and the number of the event, which must be the next one. Every other byte must be the same, up to the blank line.
+  the number of the event, which must be the next one, and counts of tokens, of which the last ones are read. Every
+  other byte must be the same, up to the blank line.
 - A string must be UTF-8 and JSON up to its closing quote. One with escapes is parsed by the parser of the full path.
 - Which text of which delta the string becomes is tried out: the event is decoded with another string in its place, and
   the result must be the same but for that text.
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from pydantic_core import from_json
 
 from ..adapters import Passed
-from ..values import BlockPiece, Call, Delta, Meta, Reasoning, Sequence, Text
+from ..values import BlockPiece, Call, Delta, Meta, Reasoning, Sequence, Text, UsageUpdate
 from .parts import Resumption
 
 if TYPE_CHECKING:
@@ -39,7 +40,13 @@ _STRINGS = re.compile(rb'("(?:[^"\\\x00-\x1f]++|\\.)*+")')
 _STRING_END = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\.)*+')
 _CONTROL = re.compile("[\x00-\x1f]")
 _NUMBER = re.compile(rb"(\s*:\s*)(0|[1-9][0-9]{0,17})(?![0-9.eE])")
-_TEXT, _IGNORED, _NUMBERED = range(3)  # what may stand between two pieces of a known event
+_COUNT = re.compile(rb"(\s*:\s*)([1-9][0-9]{0,17})(?![0-9.eE])")  # zeros may be no newer counts: see `AnswerUsage`
+_TEXT, _IGNORED, _NUMBERED, _COUNTED = range(4)  # what may stand between two pieces of a known event
+_PATTERNS = {
+    _TEXT: rb'((?:[^"\\\x00-\x1f]++|\\.)*+)',
+    _IGNORED: rb'(?:[^"\\\x00-\x1f]++|\\.)*+',
+    _COUNTED: rb"[1-9][0-9]{0,17}",
+}
 _BACKSLASH = ord("\\")
 _PROBE = b"~ known ~"
 
@@ -54,15 +61,21 @@ class _Shape(NamedTuple):
         pieces: the first one begins the event, the last one ends it.
         holes: what stands behind each piece but the last.
         data_at: where the payload begins.
+        ending: what stands behind it: two line ends.
     """
 
     pieces: tuple[bytes, ...]
     holes: tuple[int, ...]
     data_at: int
+    ending: bytes
+
+    def payload(self, event: bytes) -> bytes:
+        """The payload of an event of this shape."""
+        return event[self.data_at : -len(self.ending)]
 
     def filled(self, text: bytes, number: int) -> bytes:
         """The bytes of another event of this shape."""
-        fillings = {_TEXT: text, _IGNORED: text, _NUMBERED: b"%d" % number}
+        fillings = {_TEXT: text, _IGNORED: text, _NUMBERED: b"%d" % number, _COUNTED: b"%d" % number}
         return b"".join(
             [piece + fillings[hole] for piece, hole in zip(self.pieces, self.holes, strict=False)] + [self.pieces[-1]]
         )
@@ -76,7 +89,10 @@ class Known:
         make: makes the delta of a text.
         empty: the delta of no text.
         of_call: whether the texts are pieces of a call.
+        counts: reads the counts of tokens in the bytes of an event; None where it has none.
     """
+
+    counts: Callable[[bytes], UsageUpdate] | None = None
 
     def __init__(self, shape: _Shape, make: Maker) -> None:
         *pieces, self._last = shape.pieces
@@ -86,7 +102,8 @@ class Known:
             for place, (piece, hole) in enumerate(zip(pieces, shape.holes, strict=True), 1)
         ]
         self.begin = shape.pieces[0]
-        self._data_at = shape.data_at
+        self._data_at, self._close = shape.data_at, len(shape.ending)
+        self._behind = len(shape.ending) - shape.ending.index(b"\n") - len(self._last)  # from the end of its line
         self.make = make
         self.empty = made = make("")
         self.of_call = isinstance(made, Call) or (isinstance(made, BlockPiece) and made.kind == "call")
@@ -95,7 +112,8 @@ class Known:
     def run(self, data: bytes, at: int, numbers: Resumption, limit: int) -> Run | None:
         """Returns the events of this kind that stand at `at`, and counts their numbers; None if there is none."""
         # One step of this loop is all that is done for nearly every event.
-        startswith, find, steps, last, length = data.startswith, data.find, self._steps, self._last, len(self._last)
+        startswith, find, steps, last, behind = data.startswith, data.find, self._steps, self._last, self._behind
+        length = len(last)
         number = following = numbers.following
         texts: list[str] = []
         ends: list[int] = []
@@ -114,7 +132,7 @@ class Known:
                     here += len(digits)
                     continue
                 if is_last:  # what follows is the rest of the line
-                    end = find(b"\n", here) + 2 - length
+                    end = find(b"\n", here) + behind
                 elif (end := find(b'"', here)) > 0 and data[end - 1] == _BACKSLASH:
                     end = _STRING_END.match(data, here).end()  # type: ignore[union-attr]
                 if end < here:
@@ -136,13 +154,38 @@ class Known:
                     texts.append(text)
                     ends.append(end)
                     if self._numbered:
-                        prints.append(hash(data[at + self._data_at : end - 2]))
+                        prints.append(hash(data[at + self._data_at : end - self._close]))
                         number += 1
                     at = end
                     continue
             if prints:
                 numbers.add(following, prints)
             return (self, texts, ends) if texts else None
+
+
+class _Counting(Known):
+    """A kind of event with the counts of tokens so far, of which there are too many to be looked at one by one."""
+
+    def __init__(self, shape: _Shape, make: Maker, counts: Callable[[bytes], UsageUpdate]) -> None:
+        super().__init__(shape, make)
+        *pieces, last = map(re.escape, shape.pieces)
+        holes = (_PATTERNS[hole] for hole in shape.holes)
+        pattern = b"".join([piece + hole for piece, hole in zip(pieces, holes, strict=True)])
+        self._match = re.compile(pattern + last).match
+        self.counts = lambda event: counts(shape.payload(event))
+
+    def run(self, data: bytes, at: int, numbers: Resumption, limit: int) -> Run | None:
+        texts: list[str] = []
+        ends: list[int] = []
+        while (found := self._match(data, at)) is not None and found[1] and found.end() - at <= limit:
+            text = found[1]
+            try:
+                texts.append(from_json(b'"%b"' % text) if b"\\" in text else text.decode())
+            except ValueError:
+                break
+            at = found.end()
+            ends.append(at)
+        return (self, texts, ends) if texts else None
 
 
 # Known events of one kind that follow each other in the bytes: the text of each, which is never empty, and its end.
@@ -193,7 +236,11 @@ class KnownEvents:
         Args:
             raw: all bytes of the event.
         """
-        make = _maker(deltas[-1]) if deltas else None
+        others, counts = list(deltas), None
+        if self._passed.counts and deltas and isinstance(usage := deltas[-1], UsageUpdate):
+            counts = partial(self._counts, usage)
+            others.pop()
+        make = _maker(others.pop()) if others else None
         self._patience -= 1 if make is None else _LOOK
         self.hopeless = self._patience <= 0
         if make is None or len(raw) > _LARGEST or (shape := _shape(raw, self._passed)) is None:
@@ -202,35 +249,54 @@ class KnownEvents:
             self._seen[shape] = None
             if len(self._seen) > _MOST_KNOWN:
                 self._seen.pop(next(iter(self._seen)))
-        elif self._changes_alone(shape, event, deltas[:-1], make):
-            self._known = [*self._known[1 - _MOST_KNOWN :], Known(shape, make)]
+        elif self._changes_alone(shape, event, others, make, counts):
+            known = Known(shape, make) if counts is None else _Counting(shape, make, counts)
+            self._known = [*self._known[1 - _MOST_KNOWN :], known]
             self._next = len(self._known) - 1
 
-    def _changes_alone(self, shape: _Shape, event: ServerSentEvent, others: list[Delta], make: Maker) -> bool:
-        """Tries out whether nothing but the text of the last delta changes with what may differ."""
+    def _counts(self, like: UsageUpdate, payload: bytes) -> UsageUpdate:
+        return UsageUpdate(from_json(payload)[self._passed.counts], like.read, like.whole)
+
+    def _changes_alone(
+        self,
+        shape: _Shape,
+        event: ServerSentEvent,
+        others: list[Delta],
+        make: Maker,
+        counts: Callable[[bytes], UsageUpdate] | None,
+    ) -> bool:
+        """Tries out whether nothing but one text, and the counts, change with what may differ."""
         number = next((delta.number for delta in others if type(delta) is Sequence), None)
-        if (number is None) == (_NUMBERED in shape.holes) or any(
-            type(other) not in (Meta, Sequence) for other in others
-        ):
+        if (number is None) == (_NUMBERED in shape.holes) or (counts is None and _COUNTED in shape.holes):
+            return False
+        if any(type(other) not in (Meta, Sequence) for other in others):
             return False
         if number is not None:
             others = [Sequence(number + 1) if type(other) is Sequence else other for other in others]
+        data = shape.payload(shape.filled(_PROBE, (number or 0) + 1))
         try:
-            data = shape.filled(_PROBE, (number or 0) + 1)[shape.data_at : -2].decode()
-            return list(self._decode(type(event)(event.event, data, event.id))) == [*others, make(_PROBE.decode())]
-        except ValueError:
+            made = [*others, make(_PROBE.decode()), *([] if counts is None else [counts(data)])]
+            return list(self._decode(type(event)(event.event, data.decode(), event.id))) == made
+        except (ValueError, KeyError):
             return False
 
 
 def _shape(raw: bytes, passed: Passed) -> _Shape | None:
     """Takes an event apart. None if it is more than one line of data and perhaps a name, or if it has not one text."""
-    *names, data, _, _ = raw.split(b"\n")
-    if b"\r" in raw or not data.startswith(b"data: ") or [name for name in names if not name.startswith(b"event: ")]:
+    ending = b"\r\n\r\n" if raw.endswith(b"\r\n\r\n") else b"\n\n"
+    *names, data = raw.removesuffix(ending).split(ending[len(ending) // 2 :])
+    if (
+        not raw.endswith(ending)
+        or b"\r" in data + b"".join(names)
+        or not data.startswith(b"data: ")
+        or [name for name in names if not name.startswith(b"event: ")]
+    ):
         return None
-    data_at = len(raw) - len(data) - 2 + len(b"data: ")
+    data_at = len(raw) - len(data) - len(ending) + len(b"data: ")
     pieces, holes = [raw[:data_at]], list[int]()
     before, member = b"", ""  # what stands before a string, and the string before that
-    for place, token in enumerate(_STRINGS.split(raw[data_at:-2])):
+    depth = 0  # in the object with the counts
+    for place, token in enumerate(_STRINGS.split(data[len(b"data: ") :])):
         hole: int | None = None
         if place % 2 and before.strip() == b":":  # a value
             hole = (
@@ -241,6 +307,10 @@ def _shape(raw: bytes, passed: Passed) -> _Shape | None:
             member = token[1:-1].decode("utf-8", "replace")
         elif member == passed.number and (number := _NUMBER.match(token)):
             hole, head, tail = _NUMBERED, number[1], token[number.end() :]
+        elif passed.counts and (depth or member == passed.counts):
+            if number := _COUNT.match(token):
+                hole, head, tail = _COUNTED, number[1], token[number.end() :]
+            depth = max(0, depth + token.count(b"{") + token.count(b"[") - token.count(b"}") - token.count(b"]"))
         if hole is None:
             pieces[-1] += token
         else:
@@ -248,8 +318,8 @@ def _shape(raw: bytes, passed: Passed) -> _Shape | None:
             pieces[-1] += head
             pieces.append(tail)
         before = b"" if place % 2 else token
-    pieces[-1] += b"\n\n"
-    return _Shape(tuple(pieces), tuple(holes), data_at) if holes.count(_TEXT) == 1 else None
+    pieces[-1] += ending
+    return _Shape(tuple(pieces), tuple(holes), data_at, ending) if holes.count(_TEXT) == 1 else None
 
 
 def _maker(delta: Delta) -> Maker | None:

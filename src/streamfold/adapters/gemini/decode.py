@@ -43,6 +43,7 @@ from ...values import (
     word,
 )
 from ..blocks import arguments_object
+from ..passing import passes_on
 from .errors import read_google_error
 from .signatures import SIGNATURE
 
@@ -74,14 +75,17 @@ _TEXT = Block(None, "text", {"text": ""}, "text")
 class EventReader:
     """Reads answers: one half of the adapter."""
 
+    @passes_on("text", counts="usageMetadata")
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not a chunk of this format."""
-        if not event.data.strip():
-            return []
-        if is_done(event.data):
-            return [Done()]  # proxies that translate from OpenAI
+        data = event.data
+        if data[:1] != "{":
+            if not data.strip():
+                return []
+            if is_done(data):
+                return [Done()]  # proxies that translate from OpenAI
         out: list[Delta] = []
-        _chunk(parse_event(event.data), out)
+        _chunk(parse_event(data), out)
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
