@@ -110,6 +110,7 @@ class Blocks:
         self._by_index: dict[int, _OpenBlock] = {}
         self._showing: dict[BlockKind, _OpenBlock] = {}
         self._calling: _OpenBlock | None = None  # the call that was named last
+        self._named: dict[tuple[str, str | None], _OpenBlock] = {}  # calls by id and name, the newest of each
         self._strays: dict[int | None, _OpenBlock] = {}  # calls whose beginning did not come
         self._behind_reason = False
 
@@ -205,12 +206,12 @@ class Blocks:
 
     def _is_named_again(self, begun: Block) -> bool:
         """Whether a block is the next piece of a call that is under way: Gemini may name it again, by its id."""
-        for block in reversed(self._blocks):
-            known, call = block.begun.call, begun.call
-            if begun.held and call and known and call.id and call.id == known.id and call.name == known.name:
-                self._calling = block if not block.closed else self._calling
-                return not block.closed
-        return False
+        call = begun.call
+        block = self._named.get((call.id, call.name)) if begun.held and call and call.id else None
+        if block is None or block.closed or block.begun.call is None:
+            return False
+        self._calling = block
+        return True
 
     def _open(self, begun: Block) -> list[Delta]:
         out: list[Delta] = []
@@ -227,6 +228,8 @@ class Blocks:
         if begun.kind == "call":
             self._calling, block.late = block, self._behind_reason
         if begun.call is not None:
+            if begun.call.id:
+                self._named[begun.call.id, begun.call.name] = block
             return out if begun.held else [*out, self._head(block)]
         shown = begun.value.get(begun.member)
         return [*out, *self._show(block, shown)] if isinstance(shown, str) and shown else out

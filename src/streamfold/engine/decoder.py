@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamDecoder"]
 
-_BLANK_LINE = re.compile(rb"\n\r?\n")
 _LONG = 12  # events; a shorter answer is read sooner than its kinds of events are learned
 _REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
@@ -116,6 +114,7 @@ class StreamDecoder:
         self._transcript = Transcript()
         self._coalesce = coalesce
         self._known: KnownEvents | None = None
+        self._blank_line = b"\n\n"
         self._blank_lines = 0  # in the bytes so far, up to `_LONG`
         self.events = 0
         self._error: StreamError | None = None
@@ -251,7 +250,9 @@ class StreamDecoder:
     def _is_long(self, data: bytes) -> bool:
         """Whether so many events have come that it is worth the time to learn their kinds."""
         if self._blank_lines < _LONG:
-            self._blank_lines += data.count(b"\n\n") or data.count(b"\n\r\n")
+            if b"\r\n\r\n" in data:  # as Google writes
+                self._blank_line = b"\n\r\n"
+            self._blank_lines += data.count(self._blank_line)
         return self._blank_lines >= _LONG
 
     def _read_with_known(self, sse: SSEDecoder, known: KnownEvents, data: bytes, chunks: list[StreamChunk]) -> None:
@@ -262,9 +263,8 @@ class StreamDecoder:
                 self._take_known(run, data, at, chunks)
                 at = run[2][-1]
                 continue
-            blank = _BLANK_LINE.search(data, at)
-            behind = end if blank is None else blank.end()
-            whole = whole and blank is not None
+            blank = data.find(self._blank_line, at)
+            whole, behind = (False, end) if blank < 0 else (whole, blank + len(self._blank_line))
             self._read(sse, data[at:behind], chunks, known if whole else None)
             at, whole = behind, sse.between_events
             if self._fold.finished:

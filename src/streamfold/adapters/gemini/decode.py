@@ -69,6 +69,7 @@ _FAILURES = {
 OTHER_REASONS = frozenset([*_FAILURES, "OTHER", "FINISH_REASON_UNSPECIFIED", "NO_IMAGE", "IMAGE_OTHER", "CONTINUATION"])
 ABOUT_CANDIDATE = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 _MEMBERS = frozenset(["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"])
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _TEXT = Block(None, "text", {"text": ""}, "text")
 
 
@@ -263,4 +264,4 @@ def read_usage(numbers: dict[str, Any]) -> Usage:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _JSON.encode(value)
