@@ -27,9 +27,9 @@ from streamfold import ConfigError, Provider, StreamChunk, StreamError
 from streamfold.faults import cut_after, reset, status
 from streamfold.recording import (
     Cut,
-    Draft,
     FaultTransport,
     Recording,
+    RecordingDraft,
     RecordTransport,
     ReplayTransport,
     Sent,
@@ -344,7 +344,8 @@ async def test_compressed_bodies_that_cannot_be_read(tmp_path: Path) -> None:
     await post(RecordTransport(Scripted(b"?" + KEY.encode(), headers=headers), tmp_path, name="x"))
     recording = Recording.load(tmp_path / "x")
     assert (recording.body, recording.complete) == (b"", False)
-    assert recording.ended == "the body is compressed (x-strange) and can't be read: install what httpx needs for it"
+    why = "the response has the unknown content-encoding 'x-strange'"
+    assert recording.ended == f"the body is compressed (x-strange) and can't be read: {why}"
     made = [b"no gzip", b"at all"]
     transport = RecordTransport(Scripted(*made, headers={"content-encoding": "gzip"}), tmp_path, name="y")
     async with httpx.AsyncClient(transport=transport) as client, client.stream("POST", URL) as response:
@@ -514,7 +515,7 @@ def test_a_draft_takes_the_place_of_a_whole_conversation(tmp_path: Path) -> None
     for damage in ("", "no TOML"):
         if damage:
             (tmp_path / "x.toml").write_text(damage, "utf-8")
-        draft = Draft(tmp_path, "x")
+        draft = RecordingDraft(tmp_path, "x")
         draft.folder.mkdir()
         HELLO.save(draft.folder / "x")
         assert draft.problem() is None

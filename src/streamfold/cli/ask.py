@@ -34,8 +34,10 @@ Spec = Annotated[
     str | None, typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL; without it, the default provider.")
 ]
 Model = Annotated[str | None, typer.Option(help="Another model than the configured one.")]
-System = Annotated[str | None, typer.Option(help="Instructions for the model.")]
-Images = Annotated[list[str] | None, typer.Option(help="An image to send along: a file or a URL. Repeatable.")]
+System = Annotated[str | None, typer.Option("--system", help="Instructions for the model.")]
+Images = Annotated[
+    list[str] | None, typer.Option("--image", help="An image to send along: a file or a URL. Repeatable.")
+]
 Temperature = Annotated[float | None, typer.Option(help="The sampling temperature.")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help="The largest number of tokens to generate.")]
 ToolFile = Annotated[
@@ -133,10 +135,8 @@ def chat(
     ] = None,
     provider: Spec = None,
     model: Model = None,
-    system_prompt: Annotated[str | None, typer.Option("--system", help="Instructions for the model.")] = None,
-    images: Annotated[
-        list[str] | None, typer.Option("--image", help="An image to send along: a file or a URL. Repeatable.")
-    ] = None,
+    system_prompt: System = None,
+    images: Images = None,
     temperature: Temperature = None,
     max_output_tokens: MaxTokens = None,
     tool_file: ToolFile = None,
@@ -174,7 +174,7 @@ def record(
     directory: Annotated[Path, typer.Option(file_okay=False, help="The folder for NAME.sse and NAME.toml.")] = Path(
         "fixtures"
     ),
-    system_prompt: Annotated[str | None, typer.Option("--system", help="Instructions for the model.")] = None,
+    system_prompt: System = None,
     temperature: Temperature = None,
     max_output_tokens: MaxTokens = None,
     tool_file: ToolFile = None,

@@ -2,6 +2,7 @@
 
 from .clients import make_client
 from .clocks import Clocks
+from .compression import body_codings, unpacked_pieces
 from .exceptions import forget_locals, hides_arguments, redact_error
 from .lanes import Splice, secrets_in_body, spliced
 from .ratelimit import read_rate_limit

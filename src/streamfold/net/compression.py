@@ -10,13 +10,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from importlib import import_module
+from itertools import chain
 from typing import Any, Protocol
 
 import httpx
 
 from ..values import ProtocolError, ProtocolWarning, Reply
 
-__all__ = ["body_codings", "raw_body", "unpacked", "unrequested_codings"]
+__all__ = ["body_codings", "raw_body", "unpacked", "unpacked_pieces", "unrequested_codings"]
 
 _PIECE = 64 * 1024  # bytes that are unpacked at once
 _MOST_CODINGS = 5  # of one body
@@ -57,10 +58,25 @@ def unpacked(response: httpx.Response, raw: AsyncIterator[bytes], codings: list[
     """
     if not codings:
         return raw
-    if len(codings) > _MOST_CODINGS:
-        raise ProtocolError(f"the response has {len(codings)} content-encodings", partial=Reply())
-    unpackers = [_unpacker(name) for name in codings]
+    unpackers = _unpackers(codings)
     return raw if response.is_stream_consumed else _Unpacked(raw, unpackers)  # httpx has unpacked what it has read
+
+
+def unpacked_pieces(pieces: Iterable[bytes], codings: list[str]) -> Iterator[tuple[int, bytes]]:
+    """Yields what the pieces of a body unpack to, each time with the number of the piece that it came of.
+
+    Raises:
+        ProtocolError: a coding is not known, or the package for it is not installed.
+        httpx.DecodingError: the body is something else.
+    """
+    unpackers = _unpackers(codings)
+    errors = tuple(unpacker.error for unpacker in unpackers)
+    for number, piece in enumerate(pieces):
+        try:
+            for data in _through(unpackers, piece):
+                yield number, data
+        except errors as exc:
+            raise httpx.DecodingError(f"the body can't be unpacked: {exc}") from exc
 
 
 class _Unpacker(Protocol):
@@ -91,15 +107,22 @@ class _Unpacked:
                 return piece
         except self._errors as exc:
             raise httpx.DecodingError(f"the body can't be unpacked: {exc}") from exc
-        self._pieces = iter((await self._raw.__anext__(),))
-        for unpacker in self._unpackers:
-            self._pieces = _through(unpacker, self._pieces)
+        self._pieces = _through(self._unpackers, await self._raw.__anext__())
         return b""
 
 
-def _through(unpacker: _Unpacker, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    for piece in pieces:
-        yield from unpacker.feed(piece)
+def _through(unpackers: list[_Unpacker], data: bytes) -> Iterator[bytes]:
+    """Returns what data unpacks to, taking one coding off after the other."""
+    pieces: Iterator[bytes] = iter((data,))
+    for unpacker in unpackers:
+        pieces = chain.from_iterable(map(unpacker.feed, pieces))
+    return pieces
+
+
+def _unpackers(codings: list[str]) -> list[_Unpacker]:
+    if len(codings) > _MOST_CODINGS:
+        raise ProtocolError(f"the response has {len(codings)} content-encodings", partial=Reply())
+    return [_unpacker(name) for name in codings]
 
 
 def _unpacker(name: str) -> _Unpacker:

@@ -32,11 +32,6 @@ class Interrupted(Exception):
 class Waits(Protocol):
     """The waits of one stream, one at a time."""
 
-    @property
-    def busy(self) -> bool:
-        """Whether a task is in a wait."""
-        ...
-
     def now(self) -> float:
         """The event loop's time."""
         ...
@@ -83,10 +78,6 @@ class _TimedWaits:
         self._interrupted = False
         self._again: asyncio.TimerHandle | None = None
         self.now = self._loop.time
-
-    @property
-    def busy(self) -> bool:
-        return self._task is not None
 
     @coroutine
     def wait(self, step: Awaitable[T]) -> Generator[Any, Any, T]:
@@ -167,10 +158,6 @@ class _ScopedWaits:
         self._clocks = clocks
         self._scope: anyio.CancelScope | None = None
         self.now = anyio.current_time
-
-    @property
-    def busy(self) -> bool:
-        return self._scope is not None
 
     async def wait(self, step: Awaitable[T]) -> T:
         with anyio.CancelScope(deadline=self._clocks.due()) as self._scope:

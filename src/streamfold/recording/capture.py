@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -15,7 +15,17 @@ import httpx
 
 from ..adapters import find_adapter
 from ..engine import StreamDecoder
-from ..net import HIDDEN, Redactor, Splice, secrets_in_body, secrets_in_headers, spliced
+from ..net import (
+    HIDDEN,
+    Redactor,
+    Splice,
+    body_codings,
+    secrets_in_body,
+    secrets_in_headers,
+    spliced,
+    unpacked_pieces,
+)
+from ..values import ProtocolError
 from .files import Cut, Recording
 from .outcome import expected
 from .requests import WireRequest
@@ -147,41 +157,17 @@ def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
 
     Each piece is what could be read once the network's piece was there, so that the times still hold.
     """
-    encoding = capture.headers.get("content-encoding", "").lower().strip()
-    if encoding in ("", "identity"):
-        return capture.pieces, "", ""
-    known = _codings()
-    if not all(coding.strip() in known for coding in encoding.split(",")):
-        return [], encoding, f"the body is compressed ({encoding}) and can't be read: install what httpx needs for it"
-    feed = _Feed([piece for _, piece in capture.pieces])
-    out: list[tuple[float, bytes]] = [(wait, b"") for wait, _ in capture.pieces]
-    response = httpx.Response(200, headers={"content-encoding": encoding}, stream=feed)
+    codings = body_codings((name.lower(), value) for name, value in capture.headers.multi_items())
+    encoding, out = ", ".join(reversed(codings)), [(wait, b"") for wait, _ in capture.pieces]
     try:
-        for data in response.iter_bytes():
-            wait, before = out[feed.given - 1]
-            out[feed.given - 1] = (wait, before + data)
+        for number, data in unpacked_pieces((piece for _, piece in capture.pieces), codings):
+            wait, before = out[number]
+            out[number] = (wait, before + data)
+    except ProtocolError as exc:
+        return [], encoding, f"the body is compressed ({encoding}) and can't be read: {exc.message}"
     except httpx.DecodingError as exc:
         return out, encoding, f"the body is not {encoding}: {exc}"
     return out, encoding, ""
-
-
-class _Feed(httpx.SyncByteStream):
-    """Pieces, and how many of them have been taken."""
-
-    def __init__(self, pieces: list[bytes]) -> None:
-        self._pieces = pieces
-        self.given = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        for piece in self._pieces:
-            self.given += 1
-            yield piece
-
-
-def _codings() -> set[str]:
-    """Returns the compressions that this installation of httpx can read."""
-    with httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200))) as client:
-        return {coding.strip() for coding in client.headers["accept-encoding"].split(",")}
 
 
 # --- Secrets ---------------------------------------------------------------------------------------------------------
