@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import anyio
+import pytest
 
 from folding import DONE, fin, text
 from gateways import RESPONSES, client_of
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.gateway import gateway
+from streamfold.gateway.kept.making import Running
+from streamfold.gateway.kept.memory import Memory, _weight
 from tables import each_row
 
 
@@ -99,3 +103,41 @@ async def test_odd_numbers(after: str) -> None:
         odd = await client.get(path, params={"stream": "true", "starting_after": after})
         assert (odd.status_code, "starting_after must be a whole number" in odd.text) == (400, True)
         assert (await client.get(f"{RESPONSES}/{'a' * 5000}%00")).status_code == 404
+
+
+@pytest.mark.slow
+async def test_many_long_answers_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that they hold counts: beyond the bound one goes on, the others when it has ended. None is lost."""
+    size, length, number, held = 8_000_000, 200_000, 20, list[int]()
+
+    async def says_more(connection: Connection) -> None:
+        await connection.request()
+        pieces = framed(text("x" * 100)) * 50
+        with suppress(anyio.BrokenResourceError):
+            for part in (STREAM, *[pieces] * (length // 5000), framed(fin("stop"), DONE), END):
+                await connection.send(part)
+
+    def has_room(memory: Memory, making: Running) -> bool:
+        held.append(sum(map(_weight, memory._making)))
+        return had_room(memory, making)
+
+    had_room = Memory.has_room
+    monkeypatch.setattr(Memory, "has_room", has_room)
+    async with (
+        serving(says_more) as upstream,
+        upstream.provider() as main,
+        gateway({"main": main}, responses_bytes=size) as app,
+        client_of(app) as client,
+    ):
+        asked = {"model": "main", "input": "Hi", "background": True}
+        paths = [f"{RESPONSES}/{(await client.post(RESPONSES, json=asked)).json()['id']}" for _ in range(number)]
+        await client.post(f"{paths[3]}/cancel")
+        found = list[Any]()
+        for path in paths:
+            while (answer := (await client.get(path)).json()).get("status") in ("queued", "in_progress"):
+                await anyio.sleep(0.01)
+            found.append(answer)
+    statuses = [answer["status"] for answer in found]
+    assert statuses == ["cancelled" if at == 3 else "completed" for at in range(number)]
+    assert all(len(answer["output"][0]["content"][0]["text"]) == length for answer in found if answer is not found[3])
+    assert size / 2 < max(held) < size + 12 * length + number * 2**18

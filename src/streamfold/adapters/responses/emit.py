@@ -362,7 +362,8 @@ class ResponsesEmitter(Emitter):
             self._open()
         self._out.append(event({"type": kind, "sequence_number": self._sequence, **members}, kind))
         if self._listener is not None:
-            self._listener(written_event(self._sequence, kind, self._out, has_response="response" in members))
+            whole, delta = "response" in members, members.get("delta", "")
+            self._listener(written_event(self._sequence, kind, self._out, delta=delta, has_response=whole))
         self._sequence += 1
 
     def _add(self, item: dict[str, Any]) -> int:

@@ -29,7 +29,8 @@ from ..handler import Body, Handler, Incoming, RequestHandler
 from ..sink import EventSink, Send, send_json
 from ..wire import Wire
 from .conversation import Conversation, input_items, listed_item, not_found
-from .making import Attached, Memory, Running
+from .making import Attached, Running
+from .memory import Memory
 from .responses import KeptResponse, Responses
 
 __all__ = ["KeptResponses"]
@@ -195,11 +196,12 @@ class KeptResponses:
         await (running.cancel() if wanted == "cancelled" else running.forget())
 
     async def _wait(self, running: Running, incoming: Incoming) -> None:
-        await running.until_done()
+        with running.used():
+            await running.until_done()
+            response, headers = running.response, self._wire.headers(running.kept.id)
         if running.refused is not None:
             await self._refuse(incoming, running.refused)
             return
-        response, headers = running.response, self._wire.headers(running.kept.id)
         if response["status"] == "failed":
             status = index(response["error"].get("status")) or 502
             await send_json(incoming.send, status, {"error": response["error"]}, headers)
@@ -237,8 +239,9 @@ class KeptResponses:
     async def _cancel(self, incoming: Incoming) -> None:
         kept = await self._kept(incoming)
         if (running := self._running.get(kept.id)) is not None:
-            await running.cancel()
-            kept = running.as_kept()
+            with running.used():
+                await running.cancel()
+                kept = running.as_kept()
         elif not kept.ended:
             kept = await self._cancelled(incoming, kept)
         await send_json(incoming.send, 200, kept.response, self._wire.headers(incoming.log.id))

@@ -15,39 +15,14 @@ from ...stores import StoreError
 from ...values import ErrorInfo, Failure
 from ..failures import Refused
 from .events import KeptEvent, broken_off
+from .memory import Memory
 from .responses import KeptResponse, Responses
 
-__all__ = ["Attached", "Follower", "Making", "Memory", "Running"]
+__all__ = ["Attached", "Follower", "Making", "Running"]
 
 _BACKLOG = 2**20  # bytes that may wait for clients that read slowly, of an answer whose events are not kept
 _TOO_LONG = "response_not_kept: it is too long for the store, so that nothing can refer to it"
 _NO_EVENTS = "response_not_resumable: it is too long to keep its events"
-
-
-class Memory:
-    """How many bytes of events all answers under way may hold together: the largest ones give theirs up first.
-
-    Args:
-        size: the bound.
-
-    Attributes:
-        held: how many they hold.
-        making: the answers.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self.held = 0
-        self.making: set[Making] = set()
-
-    def count(self, more: int) -> None:
-        """Counts bytes, and makes room as far as nobody waits for events."""
-        self.held += more
-        if more > 0 and self.held > self._size:
-            for each in sorted(self.making, key=lambda making: making.held, reverse=True):
-                each.forget_events()
-                if self.held <= self._size:
-                    return
 
 
 class Making:
@@ -61,23 +36,29 @@ class Making:
         emitter: writes the answer; None before it has begun.
         events: those that are held.
         held: how many bytes they are.
+        chars, pieces: the text that has come, and in how many pieces.
+        waits: whether it can wait for room: it goes on without its client.
+        stuck: whether it waits for somebody who reads slowly.
         resumable: whether they are kept.
         state: the JSON of the response as it is so far.
         over: whether the event that ends it has been written.
     """
+
+    waits = False
 
     def __init__(self, responses: Responses, memory: Memory, kept: KeptResponse, about: Mapping[str, Any]) -> None:
         self.about = about
         self.kept = kept
         self.emitter: ResponsesEmitter | None = None
         self.events: list[KeptEvent] = []
-        self.held = 0
+        self.held = self.chars = self.pieces = 0
+        self.stuck = False
         self.resumable = kept.resumable
         self.state = b""
         self.over = False
         self._responses = responses
         self._memory = memory
-        memory.making.add(self)
+        memory.add(self)
 
     def note(self, event: WrittenEvent) -> None:
         """Takes an event that has been written."""
@@ -85,6 +66,8 @@ class Making:
             return
         if event.state:
             self.state, self.over = event.state, event.last
+        if event.chars:
+            self.chars, self.pieces = self.chars + event.chars, self.pieces + 1
         if self._holds:
             self.events.append(KeptEvent(event.number, event.data))
             self._count(len(event.data))
@@ -93,8 +76,7 @@ class Making:
 
     def close(self) -> None:
         """Counts it no more."""
-        self._memory.making.discard(self)
-        self._count(-self.held)
+        self._memory.remove(self)
 
     def forget_events(self) -> None:
         """Keeps the response alone from now on."""
@@ -105,9 +87,11 @@ class Making:
     def _holds(self) -> bool:
         return self.resumable
 
+    def wake(self) -> None:
+        """Looks whether it may go on."""
+
     def _count(self, more: int) -> None:
-        self.held += more
-        self._memory.count(more)
+        self._memory.count(self, more)
 
     def _release(self) -> None:
         self.events = []
@@ -158,9 +142,13 @@ class Running(Making):
         untold: what else whoever reads is to be told at its end.
     """
 
+    waits = True
+
     def __init__(self, responses: Responses, memory: Memory, kept: KeptResponse, about: Mapping[str, Any]) -> None:
         super().__init__(responses, memory, kept, about)
         self._followers: set[Follower] = set()
+        self._users = 0
+        self._closed = False
         self._told = -1
         self._last = -1  # the number of the last event
         self._gone = anyio.Event()
@@ -179,6 +167,24 @@ class Running(Making):
         """Keeps the response before its answer has begun. Returns whether it is kept."""
         self._unkept = not await self._put(self.state_of(self.kept.response), [], ended=False)
         return not self._unkept
+
+    def close(self) -> None:
+        """Counts it no more, and forgets what has come as soon as nobody uses it."""
+        super().close()
+        self._closed = True
+        with self.used():
+            pass
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Leaves what has come there for as long as somebody uses it, though it has been closed."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._closed and not self._users:  # a cancelled task may refer to it until it is collected
+                self.emitter, self.events, self.state = None, [], b""
 
     @staticmethod
     def state_of(response: Mapping[str, Any]) -> bytes:
@@ -225,8 +231,14 @@ class Running(Making):
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
         """Takes note that events have been written; `note` has them."""
-        while not self.resumable and self.held > _BACKLOG and not self.done:
-            await self._changed.wait()
+        while not self.done:
+            stuck, self.stuck = self.stuck, not self.resumable and self.held > _BACKLOG
+            if self.stuck and not stuck:
+                self._memory.wake()  # others may go on instead
+            elif self._memory.has_room(self) and not self.stuck:
+                return
+            else:
+                await self._changed.wait()
 
     async def keep_alive(self) -> None:
         """Does nothing: there is no connection."""
@@ -330,12 +342,13 @@ class Running(Making):
         follower = Follower(after)
         self._followers.add(follower)
         try:
-            yield follower
+            with self.used():
+                yield follower
         finally:
             self._followers.discard(follower)
             if not self.resumable:
                 self._release()
-            self._wake()
+            self.wake()
 
     async def next_events(self, follower: Follower) -> list[KeptEvent]:
         """Waits for events that a reader has not got, or for the end. Returns them: none at the end."""
@@ -363,14 +376,15 @@ class Running(Making):
         follower.at = events[-1].number
         if not self.resumable:
             self._release()
-            self._wake()
+            self.wake()
 
     def _tell(self) -> None:
         self.done = self.refused is not None or (self.over and self._told == self._last)
         if not self.resumable:
             self._release()
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Looks whether it may go on, and so do its readers."""
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
