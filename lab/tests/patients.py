@@ -113,6 +113,10 @@ class Patient:
             self._check_schema(tool["function"]["parameters"])
         self._check_choice(body)
         self._check_format(body.get("response_format"))
+        _refuse(quirks.stop_max is not None and len(body.get("stop", ())) > (quirks.stop_max or 0), "too many stops")
+        says = "json" in json.dumps(body["messages"]).lower()
+        mode = (body.get("response_format") or {}).get("type") == "json_object"
+        _refuse(quirks.says_json and mode and not says, "messages must contain the word json")
 
     def _check_messages(self, messages: list[dict[str, Any]]) -> None:
         quirks = self.quirks

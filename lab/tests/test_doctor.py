@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from streamfold.adapters.chat import ChatQuirks
 from streamfold.config import config_problems, read_config, read_profile
 from streamfold.faults import Fault
 from streamfold_lab.doctor import (
+    NOT_EXAMINED,
     Card,
     cards_from,
     cards_to_dict,
@@ -31,6 +32,7 @@ from streamfold_lab.doctor import (
     sending,
     write_profile,
 )
+from tables import each_row
 
 # httpx on trio, when a stream is left before its end.
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
@@ -57,6 +59,8 @@ QUIRKS: dict[str, Any] = {
     "message_names": False,
     "empty_turns": True,
     "seed_field": "random_seed",
+    "stop_max": 4,
+    "says_json": True,
     "call_ids": "nine_alphanumeric",
     "call_signatures": True,
     "continues": "prefix",
@@ -121,8 +125,7 @@ def test_a_clean_server_has_no_findings(clean: Card) -> None:
 
 def test_every_quirk_and_every_fault_can_be_planted() -> None:
     """A new quirk or fault has to be planted here, and found."""
-    left = {"stop_max", "hosted_tools", "says_json", "reasoning_of_thinkers"}  # not examined: a refusal says them
-    assert set(QUIRKS) | left == {field.name for field in fields(ChatQuirks)}
+    assert sorted([*QUIRKS, *NOT_EXAMINED]) == sorted(field.name for field in fields(ChatQuirks))
     kinds = {name: getattr(faults, name) for name in faults.__all__}
     assert set(FAULTS) == {
         name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Fault)
@@ -137,6 +140,14 @@ def test_a_planted_quirk_is_found(name: str, clean: Card) -> None:
     assert Plant(quirk=name).found(card)
     assert {setting.key for setting in card.settings if setting.key[0] != "capabilities"} == expected
     assert [finding.probe for finding in card.with_verdict("fault")] == []
+
+
+@each_row("most", [1, 2, 3, 4, 5, 9, 16, 17])
+def test_the_number_of_stop_texts_is_one_that_is_accepted(most: int) -> None:
+    """The most that it takes, of those that servers are known to have; more are never sent."""
+    card, _ = examine(Patient(quirks=replace(quirks("stop_max"), stop_max=most)))
+    found = {setting.key: setting.value for setting in card.settings}.get(("quirks", "stop_max"))
+    assert found == {9: 5, 17: None}.get(most, most)
 
 
 @pytest.mark.parametrize(("name", "times"), some([(name, times) for times in (1, None) for name in FAULTS], 7))

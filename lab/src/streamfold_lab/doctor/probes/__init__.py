@@ -11,7 +11,13 @@ from .stream import STREAM
 from .thinking import THINKING
 from .turns import TURNS
 
-__all__ = ["PROBES"]
+__all__ = ["NOT_EXAMINED", "PROBES"]
+
+# Quirks of Chat Completions that no request to one model can show, and why. They stay as the catalogue has them.
+NOT_EXAMINED = {
+    "hosted_tools": "in whose words a server's own tools are written is documented by it; a run of one costs money",
+    "reasoning_of_thinkers": "what models that do not think refuse is seen by asking another model, and one is asked",
+}
 
 _THEMES = (BASICS, THINKING, CALLS, SCHEMAS, STRUCTURED, CONVERSATION, TURNS, ERRORS, STREAM)
 PROBES = tuple(probe for theme in _THEMES for probe in theme.probes)

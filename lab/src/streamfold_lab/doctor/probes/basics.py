@@ -184,6 +184,35 @@ def _stop(seen: Seen) -> Outcome:
     return Outcome("handled" if kept or reason != "stop" else "ok", saw)
 
 
+# The limits that are documented somewhere, from "as many as anybody sends" down: 16 (DeepSeek), 5 (Gemini), 4 (OpenAI).
+_STOPS = (17, 16, 5, 4, 3, 2)
+
+
+def _stops(count: int, before: int | None) -> Ask:
+    texts = [f"~{number}~" for number in range(count)]
+    when = was_refused(str(before)) if before else None
+    return Ask(
+        str(count), LINE, options=capped(32), special=f"{count} stop texts", when=when, edit=with_members(stop=texts)
+    )
+
+
+@BASICS.several(
+    "stop_max",
+    "How many stop texts may there be?",
+    *(_stops(count, before) for count, before in zip(_STOPS, (None, *_STOPS), strict=False)),
+    wires=("chat",),
+    needs="stop",
+)
+def _stop_max(answers: Answers) -> Outcome:
+    first = answers[str(_STOPS[0])]
+    if first.fine:
+        return Outcome("ok", f"{_STOPS[0]} are accepted")
+    if not first.refused:
+        return unclear("the answer broke off")
+    most = next((count for count in _STOPS if (seen := answers.get(str(count))) and seen.fine), 1)
+    return sets(refusal(first), f"the others are found by the reader: stop_max = {most}", "stop_max", most)
+
+
 @BASICS.one(
     "length",
     "Does a cut answer say that it is cut?",

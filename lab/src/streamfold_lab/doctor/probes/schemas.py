@@ -237,3 +237,18 @@ def _json_mode(seen: Seen) -> Outcome:
     if isinstance(_data(seen.text), dict):
         return Outcome("ok", "a JSON object")
     return unclear(f"no JSON object: {shown(seen.text, 60)}")
+
+
+@STRUCTURED.one(
+    "says_json",
+    'Is there a JSON mode without the word "json"?',
+    Ask("json", HELLO, options=capped(128), special="response_format: json_object, and no message says it",
+        edit=with_members(response_format={"type": "json_object"})),
+    wires=("chat",),
+    needs="json_mode",
+)  # fmt: skip
+def _says_json(seen: Seen) -> Outcome:
+    if not seen.refused:
+        return Outcome("ok", "JSON mode needs no word in a message")
+    does = 'JSON mode is sent where a message says "json": says_json = true'
+    return sets(refusal(seen), does, "says_json", True)
