@@ -1,5 +1,6 @@
 """Nothing is lost and nothing is invented, however a server numbers its fragments and however the network cuts the
-bytes. More than two hundred answers of real and documented shapes are tested whole, byte by byte and in random pieces.
+bytes. 254 answers (53 recorded from running servers, 60 written from documentation, 141 made up to show one behaviour)
+are tested whole, byte by byte and in random pieces.
 """
 
 from __future__ import annotations

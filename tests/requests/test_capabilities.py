@@ -32,6 +32,7 @@ from streamfold.adapters import Adapter
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.config import catalogue as catalogue_module
 from streamfold.config import checks as checks_module
+from streamfold.config import endpoint_models as models_module
 from streamfold.config import file as file_module
 from streamfold.config import profile as profiles_module
 from streamfold.config.catalogue import catalogue_values, provider_files
@@ -525,7 +526,7 @@ def test_adapter_that_makes_up_for_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         def decode(self, event: Any) -> list[Any]:
             return []
 
-    for module in (profiles_module, checks_module):
+    for module in (profiles_module, checks_module, models_module):
         monkeypatch.setattr(module, "find_adapter", lambda _: Plain)
     config = {"adapter": "plain", "capabilities": {"forced_choice": "no"}}
     assert refusal(config, "Hello", [TOOL], tool_choice="required") == (
