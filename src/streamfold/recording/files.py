@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 from pydantic import Field
 
 from ..config import allowed, as_table
-from ..engine import event_ranges
-from ..values import ConfigError, NamedTool, Tool
+from ..engine import StreamDecoder, event_ranges
+from ..values import ConfigError, NamedTool, Reply, Tool
 from .description import Day, Expected, Status, as_toml, read_description
 from .leftovers import clear_leftovers, locked, temporary_path
 
@@ -114,6 +114,18 @@ class Recording:
         tools = [Tool(name, "", {"type": "object", "properties": {}}) for name in self.tools]
         choice = NamedTool(self.tool_choice) if self.tool_choice in self.tools else self.tool_choice
         return {"dialect": self.dialect or None, "tools": tools, "tool_choice": choice}
+
+    def reply(self) -> Reply:
+        """Returns the reply that the body folds to.
+
+        Raises:
+            StreamError: it folds to an error.
+            ConfigError: unknown adapter.
+        """
+        decoder = StreamDecoder(self.adapter, **self.options())
+        decoder.feed(self.body)
+        decoder.close(interrupted=self.interrupted)
+        return decoder.reply
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engine import StreamDecoder
 from ..values import Reply, StreamError, UpstreamError
 from .files import Recording
 
@@ -21,13 +20,10 @@ def expected(recording: Recording) -> dict[str, Any]:
     Raises:
         ConfigError: unknown adapter.
     """
-    decoder = StreamDecoder(recording.adapter, **recording.options())
     try:
-        decoder.feed(recording.body)
-        decoder.close(interrupted=recording.interrupted)
+        return in_words(recording.reply())
     except StreamError as error:
         return in_words(error)
-    return in_words(decoder.reply)
 
 
 def in_words(outcome: Reply | StreamError) -> dict[str, Any]:

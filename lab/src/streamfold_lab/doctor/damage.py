@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from streamfold.engine import StreamDecoder, event_ranges
+from streamfold.engine import event_ranges
 from streamfold.recording import Recording
 from streamfold.values import Reply, StreamError
 
@@ -108,13 +108,10 @@ def repeats(seen: Seen) -> bool:
 
 def reread(recording: Recording) -> Reply:
     """Returns the answer of a recording; an empty one if it can't be read."""
-    decoder = StreamDecoder(recording.adapter, **recording.options())
     try:
-        decoder.feed(recording.body)
-        decoder.close(interrupted=recording.interrupted)
+        return recording.reply()
     except StreamError:
         return Reply()
-    return decoder.reply
 
 
 def has_gap(text: str, whole: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from streamfold.values import Reply, ToolCall
 
@@ -37,6 +37,10 @@ DIALECTS = (
 )
 
 
+T = TypeVar("T")
+Judge: TypeAlias = Callable[[T], Outcome]
+
+
 class Theme:
     """A group of probes: each is its question, its requests, and below them the function that judges the answers.
 
@@ -48,36 +52,40 @@ class Theme:
         self.name = name
         self.probes: list[Probe] = []
 
-    def several(
-        self, name: str, question: str, *asks: Ask, **rest: Any
-    ) -> Callable[[Callable[[Answers], Outcome]], object]:
+    def several(self, name: str, question: str, *asks: Ask, **rest: Any) -> Callable[[Judge[Answers]], Judge[Answers]]:
         """Returns a decorator for the judge of a probe with several requests, or of all answers if it has none.
 
         Args:
             rest: further fields of `Probe`.
         """
-        return lambda judge: self.probes.append(Probe(name, self.name, question, judge, asks, **rest))
+
+        def decorate(judge: Judge[Answers]) -> Judge[Answers]:
+            self.probes.append(Probe(name, self.name, question, judge, asks, **rest))
+            return judge
+
+        return decorate
 
     def one(
         self, name: str, question: str, ask: Ask, *, refused: tuple[Verdict, str] | None = None, **rest: Any
-    ) -> Callable[[Callable[[Seen], Outcome]], object]:
+    ) -> Callable[[Judge[Seen]], Judge[Seen]]:
         """Returns a decorator for the judge of a probe with a single request.
 
         Args:
             refused: the verdict on a server that refuses it, and what streamfold does then; else the judge says that.
         """
 
-        def decorate(judge: Callable[[Seen], Outcome]) -> None:
+        def decorate(judge: Judge[Seen]) -> Judge[Seen]:
             def judged(answers: Answers) -> Outcome:
                 (seen,) = answers.values()
                 return Outcome(refused[0], refusal(seen), refused[1]) if refused and seen.refused else judge(seen)
 
             self.probes.append(Probe(name, self.name, question, judged, (ask,), **rest))
+            return judge
 
         return decorate
 
 
-def if_refused(ok: str, name: str, value: Any, does: str) -> Callable[[Seen], Outcome]:
+def if_refused(ok: str, name: str, value: Any, does: str) -> Judge[Seen]:
     """Returns a judge of something that is left out by a quirk where it is refused."""
     return lambda seen: sets(refusal(seen), does, name, value) if seen.refused else Outcome("ok", ok)
 
