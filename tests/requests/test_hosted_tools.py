@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from streamfold import (
+    AllowedTools,
     CodeExecution,
     ConfigError,
     CustomTool,
@@ -14,6 +15,7 @@ from streamfold import (
     HostedTool,
     McpServer,
     Message,
+    NamedTool,
     Provider,
     Tool,
     UrlContext,
@@ -274,3 +276,30 @@ def test_steps_of_tools_go_back_to_their_maker_alone() -> None:
             else:
                 assert [f"messages[1].{named}" in detail for detail in said] == [True], (maker, name, said)
                 assert not any(str(step) in str(sent.json()) for step in steps)
+
+
+CHOICES: list[tuple[Any, dict[str, Any]]] = [
+    (NamedTool("f"), {"type": "function", "name": "f"}),
+    (NamedTool("sql"), {"type": "custom", "name": "sql"}),
+    (NamedTool("docs"), {"type": "mcp", "server_label": "docs"}),
+    (NamedTool("web_search"), {"type": "web_search"}),
+    (NamedTool("apply_patch"), {"type": "apply_patch"}),
+    (HostedTool({"type": "mcp", "server_label": "docs", "name": "read"}),
+     {"type": "mcp", "server_label": "docs", "name": "read"}),
+    ({"type": "programmatic_tool_calling"}, {"type": "programmatic_tool_calling"}),
+    (AllowedTools(("f", "docs", "web_search"), "required"), {"type": "allowed_tools", "mode": "required", "tools": [
+        {"type": "function", "name": "f"}, {"type": "mcp", "server_label": "docs"}, {"type": "web_search"}]}),
+]  # fmt: skip
+
+
+def test_a_choice_names_any_kind_of_tool() -> None:
+    """Each in the words of its kind; one in the provider's own words goes as it is."""
+    tools = [F, CustomTool("sql"), McpServer("docs", "https://a.b"), WebSearch(), HostedTool({"type": "apply_patch"})]
+    for choice, written in CHOICES:
+        assert preview("openai-responses", *tools, tool_choice=choice).json()["tool_choice"] == written
+    sent = preview("anthropic", F, WebSearch(), tool_choice=NamedTool("web_search")).json()
+    assert sent["tool_choice"] == {"type": "tool", "name": "web_search"}
+    with pytest.raises(ConfigError, match="only functions can be chosen"):
+        preview("gemini", F, WebSearch(), tool_choice=NamedTool("web_search"))
+    with pytest.raises(ConfigError, match="did you mean NamedTool"):
+        preview("openai-responses", *tools, tool_choice={"type": "tool", "name": "f"})

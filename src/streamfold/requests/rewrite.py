@@ -294,7 +294,7 @@ def _wire_name(name: str, rule: re.Pattern[str], taken: set[str]) -> str:
 def _renamed_choice(choice: ReadToolChoice, wire: Mapping[str, str]) -> ReadToolChoice:
     match choice:
         case NamedTool(name):
-            return NamedTool(wire.get(name, name))
+            return replace(choice, name=wire.get(name, name))
         case AllowedTools(names, mode):
             return AllowedTools(tuple(wire.get(name, name) for name in names), mode)
         case _:

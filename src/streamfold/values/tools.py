@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from inspect import isawaitable, signature
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -226,9 +226,14 @@ _LOCAL = ("function", "model", "spread", "hosted")  # what there is in Python al
 
 @dataclass(frozen=True, slots=True)
 class NamedTool:
-    """A tool choice that forces a call of this tool."""
+    """A tool choice that forces a call of this tool.
+
+    Attributes:
+        hosted: what the tool is, if it is one that the provider runs or a custom one.
+    """
 
     name: str
+    hosted: ServerTool | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +247,7 @@ class AllowedTools:
 # A pydantic model is a callable too.
 ToolLike: TypeAlias = Tool | ServerTool | Mapping[str, Any] | Callable[..., Any]
 ReadToolChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool | AllowedTools
-ToolChoice: TypeAlias = ReadToolChoice | Mapping[str, Any]
+ToolChoice: TypeAlias = ReadToolChoice | HostedTool | Mapping[str, Any]
 
 
 def hosted_tool(value: ServerTool) -> Tool:
@@ -329,19 +334,27 @@ def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None
             raise ConfigError(f"{where}: {name} must be {word}, not {type(function[name]).__name__}")
 
 
+_CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # those that some wire has for functions
+
+
 def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
     """Reads a tool choice in any spelling: Chat Completions nests the name under "function", Responses does not.
+
+    One in the provider's own words, as `HostedTool({"type": "mcp", "server_label": ...})`, is sent as it is.
 
     Raises:
         ConfigError: it is none of them, or names a tool that is not among `tools`.
     """
-    names = [tool.name for tool in tools]
+    tools = list(tools)
+    names, hosted = [tool.name for tool in tools], {tool.name: tool.hosted for tool in tools if tool.hosted}
     read: ReadToolChoice
     match choice:
         case "auto" | "none" | "required":
             return choice  # type: ignore[no-any-return]
         case None:
             return "auto"
+        case HostedTool():
+            return NamedTool(choice.title, hosted=choice)
         case NamedTool() | AllowedTools():
             read = choice
         case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
@@ -350,6 +363,8 @@ def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
             read = _allowed_tools(allowed)
         case {"type": "allowed_tools"}:
             read = _allowed_tools(choice)
+        case {"type": str(kind)} if hosted and kind not in _CHOICE_WORDS:
+            return read_tool_choice(HostedTool(choice))
         case _:
             raise ConfigError(
                 f"tool_choice is 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict of either"
@@ -365,7 +380,7 @@ def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
         if names and name not in names:
             hint = nearest(str(name), names)
             raise ConfigError(f"tool_choice names {name!r}{hint}, which is not among the tools: {', '.join(names)}")
-    return read
+    return replace(read, hosted=hosted[read.name]) if isinstance(read, NamedTool) and read.name in hosted else read
 
 
 def _meant(choice: Any, names: list[str]) -> str:

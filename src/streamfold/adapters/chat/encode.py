@@ -10,6 +10,7 @@ from ...values import (
     AllowedTools,
     ConfigError,
     Content,
+    HostedTool,
     Message,
     NamedTool,
     ReadToolChoice,
@@ -139,6 +140,8 @@ class RequestWriter:
 
     def _tool_choice(self, choice: ReadToolChoice) -> str | dict[str, Any]:
         match choice:
+            case NamedTool(_, hosted=HostedTool(raw)):
+                return dict(raw)
             case NamedTool(name):
                 return {"type": "function", "function": {"name": name}}
             case AllowedTools(names, mode):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...requests import HostedForm, read_response_format, with_raw_tools, written_hosted
-from ...values import AllowedTools, ConfigError, Message, NamedTool, ReadToolChoice, Tool, ToolCall
+from ...values import AllowedTools, ConfigError, HostedTool, Message, NamedTool, ReadToolChoice, Tool, ToolCall
 from .hosted_tools import HOSTED_FORMS
 from .items import check_fits, message_items
 
@@ -74,7 +74,7 @@ class RequestWriter:
         }
         if request.tools:
             body["tools"] = [self._tool(tool) for tool in request.tools]
-            body["tool_choice"] = self._tool_choice(request.tool_choice)
+            body["tool_choice"] = self._tool_choice(request.tool_choice, request.tools)
         said = {
             "instructions": instructions,
             "temperature": options.temperature,
@@ -146,18 +146,23 @@ class RequestWriter:
             "strict": bool(tool.strict),
         }
 
-    def _tool_choice(self, choice: ReadToolChoice) -> str | dict[str, Any]:
+    def _tool_choice(self, choice: ReadToolChoice, tools: Sequence[Tool]) -> str | dict[str, Any]:
+        known = {tool.name: tool for tool in tools}
         match choice:
+            case NamedTool(_, hosted=HostedTool(raw)):
+                return self._chosen(HostedTool(raw))
             case NamedTool(name):
-                return {"type": "function", "name": name}  # flat; nested as in Chat Completions it is refused
+                return self._chosen(known.get(name) or Tool(name))
             case AllowedTools(names, mode):
-                return {
-                    "type": "allowed_tools",
-                    "mode": mode,
-                    "tools": [{"type": "function", "name": name} for name in names],
-                }
+                chosen = [self._chosen(known.get(name) or Tool(name)) for name in names]
+                return {"type": "allowed_tools", "mode": mode, "tools": chosen}
             case _:
                 return choice
+
+    def _chosen(self, tool: Tool | HostedTool) -> dict[str, Any]:
+        """Returns what a choice says of a tool: its type, and which of that type. Nested as in Chat it is refused."""
+        written = tool.raw if isinstance(tool, HostedTool) else self._tool(tool)
+        return {name: written[name] for name in ("type", "name", "server_label") if name in written}
 
     def _text(self, wanted: Any) -> dict[str, Any] | None:
         read = read_response_format(wanted)
