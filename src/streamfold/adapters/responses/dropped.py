@@ -24,7 +24,7 @@ def dropped_by_responses(request: Request, *, stored: bool) -> DroppedParts:
             dropped.reasoning.append(where)
         sent = {
             *(ITEM_EXTRAS if here and message.role != "assistant" else ()),
-            *(["output"] if items is not None else []),
+            *(["output", "annotations"] if items is not None else []),  # the items have the citations, too
             *([] if blocks_say_more(message.extras.get("blocks")) else ["blocks"]),
         }
         lost = {name: value for name, value in message.extras.items() if name not in sent}
