@@ -196,9 +196,10 @@ class Pipeline:
         if self.numbers.unreliable:
             self._fold.calls.unmiss()
         behind, self._fold.behind_reason = self._fold.behind_reason, False
-        self.feed(self._blocks.settle(late=False), "", chunks)
-        self._fold.behind_reason = behind
-        self.feed(self._blocks.settle(late=True), "", chunks)
+        if self._blocks:
+            self.feed(self._blocks.settle(late=False), "", chunks)
+            self._fold.behind_reason = behind
+            self.feed(self._blocks.settle(late=True), "", chunks)
         self._fold.behind_reason = behind and self._has_late_text
         self._fold_all(self._held_back(), chunks)
         self._fold.behind_reason = behind

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..values import ConfigError, ProtocolWarning
 from .families import EFFORTS, Family
-from .options import Options, ReasoningEffort
+from .options import NO_OPTIONS, Options, ReasoningEffort
 from .thinks import thinks
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ def fit(
         ConfigError: the model does not take what the request means; or an option would be changed, and the policy is
             "strict".
     """
+    if options is NO_OPTIONS and not tools:
+        return options, []
     fitting = _Fitting(model or "the model", family, rules, tools)
     for step in _STEPS:
         options = step(options, fitting)

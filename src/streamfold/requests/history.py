@@ -20,6 +20,7 @@ __all__ = ["GO_ON", "HistoryRules", "check_history", "is_custom", "says_nothing"
 
 _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 _SYSTEM = ("system", "developer")
+_PLAIN = frozenset({"system", "user"})
 _NOT_ANSWERED = "this call was not answered"
 GO_ON = "Continue."
 _MOST_ERRORS = 20
@@ -67,7 +68,13 @@ def check_history(
     Raises:
         ConfigError: the provider would refuse the conversation; names all reasons, each with its position.
     """
+    if rules.roles >= _PLAIN and all([_is_plain(message) for message in messages]):
+        return messages, []  # questions alone, with which nothing can be wrong
     return _Check(messages, rules, repair).run()
+
+
+def _is_plain(message: Message) -> bool:
+    return message.role in _PLAIN and type(message.content) is str and message.content != "" and not message.tool_calls
 
 
 def is_custom(call: ToolCall) -> bool:
