@@ -26,7 +26,8 @@ class Handshake:
 
     def __init__(self, request: httpx.Request) -> None:
         self._stream: Any = None
-        request.extensions["trace"] = self._trace
+        self._extensions = request.extensions
+        self._extensions["trace"] = self._trace
 
     async def aclose(self) -> None:
         """Closes the connection if it was opened and never used."""
@@ -40,3 +41,4 @@ class Handshake:
             self._stream = info["return_value"]
         elif step.endswith(_USED):
             self._stream = None
+            self._extensions.pop("trace", None)  # the steps behind it are none of ours

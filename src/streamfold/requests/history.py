@@ -68,7 +68,7 @@ def check_history(
     Raises:
         ConfigError: the provider would refuse the conversation; names all reasons, each with its position.
     """
-    if rules.roles >= _PLAIN and all([_is_plain(message) for message in messages]):
+    if rules.roles >= _PLAIN and all(map(_is_plain, messages)):
         return messages, []  # questions alone, with which nothing can be wrong
     return _Check(messages, rules, repair).run()
 
