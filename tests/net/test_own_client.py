@@ -54,3 +54,20 @@ async def test_a_signature_stays_with_its_request() -> None:
             request = client.build_request("POST", URL, headers={"A": "b"}, content=b"{}", extensions=TIMEOUT)
             assert "x-signature" not in request.headers
             request.headers["X-Signature"] = "s"
+
+
+async def test_hooks_see_every_request_and_its_answer() -> None:
+    """The doctor counts connections and reads headers by them."""
+    seen: list[str] = []
+
+    async def asked(request: httpx.Request) -> None:
+        seen.append(request.method)
+
+    async def answered(response: httpx.Response) -> None:
+        seen.append(str(response.status_code))
+
+    client = OwnClient(httpx.MockTransport(Server()))
+    client.event_hooks["request"].append(asked)
+    client.event_hooks["response"].append(answered)
+    await sent(client, ("POST", {}, b"{}"), ("GET", {}, b""))
+    assert seen == ["POST", "200", "GET", "200"]

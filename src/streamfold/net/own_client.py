@@ -50,7 +50,7 @@ class OwnClient(httpx.AsyncClient):
         self, request: httpx.Request, auth: httpx.Auth, follow_redirects: bool, history: list[httpx.Response]
     ) -> httpx.Response:
         """Sends a request. httpx has three layers for what most requests need none of."""
-        if auth is not _NO_AUTH or follow_redirects:
+        if auth is not _NO_AUTH or follow_redirects or any(self.event_hooks.values()):
             return await super()._send_handling_auth(request, auth, follow_redirects, history)
         response = await self._transport.handle_async_request(request)
         response.request = request
