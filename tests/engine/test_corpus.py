@@ -148,9 +148,9 @@ def check_signatures(reply: Reply, expected: dict[str, Any]) -> None:
 def ways(name: str, body: bytes) -> Iterator[list[bytes]]:
     """Whole, byte by byte if it is small, in two pieces, and in random ones."""
     yield [body]
-    if len(body) < 20_000:
+    if len(body) < scale.pick(20_000, 4_000):
         yield bytewise(body)
-    yield from ([body[:at], body[at:]] for at in scale.some(range(1, len(body)), 20) if len(body) < 20_000)
+    yield from ([body[:at], body[at:]] for at in scale.some(range(1, len(body)), 8) if len(body) < 20_000)
     rng = random.Random(name)
     yield from (random_cut(body, rng) for _ in range(scale.pick(20, 4) if len(body) < 200_000 else 2))
 
