@@ -6,7 +6,8 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import Callable, Iterator
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -511,9 +512,9 @@ async def test_a_store_that_comes_back(tmp_path: Path) -> None:
             self._check()
             return super().take_now(name, ask)
 
-        def settle_now(self, name: str, settlement: Settlement) -> None:
+        def settle_now(self, name: str, settlement: Settlement, given_up: Sequence[bool] = ()) -> None:
             self._check()
-            super().settle_now(name, settlement)
+            super().settle_now(name, settlement, given_up)
 
         def _check(self) -> None:
             if self.away:
@@ -537,7 +538,7 @@ async def test_a_store_that_comes_back(tmp_path: Path) -> None:
         await ask("0.1")
     with pytest.raises(BudgetExceededError):  # 0.2 + (1 - 0.2) / 2 are 0.6
         await ask("0.1")
-    store.away, guard._again = False, 0.0
+    store.away, guard._again, store._calls._again = False, 0.0, 0.0
     await ask("0.1")
     assert (await store.take("a", Ask())).spent == 700_000_000
     await limiter.store.aclose()
@@ -716,3 +717,38 @@ async def test_what_was_owed_is_paid_once(monkeypatch: pytest.MonkeyPatch) -> No
         for _ in range(5):
             tasks.start_soon(guarded.take, "x", Ask())
     assert (len(store.paid), sum(store.paid)) == (50, 5050)
+
+
+@pytest.mark.slow
+async def test_a_file_that_another_process_locks(tmp_path: Path) -> None:
+    """Nobody waits for it for long, and threads of others are free; what was given up is not done later."""
+    path = tmp_path / "limits.db"
+    store = SQLiteLimitStore(path)
+    await store.settle("a", Settlement())
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    failed = list[str]()
+
+    async def take() -> None:
+        with pytest.raises(LimitStoreError) as caught:
+            await store.take("a", Ask(rate=1.0))
+        failed.append(caught.value.message)
+
+    with anyio.fail_after(8):  # it was ten seconds, for the threads of everybody
+        async with anyio.create_task_group() as tasks:
+            for _ in range(60):
+                tasks.start_soon(take)
+            await anyio.sleep(0.05)
+            with anyio.fail_after(0.9):
+                await anyio.to_thread.run_sync(int)
+    assert len(failed) == 60
+    other.close()
+    while True:  # it is asked again a second later
+        try:
+            grant = await store.take("a", Ask(rate=1.0))
+        except LimitStoreError:
+            await anyio.sleep(0.1)
+        else:
+            break
+    assert (grant.requests, grant.wait) == (1, 0.0)
+    await store.aclose()

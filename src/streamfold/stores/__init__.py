@@ -9,7 +9,7 @@ presence   which processes run
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from .blocking import close_in_thread
+from .blocking import BlockingCalls, close_in_thread
 from .memory import MemoryStore
 from .opening import lasting_store, open_store
 from .presence import locked_file

@@ -16,29 +16,56 @@ from anyio.lowlevel import RunVar
 
 from .store import Retention, StoreError
 
-__all__ = ["PATIENCE", "BlockingStore", "close_in_thread"]
+__all__ = ["PATIENCE", "BlockingCalls", "BlockingStore", "close_in_thread"]
 
 T = TypeVar("T")
 
 PATIENCE = 1.5  # seconds for which anything waits for a store
 _AGAIN = 1.0  # seconds until a store that failed is tried again
 
-_limiters: RunVar[WeakKeyDictionary[_Gate, anyio.CapacityLimiter]] = RunVar("streamfold-stores")
+_limiters: RunVar[WeakKeyDictionary[BlockingCalls, anyio.CapacityLimiter]] = RunVar("streamfold-stores")
 
 
-class _Gate:
-    """Says whether a store is to be asked. After a failure nobody asks it for a moment, and then one does.
+class BlockingCalls:
+    """Calls of a store, in threads of their own, so that nobody else waits for one.
 
-    Attributes:
-        failures: how many there were.
-        given_up: calls that nobody waits for any more, and that may still run.
+    Nobody waits longer than a second and a half. A call that takes longer is given up, but goes on in its thread; the
+    store is not asked again before that has ended. After a failure, calls fail at once for a second.
+
+    Args:
+        store: what errors call it.
+        failures: returns what calls raise when the store can't be used.
+        threads: how many calls run at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, store: object, failures: Callable[[], tuple[type[Exception], ...]], threads: int = 1) -> None:
+        self._store = store
+        self._raised = failures
+        self._threads = threads
         self._why: str | None = None
         self._again = 0.0
-        self.failures = 0
-        self.given_up: list[_Call[Any]] = []
+        self.failures = 0  # how many there were
+        self._given_up: list[_Call[Any]] = []  # those that may still run
+
+    async def ask(self, ask: Callable[[], T]) -> T:
+        """Returns what a call returns. Raises StoreError."""
+        self._given_up = [call for call in self._given_up if not call.ended]
+        if len(self._given_up) >= self._threads:
+            raise StoreError(f"{self._store!r} does not answer")
+        self.check()
+        call = _Call(self, ask)
+        try:
+            with anyio.move_on_after(PATIENCE):
+                await anyio.to_thread.run_sync(call.run, abandon_on_cancel=True, limiter=self._limiter())
+        except self._raised() as error:
+            raise self._failed(f"{self._store!r} can't be used: {error}") from error
+        if call.found:  # in time, or while the event loop was too busy to see it
+            self._why = None
+            return call.found[0]
+        if not call.began:
+            raise StoreError(f"{self._store!r} has too much to do")
+        self._given_up.append(call)
+        raise self._failed(f"{self._store!r} did not answer within {PATIENCE:g} seconds")
 
     def check(self) -> None:
         """Raises StoreError while the store is not to be asked."""
@@ -47,15 +74,20 @@ class _Gate:
                 raise StoreError(self._why)
             self._again = monotonic() + _AGAIN  # the others wait for how this one fares
 
-    def failed(self, why: str) -> StoreError:
-        """Notes a failure, and returns the error to raise."""
+    def _failed(self, why: str) -> StoreError:
         self._why, self._again = why, monotonic() + _AGAIN
         self.failures += 1
         return StoreError(why)
 
-    def worked(self) -> None:
-        """Notes that the store can be used."""
-        self._why = None
+    def _limiter(self) -> anyio.CapacityLimiter:
+        try:
+            limiters = _limiters.get()
+        except LookupError:
+            limiters = WeakKeyDictionary()
+            _limiters.set(limiters)
+        if self not in limiters:
+            limiters[self] = anyio.CapacityLimiter(self._threads)
+        return limiters[self]
 
 
 class _Call(Generic[T]):
@@ -66,15 +98,15 @@ class _Call(Generic[T]):
         found: what it has returned, in a list; empty before, and if it has failed.
     """
 
-    def __init__(self, gate: _Gate, call: Callable[[], T]) -> None:
-        self._gate, self._call = gate, call
-        self._failures = gate.failures
+    def __init__(self, calls: BlockingCalls, call: Callable[[], T]) -> None:
+        self._calls, self._call = calls, call
+        self._failures = calls.failures
         self.began = self.ended = False
         self.found: list[T] = []
 
     def run(self) -> None:
-        if self._gate.failures != self._failures:  # while it waited for its thread
-            self._gate.check()
+        if self._calls.failures != self._failures:  # while it waited for its thread
+            self._calls.check()
         self.began = True
         try:
             self.found.append(self._call())
@@ -83,11 +115,10 @@ class _Call(Generic[T]):
 
 
 class BlockingStore(ABC):
-    """A store whose calls block. They run in threads of its own, so that nobody else waits for one.
+    """A store whose calls block: see `BlockingCalls`.
 
-    Nobody waits longer than a second and a half. A call that takes longer is given up, but goes on in its thread; the
-    store is not asked again before that has ended. After a failure, calls fail at once for a second. Reading and
-    writing have threads of their own: a disk that is full can be read, and nobody who reads waits for who writes.
+    Reading and writing have threads of their own: a disk that is full can be read, and nobody who reads waits for who
+    writes.
 
     Args:
         retention: how much is kept.
@@ -99,28 +130,29 @@ class BlockingStore(ABC):
     def __init__(self, retention: Retention | None, clock: Callable[[], float] = time) -> None:
         self._retention = retention or Retention()
         self._clock = clock
-        self._reading, self._writing = _Gate(), _Gate()
+        self._reading = BlockingCalls(self, self.failures, self.threads)
+        self._writing = BlockingCalls(self, self.failures, self.threads)
         self.name = uuid4().hex
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
         """Returns the values of those keys that are known. Their records have been used then."""
-        return await self._ask(self._reading, partial(self.get_now, owner, list(keys)))
+        return await self._reading.ask(partial(self.get_now, owner, list(keys)))
 
     async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
         """Keeps values, all or none. Returns whether they are kept."""
-        return await self._ask(self._writing, partial(self.put_now, owner, dict(values), new, ahead))
+        return await self._writing.ask(partial(self.put_now, owner, dict(values), new, ahead))
 
     async def parts(self, owner: str, key: str, after: str = "") -> Mapping[str, bytes]:
         """Returns the parts of a record whose names sort behind `after`, in the order of their names."""
-        return await self._ask(self._reading, partial(self.parts_now, owner, key, after))
+        return await self._reading.ask(partial(self.parts_now, owner, key, after))
 
     async def delete(self, owner: str, key: str) -> bool:
         """Forgets a record. Returns whether there was one."""
-        return await self._ask(self._writing, partial(self.delete_now, owner, key))
+        return await self._writing.ask(partial(self.delete_now, owner, key))
 
     async def runs(self, name: str) -> bool:
         """Returns whether the opening of that name is still in use: its process runs, and has not closed it."""
-        return name == self.name or await self._ask(self._reading, partial(self.runs_now, name))
+        return name == self.name or await self._reading.ask(partial(self.runs_now, name))
 
     async def aclose(self) -> None:
         """Closes files and connections. They are opened again when they are needed again."""
@@ -153,35 +185,6 @@ class BlockingStore(ABC):
     @abstractmethod
     def close_now(self) -> None:
         """As `aclose`, blocking."""
-
-    async def _ask(self, gate: _Gate, ask: Callable[[], T]) -> T:
-        gate.given_up = [call for call in gate.given_up if not call.ended]
-        if len(gate.given_up) >= self.threads:
-            raise StoreError(f"{self!r} does not answer")
-        gate.check()
-        call = _Call(gate, ask)
-        try:
-            with anyio.move_on_after(PATIENCE):
-                await anyio.to_thread.run_sync(call.run, abandon_on_cancel=True, limiter=self._limiter(gate))
-        except self.failures() as error:
-            raise gate.failed(f"{self!r} can't be used: {error}") from error
-        if call.found:  # in time, or while the event loop was too busy to see it
-            gate.worked()
-            return call.found[0]
-        if not call.began:
-            raise StoreError(f"{self!r} has too much to do")
-        gate.given_up.append(call)
-        raise gate.failed(f"{self!r} did not answer within {PATIENCE:g} seconds")
-
-    def _limiter(self, gate: _Gate) -> anyio.CapacityLimiter:
-        try:
-            limiters = _limiters.get()
-        except LookupError:
-            limiters = WeakKeyDictionary()
-            _limiters.set(limiters)
-        if gate not in limiters:
-            limiters[gate] = anyio.CapacityLimiter(self.threads)
-        return limiters[gate]
 
 
 async def close_in_thread(close: Callable[[], None]) -> None:
