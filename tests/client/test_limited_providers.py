@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ TOO_MANY = json.dumps({"error": {"message": "slow down", "type": "requests"}}).e
 class Upstream:
     """Answers with the responses it was given, the last one again and again, and counts."""
 
-    def __init__(self, *responses: tuple[int, bytes, dict[str, str]] | bytes) -> None:
+    def __init__(self, *responses: tuple[int, bytes | AsyncIterator[bytes], dict[str, str]] | bytes) -> None:
         self._left = [(200, found, {}) if isinstance(found, bytes) else found for found in responses or (ANSWER,)]
         self.asked = 0
 
@@ -105,6 +106,29 @@ async def test_what_a_failed_answer_costs(response: Any, kept: Decimal) -> None:
         await provider.chat("Hello")
         with pytest.raises(APIError):
             await provider.chat("Hello")
+        assert await spent(provider) == Decimal("0.2") + kept
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ({}, Decimal("0.0016")),  # 6 tokens of the request, and 1 of "Hi"
+        ({"prompt_tokens": 5000, "completion_tokens": 20, "total_tokens": 5020}, Decimal("0.52")),
+    ],
+)
+async def test_what_an_answer_costs_that_is_left(told: dict[str, int], kept: Decimal) -> None:
+    """What was sent and read of it, by the provider's count where that has come; not what others have cost."""
+
+    async def answer() -> AsyncIterator[bytes]:
+        yield (event({"choices": [], "usage": told}) if told else b"") + text("Hi")
+        await anyio.sleep_forever()
+
+    upstream = Upstream(ANSWER, (200, answer(), {}))
+    async with upstream.provider(max_cost_per_day=5, prices=PRICES) as provider:
+        await provider.chat("Hello")
+        stream = provider.chat_stream("Hello")
+        await anext(stream)
+        await stream.aclose()
         assert await spent(provider) == Decimal("0.2") + kept
 
 

@@ -8,12 +8,14 @@ from dataclasses import replace
 from ..engine import StreamDecoder
 from ..limits import RateLimiter
 from ..net import Exchange, HTTPRequest
+from ..requests import estimated_tokens, text_tokens
 from ..values import (
     APIError,
     ProtocolWarning,
     Reply,
     StreamChunk,
     Timing,
+    Usage,
     Writing,
 )
 from .attempts import Attempts
@@ -60,6 +62,7 @@ class NetworkAnswer:
         )
         self._decoder: StreamDecoder | None = None
         self.reply: Reply | None = None
+        self._failed = False
 
     @property
     def warnings(self) -> tuple[ProtocolWarning, ...]:
@@ -89,6 +92,8 @@ class NetworkAnswer:
 
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
+        if self.reply is None and not self._failed:
+            self._attempts.settle_left(self._used)
         await self._attempts.aclose()
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
@@ -111,6 +116,7 @@ class NetworkAnswer:
                 yield batch
                 await reader.drain()
         except APIError as error:
+            self._failed = True
             if not self._attempts.closed:  # after aclose() the broken connection is our own doing
                 self._notifier.notify("on_error", self._signed(error))
                 raise
@@ -134,6 +140,20 @@ class NetworkAnswer:
             self._plan.pricing,
         )
         return reply
+
+    def _used(self) -> Reply:
+        """Returns what an answer has used that was left: by what the provider has said, else by what has been read."""
+        reply = self._decoder.partial() if self._decoder else Reply()
+        told, texts = (
+            reply.usage,
+            [reply.text, reply.reasoning or "", *(call.raw_arguments for call in reply.tool_calls)],
+        )
+        written = sum(map(text_tokens, (*texts, *(call.text for call in self.writing))))
+        written = max(written, (told and told.output_tokens) or 0)
+        read = told.input_tokens if told is not None and told.input_tokens is not None else None
+        read = estimated_tokens(self._plan.sent) if read is None else read
+        pricing = self._plan.pricing and replace(self._plan.pricing, partial=True)
+        return Reply(usage=Usage(read, written, read + written), model=reply.model, pricing=pricing)
 
     def _attempt(self) -> Callable[[Exchange], Awaitable[tuple[Exchange, AnswerReader, list[StreamChunk]]]]:
         """Returns the reader of a new attempt, which brings its first chunks."""

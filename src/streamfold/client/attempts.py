@@ -142,6 +142,15 @@ class Attempts:
         if self._turn is not None:
             self._turn.settle(reply)
 
+    def settle_left(self, used: Callable[[], Reply]) -> None:
+        """Notes what an answer has used that nobody reads to its end.
+
+        Args:
+            used: returns the best count there is.
+        """
+        if self._turn is not None and self._turn.is_answered:
+            self._turn.settle(used(), partial=True)
+
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
         self.closed = True

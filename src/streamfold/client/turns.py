@@ -31,10 +31,16 @@ class Turn:
         if self._reservation is not None:
             self._reservation.answered(rate_limit)
 
-    def settle(self, reply: Reply) -> None:
+    def settle(self, reply: Reply, *, partial: bool = False) -> None:
         """Notes what the answer has used."""
         if self._reservation is not None:
-            self._reservation.settle(reply.usage, reply.cost if self._limiter.limits_cost else None)
+            cost = reply.cost if self._limiter.limits_cost else None
+            self._reservation.settle(reply.usage, cost, partial=partial)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the server has accepted the attempt, which is not settled yet."""
+        return self._answered and self._reservation is not None
 
     async def failed(self, error: APIError) -> None:
         """Ends the reservation of an attempt that has failed. Of an answer that had begun, it stays."""

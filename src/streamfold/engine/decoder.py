@@ -175,6 +175,10 @@ class StreamDecoder:
         """The whole answer. Raises StreamfoldError before the finished chunk."""
         return self._fold.reply
 
+    def partial(self) -> Reply:
+        """Returns what has come of the answer so far."""
+        return self._fold.partial()
+
     def feed(self, data: bytes) -> list[StreamChunk]:
         """Returns the chunks that `data` completes, however the body was cut.
 

@@ -10,9 +10,8 @@ import anyio
 
 from ..answers import ChatStream
 from ..limits import Reservation
-from ..requests import Request
+from ..requests import Request, estimated_tokens, text_tokens
 from ..values import APIError, Cost, Reply, StreamChunk, UpstreamError, Usage, is_no_answer
-from .counting import estimated_tokens, text_tokens
 
 __all__ = ["Charge", "Pricer", "most_expected"]
 

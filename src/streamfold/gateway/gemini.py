@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..adapters.gemini import Framing, GeminiEmitter, camel_case, google_error, parse_gemini_request
-from ..requests import Request
+from ..requests import Request, estimated_tokens
 from ..values import ErrorInfo
-from .counting import count_tokens, estimated_tokens
+from .counting import count_tokens
 from .failures import Refused
 from .models import Served
 from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, functions_of, listed, not_sent

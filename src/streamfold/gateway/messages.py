@@ -9,10 +9,10 @@ from typing import Any
 
 from ..adapters.anthropic import MessagesEmitter, messages_error, parse_messages_request
 from ..adapters.emitting import Emitter, event
-from ..requests import Request
+from ..requests import Request, estimated_tokens
 from ..values import APIError, ErrorInfo, Message
 from .conversation import for_others, text_of
-from .counting import count_tokens, estimated_tokens
+from .counting import count_tokens
 from .failures import Refused
 from .models import Served
 from .toolong import prompt_too_long

@@ -3,6 +3,7 @@
 from .caching import CachedPrefixes, has_cache_marks
 from .capabilities import CAPABILITIES, Capabilities, Support
 from .defusing import defused
+from .estimates import estimated_tokens, text_tokens
 from .families import EFFORTS, FACTS, NO_FAMILY, Facts, Family, ModelTable, Thinking, bare_name, joined
 from .fields import Fields, kind_of
 from .fit import OptionRules, fit, nearest_effort, refuse_if_strict
