@@ -37,7 +37,7 @@ import streamfold.types
 from streamfold import Message, Reply, ToolCall
 
 from .hosted_steps import HostedSteps
-from .langchain_blocks import citations, file_blocks, media_part, server_blocks
+from .langchain_blocks import citations, content_of, file_blocks, server_blocks
 
 __all__ = ["ChatStreamfold"]
 
@@ -255,20 +255,20 @@ def _messages(message: BaseMessage) -> Iterator[Message]:
                 yield _tool(result.get("content"), str(result.get("tool_use_id")), failed=bool(result.get("is_error")))
             rest = [block for block in blocks if block not in results]
             if rest or not results:
-                yield Message("user", _content(rest if results else message.content), name=message.name)
+                yield Message("user", content_of(rest if results else message.content), name=message.name)
         case SystemMessage():
             developer = message.additional_kwargs.get("__openai_role__") == "developer"
-            yield Message("developer" if developer else "system", _content(message.content))
+            yield Message("developer" if developer else "system", content_of(message.content))
         case ToolMessage():
             yield _tool(message.content, message.tool_call_id, failed=message.status == "error")
         case ChatMessage():
-            yield Message(message.role, _content(message.content))  # type: ignore[arg-type]  # checked there
+            yield Message(message.role, content_of(message.content))  # type: ignore[arg-type]  # checked there
         case _:
             raise TypeError(f"a message of LangChain was expected, not {type(message).__name__}")
 
 
 def _tool(content: Any, call_id: str, *, failed: bool) -> Message:
-    return Message("tool", _content(content), tool_call_id=call_id, error=failed)
+    return Message("tool", content_of(content), tool_call_id=call_id, error=failed)
 
 
 def _answer(message: AIMessage) -> Message:
@@ -299,12 +299,6 @@ def _call_of(call_id: str | None, name: str, arguments: dict[str, Any]) -> ToolC
 def _blocks(message: BaseMessage) -> list[dict[str, Any]]:
     content = message.content if isinstance(message.content, list) else [message.content]
     return [{"type": "text", "text": block} if isinstance(block, str) else block for block in content]
-
-
-def _content(content: Any) -> Any:
-    if not isinstance(content, list):
-        return content
-    return tuple(media_part(block) if isinstance(block, dict) else block for block in content)
 
 
 # --- answers to LangChain ---------------------------------------------------------------------------------------------

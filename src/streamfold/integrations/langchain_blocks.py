@@ -11,13 +11,19 @@ from streamfold.types import AudioPart, FilePart, ImagePart
 
 from .hosted_steps import HostedCall, HostedStep
 
-__all__ = ["citations", "file_blocks", "media_part", "server_blocks"]
-
+__all__ = ["citations", "content_of", "file_blocks", "server_blocks"]
 
 _PARTS = {"image": ImagePart, "file": FilePart, "audio": AudioPart}
 
 
-def media_part(block: dict[str, Any]) -> Any:
+def content_of(content: Any) -> Any:
+    """Returns the content of a message of LangChain as streamfold takes it."""
+    if not isinstance(content, list):
+        return content
+    return tuple(_media_part(block) if isinstance(block, dict) else block for block in content)
+
+
+def _media_part(block: dict[str, Any]) -> Any:
     """Returns a part of a message. LangChain has had two shapes for media, and passes on those of Anthropic."""
     part = _PARTS.get(str(block.get("type")))
     source = block.get("source") or {}
