@@ -24,18 +24,10 @@ def cards_to_dict(cards: Iterable[Card]) -> dict[str, Any]:
 
 
 def _card(card: Card) -> dict[str, Any]:
-    kept = {name: getattr(card, name) for name in _HEAD}
-    findings = [
-        {**asdict(finding), "settings": [_setting(each) for each in finding.settings]} for finding in card.findings
-    ]
-    return {**kept, "findings": findings}
+    return {**{name: getattr(card, name) for name in _HEAD}, "findings": [asdict(each) for each in card.findings]}
 
 
 _HEAD = ("name", "base_url", "adapter", "model", "server", "date", "version", "requests", "seconds")
-
-
-def _setting(setting: Setting) -> dict[str, Any]:
-    return {"key": list(setting.key), "value": setting.value, "why": setting.why}
 
 
 def read_cards(path: Path) -> list[Card]:
