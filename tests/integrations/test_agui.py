@@ -22,7 +22,7 @@ from streamfold import (
 from streamfold.integrations import agui
 from streamfold.integrations.agui import AgentRequest
 from streamfold.testing import ScriptedProvider, call, fail, finish, refuse, say, think, usage
-from streamfold.tools import FileJournal, ToolRun
+from streamfold.tools import FileJournal, StoreJournal, ToolRun
 from streamfold.types import ImagePart, TextPart
 from tables import each_row
 
@@ -192,7 +192,9 @@ async def test_an_approval_is_an_interrupt() -> None:
 
 async def test_only_signed_calls_can_be_approved() -> None:
     """The signature of an interrupt comes back in the metadata of its answer."""
-    first = asked().run(ScriptedProvider(call("delete", path="a")), [delete])
+    without = asked().run(ScriptedProvider(call("delete", path="a")), [delete])
+    assert (await written(without, secret="s1"))[-1]["type"] == "RUN_ERROR"  # nothing would keep that it is good once
+    first = asked().run(ScriptedProvider(call("delete", path="a")), [delete], journal=StoreJournal("memory"))
     events = await written(first, secret="s1")
     (interrupt,) = events[-1]["outcome"]["interrupts"]
     resume = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}

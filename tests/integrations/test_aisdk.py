@@ -19,6 +19,7 @@ from streamfold import (
 )
 from streamfold.integrations import aisdk
 from streamfold.testing import ScriptedProvider, call, fail, finish, refuse, say, think
+from streamfold.tools import StoreJournal
 from streamfold.types import FilePart, ImagePart, TextPart
 from tables import each_row
 
@@ -390,7 +391,8 @@ def test_requests_of_another_form_are_refused(body: Any, place: str) -> None:
 
 async def test_only_signed_calls_can_be_approved() -> None:
     """With a secret, a browser can neither change the arguments of a call nor make one up."""
-    run = asked().run(ScriptedProvider(call("delete_deep", path="a", depth=1.0)), [delete_deep])
+    journal = StoreJournal("memory")
+    run = asked().run(ScriptedProvider(call("delete_deep", path="a", depth=1.0)), [delete_deep], journal=journal)
     message = ui_message(await written(run, secret="s1"))
     part = next(part for part in message["parts"] if part["type"] == "tool-delete_deep")
     part |= {"state": "approval-responded", "approval": {**part["approval"], "approved": True}}
@@ -398,7 +400,7 @@ async def test_only_signed_calls_can_be_approved() -> None:
     body = {"id": "chat1", "messages": [QUESTION, message]}
     request = aisdk.read_request(body, secret="s1")
     model = ScriptedProvider("Done.")
-    assert "tool-output-available" in kinds(await written(request.run(model, [delete_deep])))
+    assert "tool-output-available" in kinds(await written(request.run(model, [delete_deep], journal=journal)))
     for change in ({"input": {"path": "b", "depth": 1}}, {"approval": {**part["approval"], "signature": "0" * 64}}):
         forged = {"id": "chat1", "messages": [QUESTION, {**message, "parts": [{**part, **change}]}]}
         with pytest.raises(ConfigError, match="is not signed for these arguments"):

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import anyio.to_thread
 
-from ..stores import MemoryStore, Retention, Store, open_store
+from ..stores import Retention, Store, open_store
 from ..text import canonical_json
 from ..values import ConfigError, StreamfoldError, ToolCall
 
@@ -27,10 +27,7 @@ __all__ = [
     "journal_key",
     "kept_approval",
     "new_approval",
-    "process_journal",
 ]
-
-_MOST_KEPT = 10_000  # entries of a journal in memory; the oldest are dropped, and an approval before its use is
 
 
 _YEARS = 10 * 365 * 86_400.0
@@ -147,14 +144,6 @@ def _name(key: str, kind: str) -> str:
     return f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}.{kind}"
 
 
-_of_process = StoreJournal(MemoryStore(Retention(_MOST_KEPT, size=2**30, age=_YEARS)))
-
-
-def process_journal() -> CallJournal:
-    """Returns the journal of all signed approvals of this process for which there is no other."""
-    return _of_process
-
-
 def _call_key(run_id: str, position: int, call: ToolCall) -> str:
     """Returns the key of a call: the same for every run of the same state, and another for every other call.
 
@@ -162,6 +151,16 @@ def _call_key(run_id: str, position: int, call: ToolCall) -> str:
         position: of the turn in the conversation; ids of calls may come again in later turns.
     """
     return json.dumps([run_id, position, *_identity(call)])
+
+
+def needed_journal(journal: CallJournal | None) -> CallJournal:
+    """Returns the journal that signed approvals are kept in. Raises ConfigError if there is none."""
+    if journal is None:
+        raise ConfigError(
+            "signed approvals need a journal, which keeps that each is good once: pass the same journal= to each run,"
+            ' as FileJournal("calls"), or StoreJournal("memory") within one process'
+        )
+    return journal
 
 
 async def new_approval(journal: CallJournal, run_id: str, call: ToolCall) -> str:

@@ -29,7 +29,7 @@ from ..values import (
 )
 from .approvals import PendingCall, TurnCalls, take_open_calls
 from .deciding import Approve, checked_approve, decides, needs
-from .journal import CallInDoubtError, CallJournal, journal_key, kept_approval, new_approval, process_journal
+from .journal import CallInDoubtError, CallJournal, journal_key, kept_approval, needed_journal, new_approval
 from .run_events import RunEvents
 from .run_state import RunState
 from .tool_results import OnToolError, ToolResult, denied_result, made_result, run_call, tools_by_name
@@ -168,8 +168,11 @@ class ToolRun(AsyncIteration, AsyncContext):
 
         Returns:
             None for a call that no model is known to have made: it came with the conversation.
+
+        Raises:
+            ConfigError: the run has no journal.
         """
-        journal = self._journal or process_journal()
+        journal = needed_journal(self._journal)
         kept = None if self.replies else await kept_approval(journal, run_id, call)
         return kept or (await new_approval(journal, run_id, call) if self.replies or self._trusted else None)
 
@@ -361,7 +364,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         if denied:
             return denied_result(call, reason)
         nonce = self._turn.nonce(call)
-        journal = self._journal or (process_journal() if nonce else None)
+        journal = needed_journal(self._journal) if nonce else self._journal
         if journal is None:
             return await run_call(call, self._tools, self._on_tool_error)
         key = await journal_key(journal, self.id, self._first, call, nonce)
