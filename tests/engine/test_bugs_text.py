@@ -21,6 +21,7 @@ from folding import (
     fragments,
     text,
 )
+from markup import CALLS, HERMES, KIMI, LLAMA
 from streamfold import IncompleteStreamError
 from tables import each_row
 
@@ -325,37 +326,9 @@ def test_g6_reasoning_in_a_stream_that_broke() -> None:
     assert (error.partial.reasoning, error.partial.text) == ("still going", "")
 
 
-KIMI = (
-    "<|tool_calls_section_begin|><|tool_call_begin|>functions.search:0<|tool_call_argument_begin|>"
-    '{"q": "x"}<|tool_call_end|><|tool_calls_section_end|>'
-)
-HERMES = '<tool_call>\n{"name": "search", "arguments": {"q": "x"}}\n</tool_call>'
-MARKUP = {
-    "kimi": KIMI,
-    "hermes": HERMES,
-    "qwen3coder": "<tool_call>\n<function=search>\n<parameter=q>\nx\n</parameter>\n</function>\n</tool_call>",
-    "glm": "<tool_call>search\n<arg_key>q</arg_key>\n<arg_value>x</arg_value>\n</tool_call>",
-    "deepseek": '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>search<｜tool▁sep｜>{"q": "x"}<｜tool▁call▁end｜>'
-    "<｜tool▁calls▁end｜>",
-    "mistral": '[TOOL_CALLS]search[ARGS]{"q": "x"}',
-    "llama3": '<|python_tag|>{"name": "search", "parameters": {"q": "x"}}',
-    "harmony": "<|start|>assistant<|channel|>commentary to=functions.search <|constrain|>json<|message|>"
-    '{"q": "x"}<|call|>',
-    "dsml": '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="search">\n<｜DSML｜parameter name="q" string="true">x'
-    "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
-    "kimi3": '<|open|>tools<|sep|><|open|>call tool="search" index="1"<|sep|>'
-    '<|open|>argument key="q" type="string"<|sep|>x'
-    "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
-    "minimax": '<minimax:tool_call>\n<invoke name="search">\n<parameter name="q">x</parameter>\n</invoke>\n'
-    "</minimax:tool_call>",
-    "minimax3": ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="search">]<]minimax[>[<q>x]<]minimax[>[</q>'
-    "]<]minimax[>[</invoke>]<]minimax[>[</tool_call>",
-    "gemma4": '<|tool_call>call:search{q:<|"|>x<|"|>}<tool_call|>',
-    "functiongemma": "<start_function_call>call:search{q:<escape>x<escape>}<end_function_call>",
-    "lfm2": "<|tool_call_start|>[search(q='x')]<|tool_call_end|>",
-    "seed": "<seed:tool_call>\n<function=search>\n<parameter=q>x</parameter>\n</function>\n</seed:tool_call>",
-    "cohere": '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "search", "parameters": {"q": "x"}}]<|END_ACTION|>',
-}
+# A server that was not forced to call writes a tag before Llama's call; the forced forms have no markup.
+MARKUP = {name: said for name, said in CALLS.items() if name not in ("required", "named")}
+MARKUP["llama3"] = f"<|python_tag|>{LLAMA}"
 UNREAD = {
     "granite3": '<|tool_call|>[{"name": "search", "arguments": {}}]',
     "longcat": '<longcat_tool_call>{"name": "search", "arguments": {}}</longcat_tool_call>',
