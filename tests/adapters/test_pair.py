@@ -30,7 +30,7 @@ from mirror import (
     sorted_deltas,
     whole,
 )
-from planned import planned_calls
+from planned_calls import planned_calls
 from streamfold import Reply, StreamChunk, StreamDecoder, StreamError, UpstreamError, Usage
 from streamfold.adapters.emitting.answers import chunk_deltas, error_delta
 from streamfold.adapters.emitting.emitter import json_text

@@ -17,7 +17,7 @@ import scale
 from folding import bytewise, fold_error
 from google_sdk import google_answer, google_client
 from mirror import payloads, read
-from planned import PlannedCall, planned_calls
+from planned_calls import PlannedCall, planned_calls
 from sdks import genai
 from streamfold import ProtocolWarning, Reply, StreamDecoder, UpstreamError, Usage
 from streamfold.adapters.emitting import end_deltas

@@ -17,7 +17,7 @@ import scale
 from anthropic_sdk import anthropic_message
 from folding import bytewise
 from mirror import payloads, read, whole
-from planned import PlannedCall, planned_calls
+from planned_calls import PlannedCall, planned_calls
 from sdks import anthropic
 from streamfold import ProtocolWarning, Reply, StreamDecoder, ToolCall, Usage
 from streamfold.adapters.anthropic import MessagesEmitter, messages_error

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conversing import conversation
+from conversation_strategies import conversation
 from scale import examples, pick
 from streamfold import AllowedTools, ConfigError, NamedTool
 from streamfold.adapters.gemini import GeminiAdapter, GeminiQuirks, parse_gemini_request

@@ -1,4 +1,4 @@
-"""Claude Code, on the Messages API; see `headless.py`."""
+"""Claude Code, on the Messages API; see `headless_agents.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from folding import DONE, fin, text
-from headless import KEY, called, program, run, two_files
+from headless_agents import KEY, called, program, run, two_files
 from servers import STREAM, Connection, answer, framed
 
 # uvicorn runs on asyncio

@@ -1,4 +1,4 @@
-"""Codex, on the Responses API; see `headless.py`."""
+"""Codex, on the Responses API; see `headless_agents.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from folding import DONE, fin, text
-from headless import KEY, Run, called, program, run, two_files
+from headless_agents import KEY, Run, called, program, run, two_files
 from servers import STREAM, Connection, framed
 
 # uvicorn runs on asyncio

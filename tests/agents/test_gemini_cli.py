@@ -1,4 +1,4 @@
-"""Gemini CLI, on Google's own API; see `headless.py`."""
+"""Gemini CLI, on Google's own API; see `headless_agents.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from folding import DONE, call, entry, fin, text
-from headless import KEY, Run, called, program, run, two_files
+from headless_agents import KEY, Run, called, program, run, two_files
 from servers import STREAM, Connection, framed
 
 # uvicorn runs on asyncio

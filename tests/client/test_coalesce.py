@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from answered import provider
+from answering_provider import provider
 from folding import DONE, call, chunk, entry, fin, text
 from streamfold import Fallback, StreamChunk
 from streamfold.middleware import Middleware

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from answered import CANARY, GOOD, USAGE, client, provider
+from answering_provider import CANARY, GOOD, USAGE, client, provider
 from folding import DONE, call, entry, fin, text
 from streamfold import ConfigError, Fallback, Hooks, Provider, ServerError, user
 from streamfold.types import RequestInfo

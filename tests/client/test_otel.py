@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from answered import GOOD, USAGE, client, provider
+from answering_provider import GOOD, USAGE, client, provider
 from folding import DONE, call, entry, event, fin, text
 from streamfold import ConfigError, ServerError, Tool, ToolCall, assistant, image, tool_result, user
 from streamfold.integrations.otel import otel_hooks

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from answered import GOOD, client, provider
+from answering_provider import GOOD, client, provider
 from folding import DONE, call, entry, fin, text
 from streamfold import ConfigError, Fallback, Provider, RateLimitError, StreamfoldError, run_tools
 from streamfold.testing import ScriptedProvider

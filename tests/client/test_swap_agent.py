@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from playing import play, seen, wanted
+from playing_recordings import play, seen, wanted
 from sdks import openai
 from streamfold.recording import Recording
 from tables import each_row

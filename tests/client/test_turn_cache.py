@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from demanding import KINDS, TURNS, Demanding
+from demanding_providers import KINDS, TURNS, Demanding
 from streamfold import BadRequestError, ConfigError, Message, Provider, assistant, user
 from streamfold.stores import MemoryStore, StoreError, WaitingStore
 from streamfold.turns import TurnCache

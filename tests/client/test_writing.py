@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 from pydantic import BaseModel
 
 import scale
-from answered import provider
+from answering_provider import provider
 from folding import DONE, call, entry, fin, text
 from mirror import emitter
 from streamfold import (

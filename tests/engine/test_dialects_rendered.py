@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rendered import FORMATS, WORDS, Calls, calls_of, declared, read, sayable
+from rendered_calls import FORMATS, WORDS, Calls, calls_of, declared, read, sayable
 from scale import pick
 from tables import each_row
 

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 import scale
 from folding import bytewise, random_cut
-from playing import play, seen, wanted
+from playing_recordings import play, seen, wanted
 from streamfold import Reply, ToolCall
 from streamfold.recording import Recording
 from streamfold.values.replies import FinishReason

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folding import DONE, bytewise, call, chunk, codes, entry, event, fin, fold, random_cut, text
-from odd import VALUES, check_types, outcome, paths, replaced
+from odd_values import VALUES, check_types, outcome, paths, replaced
 from scale import examples, pick
 from streamfold import Limits, Reply, StreamError, Usage
 from streamfold.engine.body import error_body

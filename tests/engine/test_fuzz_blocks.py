@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folding import bytewise
-from odd import VALUES, check_types, outcome, paths, replaced
+from odd_values import VALUES, check_types, outcome, paths, replaced
 from scale import examples
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

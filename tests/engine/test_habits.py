@@ -7,7 +7,7 @@ from random import Random
 
 import scale
 from folding import bytewise, random_cut
-from habits import Said, make
+from server_habits import Said, make
 from streamfold import Reply, StreamDecoder, StreamError
 from tables import each_row
 

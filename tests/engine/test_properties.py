@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folding import DONE, bytewise, chunk, entry, event, fin, fold_chunks, fold_error
-from planned import PlannedCall, planned_calls, words
+from planned_calls import PlannedCall, planned_calls, words
 from scale import examples
 from streamfold import EmptyResponseError, IncompleteStreamError
 

@@ -12,8 +12,8 @@ import pytest
 import corpus
 import scale
 from folding import DONE, call, chunk, entry, event, fin, fragments, random_cut, text
-from habits import make
 from mirror import emitter, looks_whole, open_calls, payloads, read, written_calls
+from server_habits import make
 from streamfold import IncompleteStreamError, ProtocolError, Reply, StreamDecoder, StreamError, Tool, UpstreamError
 from streamfold.adapters.responses import ClientTool, ResponsesEmitter
 from streamfold.engine import Rewriter

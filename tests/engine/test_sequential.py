@@ -9,8 +9,8 @@ from typing import Any
 
 import scale
 from folding import DONE, call, chunk, entry, fin, fragments, random_cut, text
-from habits import Said, make
 from mirror import emitter, openai_chat, openai_done, payloads, read
+from server_habits import Said, make
 from streamfold import Reply
 from streamfold.engine import Rewriter
 from streamfold.integrations.repair import Repairs

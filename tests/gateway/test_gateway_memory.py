@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from demanding import KINDS, TURNS, Demanding
+from demanding_providers import KINDS, TURNS, Demanding
 from gateways import CHAT, MESSAGES, RESPONSES, client_of, served
 from scale import pick
 from sdks import anthropic, openai

@@ -11,7 +11,7 @@ import pytest
 from every_wire import WIRES, scripted, through
 from streamfold import Message, Provider, Tool, image, system, tool_result, user
 from streamfold.testing import SentRequest, call, fail, say, think
-from strict import PLACEHOLDER, anthropic_problems, google_problems
+from strict_rules import PLACEHOLDER, anthropic_problems, google_problems
 from tables import each_row
 
 # One event loop: what is tried here is the same on both

@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from pydantic import BaseModel
 
 import scale
-from behind import Seen, is_right, provider_of, request_of
+from repaired_clients import Seen, is_right, provider_of, request_of
 from streamfold import ConfigError, IncompleteStreamError
 from streamfold.integrations.langchain import ChatStreamfold
 from streamfold.recording import Recording

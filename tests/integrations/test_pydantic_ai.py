@@ -21,7 +21,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import ToolDefinition
 
 import scale
-from behind import Seen, is_right, provider_of
+from repaired_clients import Seen, is_right, provider_of
 from streamfold import APIError, IncompleteStreamError
 from streamfold.integrations.pydantic_ai import StreamfoldModel
 from streamfold.recording import Recording

@@ -14,10 +14,10 @@ import pytest
 
 import corpus
 import scale
-from behind import MESSAGES, ask, is_right, openai_client, request_of, stored
 from folding import DONE, bytewise, call, chunk, entry, fin, text
 from folding import event as sse
 from mirror import payloads, read
+from repaired_clients import MESSAGES, ask, is_right, openai_client, request_of, stored
 from sdks import anthropic, openai
 from streamfold import ConfigError, Limits, ProtocolError
 from streamfold.adapters.chat import ChatEmitter

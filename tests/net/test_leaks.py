@@ -23,10 +23,10 @@ import pytest
 import scale
 import servers
 from folding import DONE, fin, text
-from leaving import HELLO, WAYS, leave, read, trickling
 from servers import STREAM, Connection, Server, answer, framed, serving
 from streamfold import APITimeoutError, IncompleteStreamError, Provider, StreamfoldError, UpstreamError
 from tables import each_row
+from ways_to_leave import HELLO, WAYS, leave, read, trickling
 
 HERE = Path(__file__).parent
 
@@ -90,7 +90,7 @@ import gc, random
 import anyio
 from servers import serving
 import servers
-from leaving import WAYS, leave, trickling
+from ways_to_leave import WAYS, leave, trickling
 
 servers.transport = {transport!r}
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from engines import SGLANG, parsers
-from rendered import FORMATS, Calls, calls_of, declared, read, sayable
+from rendered_calls import FORMATS, Calls, calls_of, declared, read, sayable
 from tables import each_row
 
 pytestmark = pytest.mark.skipif("STREAMFOLD_PARSERS" not in os.environ, reason="run by `nox -s parsers`")

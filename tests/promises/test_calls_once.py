@@ -14,6 +14,7 @@ import anyio
 import httpx
 import pytest
 
+from answers_by_api import WIRES, Answer, Stream, error_event, random_answer, told
 from folding import random_cut
 from scale import pick, some
 from servers import STREAM, Connection, framed, serving
@@ -32,7 +33,6 @@ from streamfold import (
 )
 from streamfold.recording import Recording
 from tables import each_row
-from telling import WIRES, Answer, Stream, error_event, random_answer, told
 
 BOUND_BY = [
     "net/test_cuts.py::test_cut_at_every_byte",  # over real sockets, by FIN and by RST

@@ -11,11 +11,11 @@ from typing import Any
 import anyio
 import pytest
 
+from answers_by_api import WIRES, Answer, error_event, random_answer, status_body, told
 from scale import pick
 from servers import END, STREAM, Connection, answer, framed, serving
 from streamfold import APIError, Reply
 from tables import each_row
-from telling import WIRES, Answer, error_event, random_answer, status_body, told
 
 BOUND_BY = [
     "project/test_failures.py::test_the_table_is_true",

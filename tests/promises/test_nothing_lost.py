@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from answers_by_api import WIRES, Answer, random_answer, told
 from folding import bytewise, random_cut
 from scale import pick
 from streamfold import StreamDecoder, StreamError
 from tables import each_row
-from telling import WIRES, Answer, random_answer, told
 
 BOUND_BY = [
     "engine/test_fixtures.py::test_folds_to_what_is_expected",

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
+from answers_by_api import Answer, told
 from scale import some
 from streamfold import ConfigError, Provider, Reply, StreamDecoder, Tool, WarningCode, system, user
 from tables import each_row
-from telling import Answer, told
 
 BOUND_BY = [
     "requests/test_swap.py::test_nothing_is_lost_without_a_warning",

@@ -31,6 +31,7 @@ import anyio.to_thread
 import httpx
 import pytest
 
+from answers_by_api import WIRES, Answer, told
 from every_wire import PAIRS, scripted, through
 from folding import DONE, call, entry, fin, text
 from scale import pick
@@ -40,7 +41,6 @@ from streamfold import sync
 from streamfold.integrations.httpx import RepairTransport
 from streamfold.testing import call as scripted_call
 from tables import each_row
-from telling import WIRES, Answer, told
 
 BOUND_BY = [
     "integrations/test_repair.py::test_a_client_sees_what_the_answer_means",

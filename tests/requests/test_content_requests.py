@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import scale
-from conversing import conversation
+from conversation_strategies import conversation
 from folding import DONE, chunk, entry, event, fin, fold
 from sdks import TypeOf, openai
 from streamfold import ConfigError, Message, StreamError, ToolCall, assistant, audio, file, image, tool_result, user

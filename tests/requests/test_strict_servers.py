@@ -12,10 +12,10 @@ import httpx
 import pytest
 from pydantic import TypeAdapter
 
-from conversing import conversation
+from conversation_strategies import conversation
 from folding import event
 from streamfold import ConfigError, Message, Provider, StreamDecoder, Tool, tool_result, user
-from strict import anthropic_problems, google_problems
+from strict_rules import anthropic_problems, google_problems
 from tables import each_row
 
 PROBLEMS: dict[str, Callable[..., list[str]]] = {"anthropic": anthropic_problems, "gemini": google_problems}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import scale
-from conversing import conversation
+from conversation_strategies import conversation
 from streamfold import Message, ToolCall, assistant, image, tool_result, user
 from streamfold.adapters.anthropic import AnthropicAdapter
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
