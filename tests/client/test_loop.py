@@ -142,6 +142,23 @@ async def test_calls_run_one_by_one_where_that_was_asked_for() -> None:
     ]  # fmt: skip
 
 
+async def test_one_by_one_no_call_runs_behind_one_that_failed() -> None:
+    """What a program raises on purpose ends the run there."""
+    ran = list[int]()
+
+    def work(number: int) -> str:
+        ran.append(number)
+        raise ValueError("no")
+
+    def give_up(call: ToolCall, error: Exception) -> str:
+        raise error
+
+    script = Script(asks(("work", {"number": 0}), ("work", {"number": 1})))
+    with pytest.raises(ValueError, match="no"):
+        await run_tools(script.provider(), "x", [work], on_tool_error=give_up, parallel_tool_calls=False)
+    assert ran == [0]
+
+
 async def test_whatever_fails_is_told_to_the_model() -> None:
     """Unknown tools, arguments that do not fit or are no JSON, and exceptions become results; the others count."""
 

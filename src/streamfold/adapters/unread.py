@@ -6,7 +6,7 @@ So an adapter that doesn't know an option needs no line about it, and no option 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any
 
@@ -28,6 +28,8 @@ def recorded(request: Request) -> tuple[Request, set[str]]:
     """Returns a request that notes what is read of it, and the names that it notes."""
     reads: set[str] = set()
     options = _copied(_ReadOptions, _OF_OPTIONS, request.options, reads)
+    if not request.tools:
+        return replace(request, options=options), reads
     view: Request = _copied(_ReadRequest, _OF_REQUEST, request, reads)
     object.__setattr__(view, "options", options)
     return view, reads

@@ -81,6 +81,8 @@ class Ending:
             others: calls of tools that are no functions, which always come whole.
         """
         reason: FinishReason = self.finish.reason if self.finish else "unknown"
+        if not opened and not others and reason != "tool_calls" and self.tool_choice in ("auto", "none"):
+            return Outcome([], [], reason, None, others)  # a text alone, as nearly always
         wanted, answer = self._take_answer(opened)
         kept = self._handed_out(wanted, reason)
         self._taken = {call.id for call, _ in kept}
