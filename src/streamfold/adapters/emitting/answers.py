@@ -168,19 +168,31 @@ def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
 
     A call that is no function is an item, also where the answer did not come as items.
     """
-    functions = {call.id: (number, call) for number, call in enumerate(reply.tool_calls) if call.kind == "function"}
-    items = _items(reply)
+    items, written = _items(reply), 0
+    calls = [_written_call(number, call, items) for number, call in enumerate(reply.tool_calls)]
+    places = {call.id: number for number, call in enumerate(reply.tool_calls)}
     for item in items:
         yield from _texts(item) if with_texts else ()
+        place = places.get(word(item.get("call_id")) or word(item.get("id")) or "", -1)
+        for made in calls[written : max(written, place)]:  # the list of items may have them elsewhere, or not at all
+            yield from made
         yield Extra("output", item)
-        if item.get("type") == "function_call" and (found := functions.pop(item.get("call_id") or "", None)):
-            yield _whole(*found, item)
-    for call in reply.tool_calls:
-        if call.id in functions:
-            yield _whole(*functions[call.id], {})
-        elif call.kind == "custom" and not any(item.get("call_id") == call.id for item in items):
-            members = {"call_id": call.id, "name": call.name, "input": call.raw_arguments}
-            yield Extra("output", {"type": "custom_tool_call", "status": "completed", **members})
+        if place >= written:
+            yield from calls[place]
+            written = place + 1
+    for made in calls[written:]:
+        yield from made
+
+
+def _written_call(number: int, call: ToolCall, items: list[dict[str, Any]]) -> list[Delta]:
+    """Returns a call as it is written; nothing for one that is an item of the answer."""
+    item = next((item for item in items if item.get("call_id") == call.id), None)
+    if call.kind == "function":
+        return [_whole(number, call, item or {})]
+    if call.kind != "custom" or item is not None:
+        return []
+    members = {"call_id": call.id, "name": call.name, "input": call.raw_arguments}
+    return [Extra("output", {"type": "custom_tool_call", "status": "completed", **members})]
 
 
 def _whole(number: int, call: ToolCall, item: dict[str, Any]) -> Call:

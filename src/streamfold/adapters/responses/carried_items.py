@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,22 +62,24 @@ def said_in(item: Mapping[str, Any]) -> str:
     return "".join(map(_text, _parts(item)))
 
 
-def annotations_of(message: Mapping[str, Any], *, joined: bool) -> Iterator[dict[str, Any]]:
-    """Yields the citations of a message.
+def annotations_of(message: Mapping[str, Any], *, joined: bool) -> list[list[dict[str, Any]]]:
+    """Returns the citations of each part of a message.
 
     Args:
-        joined: its parts are written as one: positions count from the beginning of the first. Else only those of the
-            last part are wanted.
+        joined: the parts are written as one: positions count from the beginning of the first.
     """
-    offset, parts = 0, _parts(message)
-    for part in parts if joined else parts[-1:]:
+    offset, by_part = 0, list[list[dict[str, Any]]]()
+    for part in _parts(message):
         found = part.get("annotations")
-        for annotation in found if isinstance(found, list) else ():
-            if isinstance(annotation, Mapping):
-                said = flat_annotation(annotation)
-                placed = {name: at + offset for name in _POSITIONS if (at := index(said.get(name))) is not None}
-                yield {**said, **placed}
-        offset += len(_text(part))
+        given = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+        by_part.append([_moved(flat_annotation(one), offset) for one in given])
+        offset += len(_text(part)) if joined else 0
+    return [[one for found in by_part for one in found]] if joined or not by_part else by_part
+
+
+def _moved(annotation: dict[str, Any], offset: int) -> dict[str, Any]:
+    places = {name: at + offset for name in _POSITIONS if (at := index(annotation.get(name))) is not None}
+    return {**annotation, **places}
 
 
 def _parts(item: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -254,9 +254,12 @@ class ResponsesEmitter(Emitter):
             return  # what was shown is another text: one that was joined from several, or read for calls
         if item.get("phase"):
             current.item["phase"] = item["phase"]
-        if current.kind is TEXT:
-            self._has_messages = True
-            for annotation in annotations_of(item, joined=len(current.item["content"]) == 1):
+        if item["type"] == "message":
+            self._has_messages, parts = True, current.item["content"]
+            *before, last = annotations_of(item, joined=len(parts) == 1)
+            for part, found in zip(parts, before, strict=False):
+                part |= {"annotations": found} if found else {}
+            for annotation in last if current.kind is TEXT else ():
                 self._annotate(current, annotation)
         self._close_current()
 
