@@ -203,7 +203,7 @@ class Order:
     def _take(self, calls_before: int | None) -> list[Delta]:
         """Takes what waits and comes before a call; all of it for None."""
         taken = [late for late in self._late if calls_before is None or late[0] <= calls_before]
-        self._late = self._late[len(taken) :]
+        self._late = [late for late in self._late if calls_before is not None and late[0] > calls_before]
         return [delta for _, delta in taken]
 
 
