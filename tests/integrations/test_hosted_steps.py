@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-from streamfold import HostedPart, Message
+import scale
+from folding import random_cut
+from made_hosted import MAKERS
+from streamfold import HostedPart, Message, StreamDecoder
 from streamfold.integrations import agui, aisdk
 from streamfold.integrations.hosted_steps import HostedCall, HostedSteps
 from streamfold.recording import Recording
@@ -274,3 +278,25 @@ def test_steps_without_ids() -> None:
     told = [*steps.feed(parts[:1]), *steps.feed(parts[1:3]), *steps.feed(parts, last=True)]
     calls = [step if isinstance(step, HostedCall) else step.call for step in told]
     assert [call.id for call in calls] == ["code_execution_1"] * 2 + ["code_execution_2"] * 2
+
+
+@pytest.mark.parametrize("wire", MAKERS)
+def test_each_step_is_told_once(wire: str) -> None:
+    """While an answer is written and at its end, the same steps as from the whole of it."""
+    for seed in range(scale.pick(2000, 100)):
+        rng = Random(seed)
+        body = MAKERS[wire](rng).body
+        decoder, live = StreamDecoder(wire), HostedSteps()
+        chunks = [chunk for piece in random_cut(body, rng) for chunk in decoder.feed(piece)]
+        decoder.close()
+        told = [step for chunk in chunks for step in live.feed(chunk.hosted)]
+        told += live.feed(decoder.reply.hosted, last=True)
+        whole = list(HostedSteps().feed(decoder.reply.hosted, last=True))
+        assert sorted(map(shown, told)) == sorted(map(shown, whole)), seed
+        for at, step in enumerate(told):
+            assert isinstance(step, HostedCall) or shown(step.call) in map(shown, told[:at]), seed
+
+
+def shown(step: Any) -> str:
+    call = step if isinstance(step, HostedCall) else step.call
+    return repr((call.id, call.name, call.input, None if step is call else (step.output, step.error)))

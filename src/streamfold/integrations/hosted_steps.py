@@ -57,6 +57,7 @@ class HostedSteps:
 
     def __init__(self) -> None:
         self._calls: dict[str, HostedCall] = {}
+        self._begun: dict[str, HostedPart] = {}  # calls that are not told yet, by their ids
         self._open: list[HostedCall] = []
         self._seen: list[Mapping[str, Any]] = []
 
@@ -67,26 +68,33 @@ class HostedSteps:
             last: these are all parts of the answer, and nothing more is said of them.
         """
         for part in parts:
-            if part.runs != "server" or part.part not in ("call", "both", "result"):
+            if part.runs != "server" or part.part not in ("call", "both", "result") or part.raw in self._seen:
                 continue
-            if part.raw in self._seen or (part.part != "result" and not (last or _is_whole(part))):
+            if part.part != "result" and not (last or _is_whole(part)):
+                self._begun[part.id or part.call_id or ""] = part
                 continue
             self._seen.append(part.raw)
             if part.part == "result":
                 yield from self._result(part)
             elif (key := part.id or part.call_id) not in self._calls or key is None:
-                call = HostedCall(part, key or f"{part.kind}_{len(self._calls) + 1}", _object(part))
-                self._calls[call.id] = call
-                self._open.append(call)
-                yield call
+                yield self._called(part)
                 if part.part == "both":
-                    yield self._ended(call, part)
+                    yield self._ended(self._open[-1], part)
+
+    def _called(self, part: HostedPart) -> HostedCall:
+        key = part.id or part.call_id or f"{part.kind}_{len(self._calls) + 1}"
+        call = self._calls[key] = HostedCall(part, key, _object(part))
+        self._open.append(call)
+        return call
 
     def _result(self, part: HostedPart) -> Iterator[HostedStep]:
         """A result belongs to the call that it names, or to the oldest of its kind that has none."""
         waiting = (call for call in self._open if call.part.kind == part.kind)
         call = self._calls.get(part.call_id or "") or next(waiting, None)
-        if call is None:
+        if part.call_id in self._begun and part.call_id not in self._calls:  # it had nothing to say to its tool
+            call = self._called(self._begun[part.call_id])
+            yield call
+        elif call is None:
             key = part.call_id or part.id or f"{part.kind}_{len(self._calls) + 1}"
             call = self._calls[key] = HostedCall(part, key, {})
             yield call
