@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ import httpx
 import pytest
 
 from folding import DONE, fin, text
-from gateways import CHAT, asking, served
+from gateways import CHAT, MESSAGES, asking, served
 from streamfold import Provider
 from streamfold.gateway import gateway
 from streamfold.gateway.connections import bounded_protocol, connections_for
@@ -73,6 +74,45 @@ async def test_adversary_38_connections_are_bounded() -> None:
         finally:
             for each in waiting:
                 each.close()
+
+
+async def test_a_connection_too_many_is_told_so() -> None:
+    """Connections that have just been opened are not closed without a word: their requests get a 503, with a reason."""
+    async with behind_uvicorn(head_timeout=60, max_connections=3) as (client, port):
+        opened = [connected(port, b"") for _ in range(4)]
+        try:
+            refused = await client.post(CHAT, json=asking(CHAT))
+            assert (refused.status_code, refused.headers["connection"]) == (503, "close")
+            assert not any([await is_closed(each, 0.01) for each in opened])
+        finally:
+            for each in opened:
+                each.close()
+        with anyio.fail_after(5):
+            while (await client.post(CHAT, json=asking(CHAT))).status_code != 200:
+                await anyio.sleep(0.01)
+
+
+@pytest.mark.parametrize(("path", "status", "kind"), [(CHAT, 503, "code"), (MESSAGES, 529, "type")])
+async def test_the_reason_is_in_the_form_of_the_api(path: str, status: int, kind: str) -> None:
+    """As any other refusal of the gateway."""
+    app = gateway({"main": {"base_url": "http://u/v1", "model": "m"}})
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app.refuse_connection), base_url="http://x") as client:
+        refused = await client.post(path)
+    assert (refused.status_code, refused.headers["retry-after"]) == (status, "1")
+    error = refused.json()["error"]
+    assert error["message"] == "too many connections are open; try again later"
+    assert error[kind] in ("overloaded", "overloaded_error")
+
+
+async def test_a_head_without_end() -> None:
+    """It is refused at 64 KiB, whichever library reads it."""
+    async with behind_uvicorn(head_timeout=60, max_connections=5) as (_, port):
+        with connected(port, b"GET / HTTP/1.1\r\nX: ") as client:
+            with contextlib.suppress(OSError):
+                for _ in range(20):
+                    client.sendall(b"x" * 8192)
+                    await anyio.sleep(0.01)
+            assert await is_closed(client)
 
 
 def test_connections_fit_into_the_files_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..client import Provider
+from ..config import collect_rarely
 from ..jobs import (
     BatchStore,
     JobSummary,
@@ -137,6 +138,7 @@ def run(
             **_form(schema), **_tools(tools, to_run=run_tools),
         }  # fmt: skip
         asked = Provider.from_config(provider, config=config, model=model, max_retries=0)
+        collect_rarely()
         ended = anyio.run(partial(run_job, asked, source, path, given, shown=not as_json))
         if not ended.paused:
             with Ledger(path, readonly=True) as written:

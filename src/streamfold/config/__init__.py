@@ -8,6 +8,7 @@ from .gateway import GatewayOptions, GatewaySettings, KeyOptions, KeySettings
 from .lines import key_lines, spelled
 from .places import places
 from .problems import config_problems
+from .process import collect_rarely
 from .profile import Profile
 from .rate_limits import RateLimitSettings
 from .show import Value, capability_values, effective_values, key_state

@@ -147,8 +147,9 @@ class GatewaySettings(GatewayOptions):
             needed.
         keys: further keys by their names, which are in the log, with what each may do: see `KeyOptions`.
         open: allow other machines to use a server that asks for no key.
-        max_connections: open client connections. When all are taken, the one that has waited longest for its request
-            is closed. Lowered at start if the process may not open that many files.
+        max_connections: open client connections. When all are taken, those that have waited longest for their request
+            are closed; if none has waited for a second, further requests get a 503. Lowered at start if the process
+            may not open that many files.
         head_timeout: seconds in which the head of a request must arrive on a connection.
         drain: seconds for which the server goes on to accept requests when it is told to stop, while `/readyz` answers
             503, so that a load balancer finds out before connections are refused.

@@ -144,6 +144,13 @@ class Gateway:
         else:
             await self._app(scope, receive, send)
 
+    async def refuse_connection(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answers a request that came by one connection too many."""
+        refusal = refused(
+            503, "too many connections are open; try again later", "overloaded", retry_after="1", connection="close"
+        )
+        await (await _refusal(HTTPRequest(scope), refusal))(scope, receive, send)
+
     async def aclose(self) -> None:
         """Closes the providers that were made for this app, and what it keeps."""
         async with AsyncExitStack() as stack:

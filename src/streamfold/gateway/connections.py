@@ -1,45 +1,80 @@
 """The gateway's end of HTTP connections: how many there may be, and how long each may wait for a request.
 
 uvicorn has no clock on the head of a request and no bound on connections, so that a thousand clients that send half a
-head and wait would keep everybody else out.
+head and wait would keep everybody else out. Its protocol is the one of httptools where that is installed, else of h11.
 """
 
 from __future__ import annotations
 
 import asyncio
 from time import monotonic
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.flow_control import service_unavailable
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
+else:
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol as _Protocol
 
 __all__ = ["bounded_protocol", "connections_for"]
 
+_IDLE = 1.0  # seconds after which a connection without a request makes room for others
+_LONGEST_HEAD = 65_536  # bytes, as h11 has it
 
-class _BoundedProtocol(H11Protocol):
+
+class _BoundedProtocol(_Protocol):
     """A connection that is closed when its next request does not arrive in time.
 
+    When there are too many of them, idle ones make room. If there are none, requests are refused with a reason: a
+    connection that is just closed would tell its client nothing.
+
     Attributes:
+        busy: the app that refuses them.
+        most: connections, with those that are only told so.
         waiting: the connections without a request, those that have waited longest first, and since when they do.
     """
 
     head_timeout: ClassVar[float]
     max_connections: ClassVar[int]
+    most: ClassVar[int]
+    busy: ClassVar[Any]
     waiting: ClassVar[dict[_BoundedProtocol, float]]
 
     _clock: asyncio.TimerHandle | None = None
+    _head = 0  # bytes of a head that is not complete
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._watch()
-        if len(self.connections) > self.max_connections:
-            oldest = next(iter(self.waiting), self)
-            oldest._stop_waiting()
-            self.connections.discard(oldest)  # uvicorn does it too, but only after others may have come
-            oldest.transport.abort()
+        self._make_room()
+        if len(self.connections) > self.most:
+            next(iter(self.waiting), self)._abort()
 
     def data_received(self, data: bytes) -> None:
+        if len(self.connections) > self.max_connections:
+            self.app = self.busy
         super().data_received(data)
+        self._head += len(data)
         self._watch()
+        if self in self.waiting:
+            self._make_room()
+            if self._head > _LONGEST_HEAD and not self.transport.is_closing():
+                self.send_400_response("The head of the request is too long.")
+
+    def _make_room(self) -> None:
+        """Closes connections without a request: those that have been idle for a while, or have begun a head."""
+        if len(self.connections) > self.max_connections:
+            idle = monotonic() - _IDLE
+            for each in [each for each, since in self.waiting.items() if since <= idle or each._head]:
+                each._abort()
+                if len(self.connections) <= self.max_connections:
+                    break
+
+    def _abort(self) -> None:
+        self._stop_waiting()
+        self.connections.discard(self)  # uvicorn does it too, but only after others may have come
+        self.transport.abort()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -57,6 +92,7 @@ class _BoundedProtocol(H11Protocol):
         cycle: Any = self.cycle  # None before the first request
         if cycle is not None and not cycle.response_complete:
             self._stop_waiting()
+            self._head = 0
         elif self._clock is None and not self.transport.is_closing():
             self.waiting[self] = monotonic()
             self._clock = self.loop.call_later(self.head_timeout, self.transport.abort)
@@ -68,10 +104,13 @@ class _BoundedProtocol(H11Protocol):
             self._clock = None
 
 
-def bounded_protocol(*, head_timeout: float, max_connections: int) -> type[_BoundedProtocol]:
+def bounded_protocol(
+    *, head_timeout: float, max_connections: int, most: int | None = None, busy: Any = service_unavailable
+) -> type[_BoundedProtocol]:
     """Returns a protocol for uvicorn's `http=`, with the connections of one server."""
-    bounds: dict[str, Any] = {"head_timeout": head_timeout, "max_connections": max_connections, "waiting": {}}
-    return type("BoundedProtocol", (_BoundedProtocol,), bounds)
+    bounds = {"head_timeout": head_timeout, "max_connections": max_connections, "waiting": {}}
+    refusing = {"most": 2 * max_connections if most is None else most, "busy": staticmethod(busy)}
+    return type("BoundedProtocol", (_BoundedProtocol,), {**bounds, **refusing})
 
 
 def connections_for(wanted: int, requests: int) -> int:

@@ -166,15 +166,15 @@ class RequestHandler:
     @asynccontextmanager
     async def _refusing(self, wire: Wire, send: Send, log: RequestLog) -> AsyncIterator[Send]:
         """Gives a `send` that raises ClientGone when the client has left. A refusal in the block is sent with it."""
-        send = guarded(send, self.options.send_timeout)
-        try:
+        with guarded(send, self.options.send_timeout) as send:
             try:
-                yield send
-            except Refused as refusal:
-                log.failed(refusal)
-                await send_json(send, *wire.error(refusal, log.id), {**wire.headers(log.id), **refusal.headers})
-        except ClientGone:
-            log.disconnected()
+                try:
+                    yield send
+                except Refused as refusal:
+                    log.failed(refusal)
+                    await send_json(send, *wire.error(refusal, log.id), {**wire.headers(log.id), **refusal.headers})
+            except ClientGone:
+                log.disconnected()
 
     async def _read(self, incoming: Incoming, body: Body) -> tuple[ClientRequest, Served]:
         return await _beside(body.size, partial(self._parse, incoming, body.value))

@@ -9,9 +9,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
-from ..answers import Arguments, BaseChatModel, ChatModel, ChatStream, EndpointFacts, facts_of
+from ..answers import Arguments, BaseChatModel, ChatModel, ChatStream, EndpointFacts, ModelFacts, facts_of
 from ..client import Hooks, Provider, read_hooks
 from ..config import GatewayOptions, read_config
 from ..requests import Request, TimeoutOptions
@@ -26,7 +27,7 @@ __all__ = ["Models", "Served"]
 _DATE = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Served:
     """What answers for the name of a model.
 
@@ -38,15 +39,23 @@ class Served:
     model: ChatModel
     other: str | None = None
 
+    @cached_property
+    def _facts(self) -> ModelFacts | None:
+        return facts_of(self.model)
+
+    @property
+    def _endpoints(self) -> tuple[EndpointFacts, ...]:
+        return self._facts.endpoints if self._facts else ()
+
     @property
     def priced(self) -> bool:
         """Whether it can be known what answers cost, of all endpoints that may answer."""
-        endpoints = _endpoints(self.model)
+        endpoints = self._endpoints
         return not endpoints or all(endpoint.priced(model) for endpoint, model in self._asked(endpoints))
 
     def cost(self, usage: Usage) -> Cost | None:
         """Returns what so many tokens cost at the dearest endpoint that may answer; None if that is not known."""
-        asked = self._asked(_endpoints(self.model))
+        asked = self._asked(self._endpoints)
         found = [cost for endpoint, model in asked if (cost := endpoint.cost(usage, model)) is not None]
         return max(found, key=lambda cost: cost.amount, default=None)
 
@@ -58,7 +67,7 @@ class Served:
     @property
     def adapters(self) -> set[str]:
         """The wire formats of the providers; none where they are not known."""
-        return {endpoint.adapter_of(model) for endpoint, model in self._asked(_endpoints(self.model))}
+        return {endpoint.adapter_of(model) for endpoint, model in self._asked(self._endpoints)}
 
     def stream(self, request: Request, *, repair: bool, fragments: bool, memory: TurnCache | None = None) -> ChatStream:
         """Returns the streamed answer to a client's request. Raises ConfigError if it can't be sent.
@@ -69,7 +78,7 @@ class Served:
             memory: gives earlier turns back what they have lost. Models of a program's own get them as they are.
         """
         arguments = Arguments(replace(request, model=self.other or ""), repair=repair, fragments=fragments)
-        model, facts = self.model, facts_of(self.model)
+        model, facts = self.model, self._facts
         if facts is None or facts.changed or not isinstance(model, BaseChatModel):
             options = replace(arguments, fragments=False).given()
             return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
@@ -85,7 +94,7 @@ class Served:
             ConfigError: the request can't be sent.
             APIError: the provider did not count.
         """
-        facts = facts_of(self.model)
+        facts = self._facts
         if facts is None or facts.count is None:
             return None
         return await facts.count(replace(request, model=self.other or ""), timeouts)

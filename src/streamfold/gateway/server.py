@@ -12,7 +12,7 @@ from typing import Any
 
 import uvicorn
 
-from ..config import GatewaySettings
+from ..config import GatewaySettings, collect_rarely
 from .app import Gateway
 from .configured import Page
 from .connections import bounded_protocol, connections_for
@@ -32,6 +32,7 @@ log = logging.getLogger("streamfold.gateway")
 def run(app: Gateway, chosen: GatewaySettings, page: Page | None = None) -> int:
     """Serves an app in this process until it is told to stop. Returns the exit code of the process."""
     server = Server(app, chosen, page)
+    collect_rarely()
     try:
         server.run()
     except KeyboardInterrupt:
@@ -57,7 +58,12 @@ class Server(uvicorn.Server):
         self._ends: float | None = None  # when the server may leave that was told to stop
         self._left: float | None = None  # when it began to leave
         self._connections = connections_for(chosen.max_connections, chosen.max_requests)
-        self._http = bounded_protocol(head_timeout=chosen.head_timeout, max_connections=self._connections)
+        self._http = bounded_protocol(
+            head_timeout=chosen.head_timeout,
+            max_connections=self._connections,
+            most=connections_for(2 * chosen.max_connections, chosen.max_requests),
+            busy=app.refuse_connection,
+        )
         super().__init__(
             uvicorn.Config(
                 page.around(app) if page else app,

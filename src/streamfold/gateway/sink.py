@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from math import inf
 from typing import Any, Protocol
 
 import anyio
 
 from ..adapters.emitting import json_text
+from ..net import Interrupted, waits
 from .bodies import ClientGone
 
 __all__ = ["EventSink", "Send", "Sink", "guarded", "send_json"]
@@ -23,17 +26,35 @@ _HEADERS = {
 }
 
 
-def guarded(send: Send, seconds: float) -> Send:
-    """Returns a `send` that raises ClientGone for a client that has left, or does not read for so many seconds."""
+class _Patience:
+    """How long one `send` may wait: the deadline of `Waits`."""
+
+    ends = inf
+
+    def due(self) -> float:
+        return self.ends
+
+
+@contextmanager
+def guarded(send: Send, seconds: float) -> Iterator[Send]:
+    """Gives a `send` that raises ClientGone for a client that has left, or does not read for so many seconds.
+
+    Nearly every `send` is done at once: only one that waits needs a clock.
+    """
+    patience = _Patience()
+    bounded = waits(patience)
 
     async def guarded_send(message: Any) -> None:
+        patience.ends = bounded.now() + seconds
         try:
-            with anyio.fail_after(seconds):
-                await send(message)
-        except OSError as exc:  # which a TimeoutError is too
+            await bounded.wait(send(message))
+        except (OSError, Interrupted) as exc:
             raise ClientGone from exc
 
-    return guarded_send
+    try:
+        yield guarded_send
+    finally:
+        bounded.close()
 
 
 async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, str]) -> None:

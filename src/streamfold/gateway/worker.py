@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import anyio
 
-from ..config import GatewaySettings, read_config, set_variable
+from ..config import GatewaySettings, collect_rarely, read_config, set_variable
 from ..limits import count_memory_in
 from .configured import configured_app, settings
 from .metrics import METRICS_FOLDER
@@ -105,6 +105,7 @@ def work(recipe: Recipe, sockets: list[socket.socket], says: Connection, share: 
     server.says, server.share = says, share
     signal.signal(signal.SIGUSR1, lambda *_: server.leave())
     threading.Thread(target=_stop_with_the_supervisor, daemon=True).start()
+    collect_rarely()
     server.run(sockets)
 
 

@@ -11,4 +11,4 @@ from .retries import retry_delay
 from .secrets import is_placeholder, secrets_in_headers, secrets_in_json, secrets_in_url
 from .signing import SIGNERS, Signer, make_signer
 from .transport import Exchange, HTTPRequest
-from .waits import event_loop
+from .waits import Interrupted, event_loop, waits

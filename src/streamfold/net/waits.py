@@ -16,8 +16,6 @@ from typing import Any, Protocol, TypeVar
 
 import anyio
 
-from .clocks import Clocks
-
 __all__ = ["Interrupted", "Waits", "event_loop", "waits"]
 
 T = TypeVar("T")
@@ -27,6 +25,14 @@ _AGAIN = 0.01  # seconds after which a wait that somebody else has cancelled is 
 
 class Interrupted(Exception):
     """A wait was ended by its deadline or by `end`."""
+
+
+class Deadline(Protocol):
+    """Says when a wait must end: `Clocks`, for the waits of an answer."""
+
+    def due(self) -> float:
+        """The moment, by the event loop's time; infinite: never."""
+        ...
 
 
 class Waits(Protocol):
@@ -53,10 +59,10 @@ class Waits(Protocol):
         ...
 
 
-def waits(clocks: Clocks) -> Waits:
-    """Returns the waits of a stream for the running event loop. `clocks` have the deadlines."""
+def waits(deadline: Deadline) -> Waits:
+    """Returns the waits of a stream for the running event loop."""
     loop = event_loop()
-    return _ScopedWaits(clocks) if loop is None else _TimedWaits(clocks, loop)
+    return _ScopedWaits(deadline) if loop is None else _TimedWaits(deadline, loop)
 
 
 def event_loop() -> asyncio.AbstractEventLoop | None:
@@ -69,8 +75,8 @@ def event_loop() -> asyncio.AbstractEventLoop | None:
 
 
 class _TimedWaits:
-    def __init__(self, clocks: Clocks, loop: asyncio.AbstractEventLoop) -> None:
-        self._clocks = clocks
+    def __init__(self, deadline: Deadline, loop: asyncio.AbstractEventLoop) -> None:
+        self._deadline = deadline
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[object] | None = None  # the one that waits
@@ -139,7 +145,7 @@ class _TimedWaits:
             self._timer = None
 
     def _set_timer(self) -> None:
-        due = self._clocks.due()
+        due = self._deadline.due()
         if due != inf:
             self._timer = self._loop.call_at(due, self._check)
 
@@ -147,20 +153,20 @@ class _TimedWaits:
         self._timer = None
         if self._task is None:
             return  # the stream waits for its reader: the next wait sets the timer
-        if self.now() >= self._clocks.due():
+        if self.now() >= self._deadline.due():
             self.end()
         else:
             self._set_timer()
 
 
 class _ScopedWaits:
-    def __init__(self, clocks: Clocks) -> None:
-        self._clocks = clocks
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
         self._scope: anyio.CancelScope | None = None
         self.now = anyio.current_time
 
     async def wait(self, step: Awaitable[T]) -> T:
-        with anyio.CancelScope(deadline=self._clocks.due()) as self._scope:
+        with anyio.CancelScope(deadline=self._deadline.due()) as self._scope:
             try:
                 return await step
             finally:
