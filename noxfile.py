@@ -379,6 +379,15 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(python=VERSIONS[0])
+def bench_gateway(session: nox.Session) -> None:
+    """What gateways add to an answer with 1 to 1,000 clients; `-- peers` installs LiteLLM's proxy to compare with."""
+    session.install("-e", ".[dev]")
+    peers = ["litellm-proxy"] if "peers" in session.posargs else []
+    session.run("python", "benchmarks/run.py", "--setup", "streamfold", *peers)
+    session.run("python", "benchmarks/bench_gateway_load.py", "--table")
+
+
+@nox.session(python=VERSIONS[0])
 def browser(session: nox.Session) -> None:
     """Pages in a real Chromium, which must be installed with its driver: the lab's, a chat, and the documentation."""
     if not shutil.which("chromedriver") or not shutil.which("npm"):

@@ -1,7 +1,7 @@
 """Gateways under load: one process on one core before 1, 100 and 1,000 clients, beside LiteLLM's proxy and a bare one.
 
     python benchmarks/run.py --setup streamfold litellm-proxy        once
-    python benchmarks/bench_gateway_load.py [CLIENTS ...] [--workers N]
+    python benchmarks/bench_gateway_load.py [CLIENTS ...] [--workers N] [--table]
 
 Two questions, each with servers of their own:
 
@@ -9,6 +9,9 @@ Two questions, each with servers of their own:
   second, and the gateway's CPU time for an event.
 - **paced**: every client streams one answer of 20 events per second, each of which says when it was sent. Late is from
   there to where the client has read it; `direct` is what it takes without a gateway, so that the rest is the gateway's.
+
+`--table` asks the first question alone, and writes a Markdown table of what each gateway adds to the time of a whole
+answer without one, as https://github.com/cuihuan/llm-gateway-bench does; `nox -s bench_gateway` runs that.
 
 On Linux the gateway has one core for itself (with `--workers N`, N of them, as far as there are any); the upstream and
 the clients share the others. Memory is the resident set of the gateway's processes at the end, and what it has grown.
@@ -84,6 +87,7 @@ async def requests(where: Where, clients: int) -> dict[str, float]:
         "rate": len(times) / took,
         "events": answers * (EVENTS + 1),
         "p50": times[len(times) // 2],
+        "p95": times[len(times) * 95 // 100],
         "p99": times[len(times) * 99 // 100],
     }
 
@@ -171,7 +175,11 @@ def main() -> None:
     words = sys.argv[1:]
     workers = int(words.pop(words.index("--workers") + 1)) if "--workers" in words else 1
     only = words.pop(words.index("--only") + 1).split(",") if "--only" in words else list(NAMES)
-    counts = [int(word) for word in words if word.isdigit()] or [1, 100, 1000]
+    counts = [int(word) for word in words if word.isdigit()]
+    if "--table" in words:
+        table([name for name in only if name == "direct" or is_set_up(CONTESTANTS[name])], counts, workers)
+        return
+    counts = counts or [1, 100, 1000]
     print(f"{'':28s}{'per second':>12s}{'p50':>12s}{'p99':>12s}{'CPU per event':>16s}{'memory':>12s}")
     for question in ("requests", "paced"):
         for clients in counts:
@@ -179,6 +187,20 @@ def main() -> None:
             for name in only:
                 if name == "direct" or is_set_up(CONTESTANTS[name]):
                     print(f"  {name:26s}{shown(measured(name, question, clients, workers))}", flush=True)
+
+
+def table(names: list[str], counts: list[int], workers: int) -> None:
+    """Writes what the gateways add to a streamed answer of `EVENTS` events: p50, p95 and p99, in milliseconds."""
+    print("| clients at once | gateway | answers per second | p50, ms | p95, ms | p99, ms | CPU per answer, ms |")
+    print("|---|---|---|---|---|---|---|")
+    for clients in counts or [1, 50, 200, 1000]:
+        direct = measured("direct", "requests", clients, workers)
+        for name in names:
+            found = direct if name == "direct" else measured(name, "requests", clients, workers)
+            less = {} if name == "direct" else direct
+            times = " | ".join(f"{(found[at] - less.get(at, 0.0)) * 1e3:.1f}" for at in ("p50", "p95", "p99"))
+            used = found["cpu"] * (EVENTS + 1) / 1e3
+            print(f"| {clients} | {name} | {found['rate']:.0f} | {times} | {used:.2f} |", flush=True)
 
 
 def shown(found: dict[str, float]) -> str:
