@@ -6,6 +6,9 @@ from typing import Any
 
 import httpx
 
+from folding import DONE, fin, text
+from servers import Connection, answer, serving
+from streamfold import Provider
 from streamfold.net.own_client import OwnClient
 from tables import each_row
 
@@ -71,3 +74,27 @@ async def test_hooks_see_every_request_and_its_answer() -> None:
     client.event_hooks["response"].append(answered)
     await sent(client, ("POST", {}, b"{}"), ("GET", {}, b""))
     assert seen == ["POST", "200", "GET", "200"]
+
+
+async def test_whoever_listens_behind_us_hears_every_step() -> None:
+    """We listen until the connection is used; a listener that a hook puts in our place is left there."""
+    steps: list[str] = []
+
+    async def listen(request: httpx.Request) -> None:
+        ours = request.extensions["trace"]
+
+        async def trace(step: str, info: dict[str, Any]) -> None:
+            steps.append(step.partition(".")[2])
+            await ours(step, info)
+
+        request.extensions["trace"] = trace
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(answer("200 OK", text("Hi") + fin("stop") + DONE))
+
+    client = httpx.AsyncClient(event_hooks={"request": [listen]})
+    async with serving(script) as server, client:
+        provider = Provider.from_config({"base_url": server.base_url, "model": "m"}, http_client=client)
+        assert (await provider.chat("Hello")).text == "Hi"
+    assert {"send_request_headers.complete", "receive_response_headers.complete"} <= set(steps)

@@ -41,4 +41,5 @@ class Handshake:
             self._stream = info["return_value"]
         elif step.endswith(_USED):
             self._stream = None
-            self._extensions.pop("trace", None)  # the steps behind it are none of ours
+            if self._extensions.get("trace") == self._trace:  # the steps behind it are none of ours
+                del self._extensions["trace"]
