@@ -31,7 +31,8 @@ from streamfold.limits import (
     guard,
     open_limit_store,
 )
-from streamfold.limits.algorithm import DAY, Ask, Belief, Grant, Settlement
+from streamfold.limits.algorithm import DAY, Ask, Grant, Settlement
+from streamfold.limits.belief import Belief
 from streamfold.limits.lua import SCRIPT
 from tables import each_row
 from valkeys import valkey_server

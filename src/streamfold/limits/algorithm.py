@@ -12,32 +12,24 @@ from dataclasses import dataclass, replace
 from math import ceil, floor
 from typing import Literal, TypeAlias
 
+from .belief import FIRST_NEED, NO_BELIEF, Belief, State, belief_in, change, count_answers, count_sent
+
 __all__ = [
-    "BELIEVED",
-    "COUNTED",
     "DAY",
     "FARTHEST",
-    "FIRST_NEED",
     "LARGEST",
     "MEAN_OF",
     "MOMENTS",
-    "NO_BELIEF",
     "POLL",
     "Ask",
-    "Belief",
     "Grant",
     "Settlement",
-    "State",
     "alive",
     "believe",
     "read",
     "settle",
     "take",
-    "told_belief",
 ]
-
-State: TypeAlias = dict[str, float]
-"""What a store keeps of one limit. A member that is missing is 0."""
 
 DAY = 86400.0
 POLL = 0.1  # seconds until a process that found all places taken asks again
@@ -45,51 +37,6 @@ MEAN_OF = 30  # answers that a learned mean goes back to
 LARGEST = 1e15  # number that a store can have written; money is exact up to there
 FARTHEST = 2 * DAY  # seconds ahead that a moment can be; then a store forgets what nobody uses
 MOMENTS = ("requests", "tokens_from", "rest", "began")  # and what begins with `x:` or `w:`
-BELIEVED = ("rate", "base", "need", "calm", "vain")  # of a belief, in the order in which stores tell it
-COUNTED = ("clean", "refused", "since", "filled")  # of the answers since it has changed
-_TOLD = BELIEVED + COUNTED
-FIRST_NEED = 5  # answers that say anything about a rate
-
-
-@dataclass(frozen=True, slots=True)
-class Belief:
-    """What is believed about a rate that nobody has configured, or that turned out to be too fast. See `search.py`.
-
-    Attributes:
-        epoch: how often the belief has changed.
-        rate: requests per second; 0: nothing is believed.
-        base: the rate that is gone back to when as many requests as are needed have been sent; 0: none is known.
-        need: answers that tell whether the rate is right.
-        calm: answers that told so one after the other, without a faster rate being tried.
-        vain: the faster rate that was last tried in vain; 0: none was.
-        clean, refused: answers at this rate so far, and refusals.
-        since: clean answers since the first refusal.
-        filled: seconds that it took to send as many as are needed; 0: not as many have been sent.
-    """
-
-    epoch: int = 0
-    rate: float = 0.0
-    base: float = 0.0
-    need: int = 0
-    calm: int = 0
-    vain: float = 0.0
-    clean: int = 0
-    refused: int = 0
-    since: int = 0
-    filled: float = 0.0
-
-
-NO_BELIEF = Belief()
-
-
-def told_belief(
-    epoch: float, rate: float, base: float, need: float, calm: float, vain: float, *counted: float
-) -> Belief:
-    """Returns the belief whose numbers a store tells: `BELIEVED`, then `COUNTED`."""
-    if not epoch:
-        return NO_BELIEF
-    clean, refused, since, filled = counted
-    return Belief(int(epoch), rate, base, int(need), int(calm), vain, int(clean), int(refused), int(since), filled)
 
 
 @dataclass(slots=True)
@@ -248,19 +195,11 @@ def read(stored: object, now: float) -> State:
 def take(state: State, now: float, ask: Ask) -> Grant:
     """Reserves moments for requests, if they are near enough."""
     get = state.get
-    if (ask.clean or ask.refused) and get("rate") and ask.epoch == get("epoch", 0):
-        since = ask.clean if get("refused") else ask.since
-        for name, more in (("clean", ask.clean), ("refused", ask.refused), ("since", since)):
-            state[name] = get(name, 0) + more
-    if not get("rate") and ask.start:
-        _change(state, Belief(rate=ask.start, need=FIRST_NEED))
-    day = _begin_day(state, now, ask)
-    if ask.slots or ask.budget:
-        _forget_dead(state, now)
+    day = _begin(state, now, ask)
     spent, mean, cost, number = int(state["spent"]), floor(get("cost", 0) + 0.5), 0, ask.requests
 
     def refused(reason: Reason, wait: float) -> Grant:
-        return Grant(0, wait, mean=mean, day=day, spent=spent, reason=reason, belief=_belief(state))
+        return Grant(0, wait, mean=mean, day=day, spent=spent, reason=reason, belief=belief_in(state))
 
     if ask.budget:
         left = ask.budget - spent
@@ -291,15 +230,9 @@ def take(state: State, now: float, ask: Ask) -> Grant:
         state["requests"] = requests_from + number / rate
     if ask.token_rate:
         state["tokens_from"] = tokens_from + number * tokens / ask.token_rate
-    if ask.budget:
-        state["spent"] = spent = spent + number * cost
-        _hold(state, ask.holder, number, number * cost)
-    if ask.slots:
-        state[f"h:{ask.holder}"] = get(f"h:{ask.holder}", 0) + number
-        state.pop(f"w:{ask.holder}", None)
     if ask.slots or ask.budget:
-        state[f"x:{ask.holder}"] = now + min(ask.lifetime, FARTHEST)
-    _count(state, number, max(moment, now), step)
+        spent = _occupy(state, now, ask, number, cost)
+    count_sent(state, number, max(moment, now), step)
     return Grant(
         requests=number,
         wait=max(0.0, moment - now),
@@ -311,10 +244,35 @@ def take(state: State, now: float, ask: Ask) -> Grant:
         mean=mean,
         day=day,
         spent=spent,
-        belief=_belief(state),
+        belief=belief_in(state),
         slots=ask.slots > 0,
         holder=ask.holder if ask.slots or ask.budget else "",
     )
+
+
+def _begin(state: State, now: float, ask: Ask) -> int:
+    """Takes note of what has happened since the last question. Returns the day."""
+    get = state.get
+    if (ask.clean or ask.refused) and get("rate") and ask.epoch == get("epoch", 0):
+        count_answers(state, ask.clean, ask.refused, ask.since)
+    if not get("rate") and ask.start:
+        change(state, Belief(rate=ask.start, need=FIRST_NEED))
+    day = _begin_day(state, now, ask)
+    if ask.slots or ask.budget:
+        _forget_dead(state, now)
+    return day
+
+
+def _occupy(state: State, now: float, ask: Ask, number: int, cost: int) -> int:
+    """Notes who holds slots and money. Returns what is spent then."""
+    if ask.budget:
+        state["spent"] += number * cost
+        _hold(state, ask.holder, number, number * cost)
+    if ask.slots:
+        state[f"h:{ask.holder}"] = state.get(f"h:{ask.holder}", 0) + number
+        state.pop(f"w:{ask.holder}", None)
+    state[f"x:{ask.holder}"] = now + min(ask.lifetime, FARTHEST)
+    return int(state["spent"])
 
 
 def _begin_day(state: State, now: float, ask: Ask) -> int:
@@ -357,7 +315,7 @@ def believe(state: State, now: float, rest: float, belief: Belief | None) -> Non
     if rest > 0:
         state["rest"] = max(state.get("rest", 0), now + rest)
     if belief is not None and belief.epoch == state.get("epoch", 0):
-        _change(state, belief)
+        change(state, belief)
 
 
 def alive(state: State, now: float, holder: str, held: int, lifetime: float) -> None:
@@ -365,29 +323,6 @@ def alive(state: State, now: float, holder: str, held: int, lifetime: float) -> 
     if f"h:{holder}" not in state:
         state[f"h:{holder}"] = held
     state[f"x:{holder}"] = now + min(lifetime, FARTHEST)
-
-
-def _change(state: State, belief: Belief) -> None:
-    state["epoch"] = state.get("epoch", 0) + 1
-    state.update({name: getattr(belief, name) for name in BELIEVED})
-    state.update(dict.fromkeys((*COUNTED, "sent", "began"), 0))
-
-
-def _belief(state: State) -> Belief:
-    get = state.get
-    if not get("epoch"):
-        return NO_BELIEF
-    return told_belief(get("epoch", 0), *[get(name, 0.0) for name in _TOLD])
-
-
-def _count(state: State, number: int, moment: float, step: float) -> None:
-    """Counts the requests of this rate, to know whether they were as many as it allows."""
-    if not state.get("rate") or state["filled"]:
-        return
-    state["began"] = state["began"] or moment
-    state["sent"] += number
-    if state["sent"] >= state["need"]:
-        state["filled"] = max(moment + (number - 1) * step - state["began"], 1e-6)
 
 
 def _forget_dead(state: State, now: float) -> None:

@@ -10,7 +10,8 @@ from time import monotonic
 import anyio
 
 from ..values import ConfigError
-from .algorithm import Ask, Belief, Grant, Settlement
+from .algorithm import Ask, Grant, Settlement
+from .belief import Belief
 from .errors import LimitStoreError
 from .store import LimitStore, MemoryLimitStore
 

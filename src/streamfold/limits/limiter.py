@@ -14,7 +14,8 @@ from uuid import uuid4
 import anyio
 
 from ..values import ConfigError
-from .algorithm import DAY, Ask, Belief, Grant, Settlement
+from .algorithm import DAY, Ask, Grant, Settlement
+from .belief import Belief
 from .errors import BudgetExceededError, LimitReachedError
 from .heartbeat import Heartbeat
 from .opening import guarded_store

@@ -5,7 +5,8 @@ Names and numbers are those of `algorithm.py`.
 
 from __future__ import annotations
 
-from .algorithm import BELIEVED, COUNTED, DAY, FARTHEST, FIRST_NEED, LARGEST, MEAN_OF, MOMENTS, POLL
+from .algorithm import DAY, FARTHEST, LARGEST, MEAN_OF, MOMENTS, POLL
+from .belief import BELIEVED, COUNTED, FIRST_NEED
 
 __all__ = ["SCRIPT"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..values import RateLimit, RateLimitWindow
-from .algorithm import FIRST_NEED, Belief
+from .belief import FIRST_NEED, Belief
 
 __all__ = ["FIRST_RATE", "better_belief", "first_doubt", "told_rate"]
 
@@ -23,7 +23,9 @@ _FEW = 0.05  # the part of refusals that does not end the doubling
 _ALL, _LEFT = 0.99, 0.97  # of the rate that is configured, of the rate that the server has accepted
 _UP, _DOWN = 0.0005, 0.025  # by which it goes up without a refusal, and at least down with some
 _FASTER = 1.5  # the rate that is tried
-_SOON, _LATE, _KNOWN = 8, 60, 0.9  # after how many spans; late from this part on of a rate that was tried in vain
+_AT_ONCE, _SOON, _LATE = 2, 8, 60  # after how many spans: where none was tried in vain, below one that was, and
+_KNOWN = 0.9  # from this part of it on
+_BLIND, _BLINDLY = 0.5, 0.25  # where nothing is accepted: the slowest rate, and the part that is left each time
 _LONGEST_WINDOW = 600.0  # seconds; longer ones are budgets, and spreading them evenly would help nobody
 
 
@@ -43,6 +45,8 @@ def better_belief(belief: Belief, cap: float = 0.0) -> Belief | None:
     slow = belief.filled > _KEPT_UP * belief.need / rate  # slower than allowed: it proves nothing
     if rate == base:
         found = _next_span(belief, answers, slow=slow)
+    elif base and belief.refused >= _SHARE * answers:
+        return _too_fast(belief)
     elif slow:
         found = replace(belief, rate=base or rate)
     elif base:
@@ -67,14 +71,18 @@ def _next_span(belief: Belief, answers: int, *, slow: bool) -> Belief:
         rate *= 1 - max(_DOWN, (belief.refused - 1) / answers)
     elif not slow:
         rate *= 1 + _UP
-    if slow or calm < (_LATE if rate * _FASTER >= belief.vain * _KNOWN > 0 else _SOON):
+    known = rate * _FASTER >= belief.vain * _KNOWN
+    if slow or calm < (_AT_ONCE if not belief.vain else _LATE if known else _SOON):
         return replace(belief, rate=rate, base=rate, calm=calm)
     return replace(belief, rate=rate * _FASTER, base=rate, calm=0)
 
 
 def _too_fast(belief: Belief) -> Belief:
     """Goes back to what the server has accepted, or to the rate that was right before a faster one was tried."""
-    accepted = max(belief.since, 1) / (belief.refused + belief.since)
+    if not belief.since:  # the server accepts nothing, as if it were down: that says nothing of its limit
+        rate = max(min(belief.rate, _BLIND), belief.rate * _BLINDLY)
+        return _needing(replace(belief, rate=rate, base=0.0, calm=0, vain=0.0))
+    accepted = belief.since / (belief.refused + belief.since)
     rate = max(_LOWEST_RATE, belief.rate * accepted * _LEFT)
     if belief.rate > belief.base > 0:
         rate = max(rate, belief.base)

@@ -12,7 +12,8 @@ from threading import Thread
 from typing import TypeVar
 
 from ..stores import BlockingCalls, PrivateDatabase, StoreError, close_in_thread
-from .algorithm import Ask, Belief, Grant, Settlement, State, alive, believe, read, settle, take
+from .algorithm import Ask, Grant, Settlement, alive, believe, read, settle, take
+from .belief import Belief, State
 from .errors import LimitStoreError
 
 __all__ = ["SQLiteLimitStore"]

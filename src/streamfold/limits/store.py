@@ -10,7 +10,8 @@ from typing import Protocol
 from weakref import ref
 
 from ..values import ConfigError
-from .algorithm import Ask, Belief, Grant, Settlement, State, alive, believe, settle, take
+from .algorithm import Ask, Grant, Settlement, alive, believe, settle, take
+from .belief import Belief, State
 
 _SMALLEST, _LARGEST = 1e-9, 1e12
 

@@ -10,7 +10,8 @@ from typing import cast
 
 from ..stores import shown_server, valkey_client
 from ..values import ConfigError
-from .algorithm import Ask, Belief, Grant, Reason, Settlement, told_belief
+from .algorithm import Ask, Grant, Reason, Settlement
+from .belief import Belief, told_belief
 from .errors import LimitStoreError
 from .line import Command, ScriptError, ScriptLine
 from .lua import SCRIPT
