@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "one_loop: runs on asyncio alone, over the default transport")
     config.addinivalue_line("markers", "thorough: runs with --thorough alone")
     config.addinivalue_line("markers", "slow: starts processes or waits for clocks; runs with `-m slow` and --thorough")
-    if config.getoption("--thorough"):
+    if config.getoption("--thorough") and not scale.whole():
         os.environ[scale.VARIABLE] = "1"
     os.environ["STREAMFOLD_CONFIG"] = os.devnull
     os.environ.pop("STREAMFOLD_PROVIDER", None)

@@ -164,7 +164,7 @@ def audit(session: nox.Session) -> None:
 def thorough(session: nox.Session) -> None:
     """Every cut, every case on every event loop, fuzzing and load: what `pytest` tries one of each kind of."""
     session.install("-e", ".[dev,docs]")
-    session.run("pytest", "--thorough", *session.posargs)
+    session.run("pytest", "--thorough", *session.posargs, env={"STREAMFOLD_THOROUGH": "2"})
 
 
 @nox.session(python=VERSIONS[0])

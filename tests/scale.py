@@ -1,7 +1,7 @@
-"""How much the tests try: `pytest` runs one cut of each kind, `pytest --thorough` every cut and every case.
+"""How much the tests try: `pytest` runs one cut of each kind, `pytest --thorough` many cuts and every case.
 
 Every promise is checked at both speeds. What differs is how many inputs it is checked with, and the figures that stand
-in a test are those of `--thorough`.
+in a test are those of `--thorough`. `nox -s thorough` tries more still where that takes a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -20,8 +20,15 @@ def thorough() -> bool:
     return os.environ.get(VARIABLE, "0") not in ("", "0")
 
 
-def pick(full: int, quick: int) -> int:
-    """Returns `full` in a thorough run, else `quick`."""
+def whole() -> bool:
+    """Whether this is the run of `nox -s thorough`, with STREAMFOLD_THOROUGH=2."""
+    return os.environ.get(VARIABLE) == "2"
+
+
+def pick(full: int, quick: int, most: int | None = None) -> int:
+    """Returns `full` in a thorough run, else `quick`; and `most` in that of `nox -s thorough`."""
+    if most is not None and whole():
+        return most
     return full if thorough() else quick
 
 
@@ -32,6 +39,11 @@ def examples(full: int) -> int:
 
 def some(items: Sequence[T], quick: int) -> Sequence[T]:
     """Returns all items in a thorough run, else about `quick` of them, evenly spaced, with the first and the last."""
-    if thorough() or len(items) <= quick:
+    return items if thorough() else spaced(items, quick)
+
+
+def spaced(items: Sequence[T], most: int) -> Sequence[T]:
+    """Returns about `most` of the items, evenly spaced, with the first and the last."""
+    if len(items) <= most:
         return items
-    return [items[round(at * (len(items) - 1) / (quick - 1))] for at in range(quick)]
+    return [items[round(at * (len(items) - 1) / (most - 1))] for at in range(most)]

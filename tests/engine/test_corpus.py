@@ -150,7 +150,8 @@ def ways(name: str, body: bytes) -> Iterator[list[bytes]]:
     yield [body]
     if len(body) < scale.pick(20_000, 4_000):
         yield bytewise(body)
-    yield from ([body[:at], body[at:]] for at in scale.some(range(1, len(body)), 8) if len(body) < 20_000)
+    places = scale.spaced(range(1, len(body)), scale.pick(40, 8, most=20_000))
+    yield from ([body[:at], body[at:]] for at in places if len(body) < 20_000)
     rng = random.Random(name)
     yield from (random_cut(body, rng) for _ in range(scale.pick(20, 4) if len(body) < 200_000 else 2))
 
