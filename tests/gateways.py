@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -201,3 +202,9 @@ __all__ = [
     "served_before",
     "serving_app",
 ]
+
+
+def sent(client: Any, at: int = 0) -> dict[str, Any]:
+    """What the provider was asked."""
+    body: dict[str, Any] = json.loads(client.upstream.requests[at].content)
+    return body

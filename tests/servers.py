@@ -102,6 +102,27 @@ def certificate(folder: Path) -> Path:
 Script = Callable[[Connection], Awaitable[None]]
 
 
+def sends(*data: bytes) -> Script:
+    """Reads a request, sends these bytes, and hangs up."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(*data)
+
+    return script
+
+
+def falls_silent(*data: bytes) -> Script:
+    """Reads a request, sends these bytes, and then nothing until the client leaves."""
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(*data)
+        await peer.gone()
+
+    return script
+
+
 @asynccontextmanager
 async def serving(script: Script, port: int = 0) -> AsyncIterator[Server]:
     """A server that runs `script` for each connection, and closes it when the script returns."""

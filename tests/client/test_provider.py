@@ -18,7 +18,7 @@ from anyio.streams.tls import TLSStream
 
 import servers
 from folding import DONE, call, codes, entry, fin, text
-from servers import END, STREAM, Connection, answer, certificate, framed, serving
+from servers import END, STREAM, Connection, answer, certificate, falls_silent, framed, serving
 from streamfold import (
     APIConnectionError,
     APITimeoutError,
@@ -120,15 +120,7 @@ async def endless(peer: Connection) -> None:
         await anyio.sleep(0.005)
 
 
-async def silent(peer: Connection) -> None:
-    await peer.request()
-    await peer.send(STREAM, framed(text("one")))
-    await peer.gone()
-
-
-async def mute(peer: Connection) -> None:
-    await peer.request()
-    await peer.gone()
+mute, silent = falls_silent(), falls_silent(STREAM, framed(text("one")))
 
 
 async def test_break_inside_async_with_closes() -> None:

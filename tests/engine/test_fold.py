@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from folding import codes
 from streamfold import (
     EmptyResponseError,
     IncompleteStreamError,
@@ -38,11 +39,6 @@ def run(*deltas: Delta, **options: Any) -> tuple[list[StreamChunk], Reply]:
     if (chunk := fold.finish()) is not None:
         chunks.append(chunk)
     return chunks, fold.reply
-
-
-def codes(reply: Reply) -> list[str]:
-    """The codes of the warnings."""
-    return [warning.code for warning in reply.warnings]
 
 
 # --- when it ends ---------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 
 import streamfold.gateway
 from folding import DONE, call, entry, event, fin, fragments, text
-from gateways import CHAT, PATHS, RESPONSES, asking, behind, client_of
+from gateways import CHAT, PATHS, RESPONSES, asking, behind, client_of, sent
 from mirror import WIRES, check_open_responses, check_response_events, comments, openai_chat, payloads, read
 from sdks import openai
 from streamfold import ConfigError, NotConfiguredError, Provider, ToolCall
@@ -36,12 +36,6 @@ BOTH = pytest.mark.parametrize("wire", WIRES)
 
 async def ask(client: httpx.AsyncClient, wire: str, **members: Any) -> httpx.Response:
     return await client.post(PATHS[wire], json=asking(PATHS[wire], **members))
-
-
-def sent(client: Any, at: int = 0) -> dict[str, Any]:
-    """What the provider was asked."""
-    body: dict[str, Any] = json.loads(client.upstream.requests[at].content)
-    return body
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

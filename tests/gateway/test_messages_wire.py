@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from folding import DONE, call, entry, event, fin, text
-from gateways import MESSAGES, behind, client_of
+from gateways import MESSAGES, behind, client_of, sent
 from mirror import looks_whole, payloads, read, written_calls
 from sdks import anthropic
 from streamfold import APIStatusError, StreamChunk, ToolCall
@@ -42,12 +42,6 @@ def user(content: Any) -> dict[str, Any]:
 
 async def ask(client: httpx.AsyncClient, *messages: Any, **members: Any) -> httpx.Response:
     return await client.post(MESSAGES, json=asking(*messages, **members), params={"beta": "true"})
-
-
-def sent(client: Any, at: int = 0) -> dict[str, Any]:
-    """What the provider was asked."""
-    body: dict[str, Any] = json.loads(client.upstream.requests[at].content)
-    return body
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ import pytest
 import scale
 import servers
 from folding import DONE, fin, text
-from servers import STREAM, Connection, Server, answer, framed, serving
+from servers import STREAM, Connection, Server, answer, falls_silent, framed, serving
 from streamfold import APITimeoutError, IncompleteStreamError, Provider, StreamfoldError, UpstreamError
 from tables import each_row
 from ways_to_leave import HELLO, WAYS, leave, read, trickling
@@ -287,22 +287,7 @@ async def test_a_client_that_is_closed_is_told() -> None:
 
 # --- where a stream can be when it is closed or cancelled -------------------------------------------------------------
 
-
-async def mute(peer: Connection) -> None:
-    await peer.request()
-    await peer.gone()
-
-
-async def headed(peer: Connection) -> None:
-    await peer.request()
-    await peer.send(STREAM)
-    await peer.gone()
-
-
-async def begun(peer: Connection) -> None:
-    await peer.request()
-    await peer.send(STREAM, framed(text("one")))
-    await peer.gone()
+mute, headed, begun = falls_silent(), falls_silent(STREAM), falls_silent(STREAM, framed(text("one")))
 
 
 async def done(peer: Connection) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import servers
 from folding import DONE, chunk, fin, text
-from servers import STREAM, Connection, answer, framed, serving
+from servers import STREAM, Connection, answer, framed, sends, serving
 from streamfold import (
     APIConnectionError,
     APIStatusError,
@@ -24,14 +24,6 @@ from streamfold import (
 from tables import each_row
 
 pytestmark = pytest.mark.transports
-
-
-def sends(*data: bytes):
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(*data)
-
-    return script
 
 
 async def failure(provider: Provider, **options) -> StreamfoldError:

@@ -19,7 +19,7 @@ import pytest
 import respx
 
 from folding import DONE, fin, text
-from servers import END, STREAM, Connection, Server, answer, framed, serving
+from servers import END, STREAM, Connection, Server, answer, framed, sends, serving
 from streamfold import (
     APIConnectionError,
     APIError,
@@ -213,27 +213,19 @@ async def test_the_same_bytes_are_sent(path: str, monkeypatch: pytest.MonkeyPatc
     assert heads[0] == heads[1]
 
 
-def after(*data: bytes) -> Script:
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(*data)
-
-    return script
-
-
 async def before(peer: Connection) -> None:
     """Closes the connection without a word."""
 
 
 FAILURES = {
-    "no answer": after(),
+    "no answer": sends(),
     "no request": before,
-    "garbage": after(b"\x00\x01\x02\r\n\r\n"),
-    "not HTTP": after(b"SSH-2.0-OpenSSH_9.2\r\n"),
-    "half a head": after(b"HTTP/1.1 200 OK\r\nContent-"),
-    "half a body": after(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + text("Hi")),
-    "chunks without an end": after(STREAM, framed(text("Hi"))),
-    "no status": after(b"HTTP/1.1 OK\r\n\r\n"),
+    "garbage": sends(b"\x00\x01\x02\r\n\r\n"),
+    "not HTTP": sends(b"SSH-2.0-OpenSSH_9.2\r\n"),
+    "half a head": sends(b"HTTP/1.1 200 OK\r\nContent-"),
+    "half a body": sends(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + text("Hi")),
+    "chunks without an end": sends(STREAM, framed(text("Hi"))),
+    "no status": sends(b"HTTP/1.1 OK\r\n\r\n"),
 }
 
 
@@ -298,10 +290,10 @@ async def test_malformed_responses(name: str, kind: str) -> None:
     """A head that is not HTTP is a ProtocolError; what is malformed behind it cuts the answer off."""
     if kind == "head":
         expected: tuple[Any, ...] = (ProtocolError, True, "the server sent a malformed response", "")
-        assert set(await failures(after(HEADS[name]))) == {expected}
+        assert set(await failures(sends(HEADS[name]))) == {expected}
     else:
         expected = (IncompleteStreamError, True, "the connection broke", "Hi")
-        assert set(await failures(after(BODIES[name]))) == {expected}
+        assert set(await failures(sends(BODIES[name]))) == {expected}
 
 
 @pytest.mark.one_loop
@@ -318,7 +310,7 @@ async def test_a_length_that_is_stated_twice(head: bytes) -> None:
     """It is read if there is no doubt: chunks go before a length, and equal lengths are one."""
     body = framed(HI) + END if b"chunked" in head else HI
     for transport in (*TRANSPORTS, "httpx2"):
-        script = after(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + body)
+        script = sends(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + body)
         async with serving(script) as server, server.provider(transport=transport) as provider:
             assert (await provider.chat("Hello")).text == "Hi"
 
@@ -326,7 +318,7 @@ async def test_a_length_that_is_stated_twice(head: bytes) -> None:
 @pytest.mark.one_loop
 async def test_an_error_whose_body_is_malformed() -> None:
     """The status counts."""
-    script = after(CHUNKED.replace(b"200 OK", b"401 Unauthorized") + b"\r\nzz\r\n")
+    script = sends(CHUNKED.replace(b"200 OK", b"401 Unauthorized") + b"\r\nzz\r\n")
     assert {(kind, retryable) for kind, retryable, _, _ in await failures(script)} == {(AuthenticationError, False)}
 
 
@@ -389,7 +381,7 @@ async def test_names_that_do_not_resolve(transport: str) -> None:
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_large_header_of_a_response(transport: str) -> None:
     """Headers of tens of kilobytes, as some proxies send them, are no error."""
-    script = after(answer("200 OK", HI, f"X-Policy: {'x' * 60_000}"))
+    script = sends(answer("200 OK", HI, f"X-Policy: {'x' * 60_000}"))
     async with serving(script) as server, server.provider(transport=transport) as provider:
         assert (await provider.chat("Hello")).text == "Hi"
 
