@@ -13,8 +13,6 @@ from .dropped import DroppedParts, blocks_say_more, dropped_extra
 if TYPE_CHECKING:
     from ..requests import Request
 
-__all__ = ["arguments_object", "blocks_of", "cache_mark", "find_dropped", "own_name", "readable_part", "said_text"]
-
 _FOREIGN = ("image_url", "input_audio", "file", "refusal", "video_url",
             "input_text", "input_image", "input_file", "output_text")  # fmt: skip
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from ..values import AudioPart, FilePart, ImagePart, Message, ProtocolWarning, hosted_kind
 
-__all__ = ["DroppedParts", "blocks_say_more", "dropped_extra", "dropped_media_members"]
-
 _LONGEST_REPORT = 20  # places
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-__all__ = ["Passed", "passed_on", "passes_on"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

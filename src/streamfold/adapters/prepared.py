@@ -13,9 +13,6 @@ from ..values import ConfigError, ProtocolWarning
 if TYPE_CHECKING:
     from ..requests import Request
 
-__all__ = ["Prepared", "renamed", "whole_number", "write_body"]
-
-
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 

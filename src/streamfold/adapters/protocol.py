@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ..values import Delta, GeneratedFile, Limits, ProtocolWarning
     from .batches import BatchAPI, BatchSettings
 
-__all__ = ["Adapter", "Endpoint", "Framing", "find_adapter"]
-
 # Imported on first use.
 _BUILT_IN = {
     "anthropic": "streamfold.adapters.anthropic:AnthropicAdapter",

@@ -7,16 +7,6 @@ from typing import Any
 from ..requests import Fields, ResponseFormat, kind_of
 from ..values import ConfigError, NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
 
-__all__ = [
-    "read_choice",
-    "read_format",
-    "read_function",
-    "read_stop",
-    "read_tools",
-    "refuse_several",
-    "wants_stream",
-]
-
 _KNOWN = "a function has name, description, parameters, strict"
 
 

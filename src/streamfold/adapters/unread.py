@@ -13,8 +13,6 @@ from typing import Any
 from ..requests import Options, Request
 from ..values import ConfigError, ProtocolWarning
 
-__all__ = ["asked_for", "recorded", "unread"]
-
 # Without one of these the answer is worse, or another one, and still what was asked for. Without the others it is not.
 _MAY_BE_DROPPED = ("temperature", "top_p", "seed", "parallel_tool_calls", "reasoning_effort")
 _MUST_BE_SENT = ("max_output_tokens", "stop", "response_format")

@@ -10,8 +10,6 @@ from ..config import timeouts_over
 from ..requests import ChatOptions, Options, Request, TimeoutOptions, read_headers
 from ..values import Messages, Timeouts, ToolChoice, ToolLike
 
-__all__ = ["Arguments"]
-
 
 @dataclass(frozen=True, slots=True)
 class Arguments:

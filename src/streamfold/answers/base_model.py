@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=BaseModel)
 
-__all__ = ["BaseChatModel", "open_answer", "pass_on"]
-
 
 class BaseChatModel(AsyncContext, ABC):
     """A `ChatModel` that only has to say where its answers come from: see `_stream`."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=BaseModel)
 
-__all__ = ["extract"]
-
 _FINAL = ("length", "content_filter")  # a cut or a filtered answer would be so again
 
 

@@ -12,8 +12,6 @@ from ..requests import Request, TimeoutOptions
 from ..values import Cost, Pricing, Reply, Timeouts, Usage
 from .model import ChatModel
 
-__all__ = ["DirectModel", "EndpointFacts", "ModelFacts", "facts_of"]
-
 
 class DirectModel(ChatModel, Protocol):
     """A model whose requests reach its endpoint as they are asked: it can wait for a limiter, and hand over batches."""

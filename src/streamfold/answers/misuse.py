@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-__all__ = ["AsyncContext", "AsyncIteration"]
-
 
 class AsyncContext:
     """Something that `async with` closes. Explains that it needs that instead of `with`."""

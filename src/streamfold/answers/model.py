@@ -11,8 +11,6 @@ from ..values import Messages, Reply, ToolChoice, ToolLike
 if TYPE_CHECKING:
     from .stream import ChatStream
 
-__all__ = ["ChatModel"]
-
 
 class ChatModel(Protocol):
     """A language model: `Provider`, `Fallback`, the test doubles, and anything else with these four members.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound="BaseModel")
 
-__all__ = ["Partial", "PartialReader"]
-
 _ALWAYS = 4096  # characters up to which every piece is parsed
 _GROWTH = 32  # after that, the text must have grown by one part in so many
 _LISTS = (list, set, frozenset, Sequence, MutableSequence, Collection, Iterable, AbstractSet)

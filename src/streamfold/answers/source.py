@@ -7,8 +7,6 @@ from typing import Protocol
 
 from ..values import ProtocolWarning, Reply, StreamChunk, Writing
 
-__all__ = ["ChunkSource"]
-
 
 class ChunkSource(Protocol):
     """Where the chunks of a `ChatStream` come from.

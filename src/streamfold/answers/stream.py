@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=BaseModel)
 
-__all__ = ["ChatStream", "read_whole"]
-
 
 class ChatStream(AsyncIteration, AsyncContext):
     """The chunks of one answer: an async iterator, and an async context manager that closes the connection.

@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 
 from ..values import ChunkDetails, ConfigError, GrowingJSON, Growth, PathPattern, StreamChunk, path_pattern
 
-__all__ = ["Watcher", "Watchers", "checked_watcher"]
-
 _LONGEST_FENCE = 100  # characters of the line that opens a code fence
 
 Watcher: TypeAlias = Callable[[Growth], object]

@@ -9,8 +9,6 @@ from contextlib import aclosing
 from ..values import ProtocolWarning, Reply, StreamChunk, Writing
 from .source import ChunkSource
 
-__all__ = ["WrappedAnswer"]
-
 
 class WrappedAnswer(ABC):
     """A `ChunkSource` that reads another one, and may exchange it until it has brought its first chunk."""

@@ -37,8 +37,6 @@ from ..values import (
     ToolCall,
 )
 
-__all__ = ["Blocks"]
-
 _SHOWN: dict[BlockKind, type[Text] | type[Reasoning]] = {"text": Text, "reasoning": Reasoning}
 
 

@@ -9,8 +9,6 @@ from ..text import parse_event, parse_partial
 from ..values import IncompleteStreamError, Limits, ProtocolError
 from .sse import SSEDecoder
 
-__all__ = ["HEAD", "PlainBody", "error_body", "not_a_stream", "shown"]
-
 HEAD = 512  # bytes that are enough to show what a body is
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["Brackets"]
-
 _IN_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 _OUTSIDE = {'"': re.compile(r'["{}\[\]]'), "\"'": re.compile(r"[\"'(){}\[\]]")}
 

@@ -49,9 +49,7 @@ from .names import ToolNames
 from .opencall import OpenCall
 from .placement import Placement, Rule
 
-__all__ = ["Calls"]
-
-Found: TypeAlias = tuple[OpenCall | None, Rule]
+_Found: TypeAlias = tuple[OpenCall | None, Rule]
 
 
 class Calls:
@@ -197,7 +195,7 @@ class Calls:
 
     # --- the first table ---------------------------------------------------------------------------------------------
 
-    def _find(self, part: Call) -> Found:
+    def _find(self, part: Call) -> _Found:
         here = None if part.index is None else self._by_index.get(part.index)
         known = self._by_id.get(part.id) if part.id else None
         if here is None and part.index is not None:
@@ -238,7 +236,7 @@ class Calls:
 
     # --- the second table --------------------------------------------------------------------------------------------
 
-    def _find_item(self, part: Call) -> Found:
+    def _find_item(self, part: Call) -> _Found:
         head, index = bool(part.name) or part.begins, part.index
         of_item = self._by_item.get(part.item) if part.item else None
         if of_item and not (

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from ..values import ChunkDetails, StreamChunk
 
-__all__ = ["coalesced"]
-
 
 def coalesced(chunks: list[StreamChunk]) -> list[StreamChunk]:
     """Returns the chunks of one read with consecutive text joined, and consecutive reasoning; all else as it came.

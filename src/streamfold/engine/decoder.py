@@ -40,8 +40,6 @@ from .transcript import Transcript
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-__all__ = ["StreamDecoder"]
-
 _LONG = 12  # events; a shorter answer is read sooner than its kinds of events are learned
 _REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from ..text import whole_characters
 from ..values import ChunkDetails, StreamChunk, Writing
 
-__all__ = ["Drafts"]
-
 
 class Drafts:
     """Keeps the pieces that a dialect shows of such calls (`DialectContext.draft`).

@@ -24,8 +24,6 @@ from ..text import ParsedArguments, join_surrogates, read_arguments, unparsed
 from ..values import AllowedTools, Finish, FinishReason, Meta, NamedTool, ReadToolChoice, ToolCall, WarningCode
 from .opencall import OpenCall
 
-__all__ = ["Ending", "Outcome", "WireNames", "breaks_inside"]
-
 
 class WireNames(NamedTuple):
     """What tools are called on the wire, where that is not their own name.

@@ -64,8 +64,6 @@ from .placement import Listener, Placement
 from .usage import AnswerUsage
 from .warnings import Warnings
 
-__all__ = ["Fold"]
-
 
 class Fold:
     """Folds the deltas of one answer into chunks, and at its end into a `Reply`.

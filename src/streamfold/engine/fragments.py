@@ -29,8 +29,6 @@ from .brackets import Brackets
 from .finish import WireNames
 from .opencall import OpenCall
 
-__all__ = ["Fragments"]
-
 
 @dataclass(slots=True, eq=False)
 class _Shown:

@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["EventRange", "EventScanner", "event_ranges"]
-
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"

@@ -24,8 +24,6 @@ from ..values import (
     word,
 )
 
-__all__ = ["HostedTools", "in_order"]
-
 
 class HostedTools:
     """The tools of one answer that are no functions.
@@ -58,7 +56,7 @@ class HostedTools:
         Pieces of such calls are taken out of the extras: there is nothing more in them.
         """
         if pieces := extras.pop("custom_tool_calls", None):
-            return custom_calls(pieces)
+            return _custom_calls(pieces)
         parts = hosted_parts(extras)
         return [_call(part) for part in parts if part.runs == "client" and self._is_clients(part)], call_order(extras)
 
@@ -101,7 +99,7 @@ def in_order(calls: list[ToolCall], order: Sequence[str | None]) -> list[ToolCal
     return [call for _, call in sorted(placed, key=itemgetter(0))]
 
 
-def custom_calls(entries: Iterable[Any]) -> tuple[list[ToolCall], list[str | None]]:
+def _custom_calls(entries: Iterable[Any]) -> tuple[list[ToolCall], list[str | None]]:
     """Joins the pieces of custom calls of Chat Completions. Returns the calls, and where they stand among all calls.
 
     https://platform.openai.com/docs/api-reference/chat/object; streamed, each piece has a part of the input

@@ -11,8 +11,6 @@ from ..values import Call
 from .names import ToolNames
 from .opencall import OpenCall
 
-__all__ = ["continues", "differ", "goes_on", "is_another_item", "is_second_head"]
-
 
 def is_second_head(call: OpenCall, part: Call, names: ToolNames, *, known: bool) -> bool:
     """Whether a fragment at the index of `call` begins another call there, although an index is one call's.

@@ -30,8 +30,6 @@ from .parts import Resumption
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-__all__ = ["KnownEvents", "Run"]
-
 _MOST_KNOWN = 16  # kinds of events
 _LARGEST = 64 * 1024  # bytes of an event that is learned
 _PATIENCE = 80  # events that are not known before it is given up

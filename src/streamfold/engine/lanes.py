@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..text import join_surrogates
 from ..values import ProtocolError
 
-__all__ = ["Lane"]
-
 
 class Lane:
     """Text that arrives in pieces; the halves of a character that was cut in two are joined again.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-__all__ = ["ToolNames"]
-
 
 class ToolNames:
     """Joins a name that came in fragments, with the help of the tools that the request declared."""

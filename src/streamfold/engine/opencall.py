@@ -9,8 +9,6 @@ from typing import Any
 from ..text import is_empty, is_of_empty, parse_object, whole_characters
 from .brackets import Brackets
 
-__all__ = ["OpenCall"]
-
 _WHOLES = 3  # how many different wordings of the whole arguments are kept
 
 

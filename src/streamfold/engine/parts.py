@@ -15,9 +15,7 @@ from ..text import join_surrogates
 from ..values import Delta, Part, ProtocolError, Reasoning, Refusal, Sequence, Text, Warn
 from .lanes import Lane
 
-__all__ = ["Parts", "Resumption"]
-
-PartedDelta = Text | Reasoning | Refusal
+_PartedDelta = Text | Reasoning | Refusal
 _MOST_PARTS = 2**16
 _REMEMBERED = 2**16  # numbers of events
 
@@ -50,16 +48,16 @@ class Parts:
         lane: returns all text of a kind that has been shown, whatever part it belongs to.
     """
 
-    def __init__(self, lane: Callable[[type[PartedDelta]], Lane]) -> None:
+    def __init__(self, lane: Callable[[type[_PartedDelta]], Lane]) -> None:
         self._lane = lane
         self._parts: dict[Hashable, _Shown] = {}
-        self._answers: dict[type[PartedDelta], _Shown] = {}  # their text is that of the lane
-        self._last: dict[type[PartedDelta], _Shown] = {}
+        self._answers: dict[type[_PartedDelta], _Shown] = {}  # their text is that of the lane
+        self._last: dict[type[_PartedDelta], _Shown] = {}
         self._nameless: dict[Hashable, _Shown] = {}
         self._forms: dict[Hashable, str] = {}
-        self._going_on: tuple[type[PartedDelta], Part, _Shown] | None = None  # the part of the last piece
+        self._going_on: tuple[type[_PartedDelta], Part, _Shown] | None = None  # the part of the last piece
 
-    def goes_on(self, delta: PartedDelta) -> bool:
+    def goes_on(self, delta: _PartedDelta) -> bool:
         """Whether this is the next piece of the part that the last one belonged to, as nearly every piece is."""
         if self._going_on is None or delta.whole:
             return False
@@ -70,7 +68,7 @@ class Parts:
         shown.size += len(delta.text)
         return True
 
-    def feed(self, delta: PartedDelta) -> list[Delta]:
+    def feed(self, delta: _PartedDelta) -> list[Delta]:
         """Returns what is to be shown: the delta itself, the new end of a whole, a warning, or nothing.
 
         The whole of the answer is compared first, because it needs no names of parts. If it is what was shown, wholes
@@ -92,7 +90,7 @@ class Parts:
             answer.size = self._lane(kind).size
         return self._compare(delta, shown, answer)
 
-    def _compare(self, delta: PartedDelta, shown: _Shown, answer: _Shown) -> list[Delta]:
+    def _compare(self, delta: _PartedDelta, shown: _Shown, answer: _Shown) -> list[Delta]:
         kind, whole = type(delta), join_surrogates(delta.text)
         # Two halves of a character may have become one. A whole that is far too short is not worth joining the pieces.
         if shown.differs and len(whole) < shown.size // 2:
@@ -111,13 +109,13 @@ class Parts:
         shown.differs = True
         return [Warn("text_mismatch", f"the pieces of a text and its whole differ: {_difference(before, whole)}")]
 
-    def _show(self, delta: PartedDelta, shown: _Shown) -> list[Delta]:
+    def _show(self, delta: _PartedDelta, shown: _Shown) -> list[Delta]:
         if shown is not self._answers[type(delta)]:
             shown.add(delta.text)
             self._last[type(delta)] = shown
         return [delta]
 
-    def _find(self, kind: type[PartedDelta], part: Part, whole: bool) -> _Shown:
+    def _find(self, kind: type[_PartedDelta], part: Part, whole: bool) -> _Shown:
         """The part by the position of its item, else by the item's id.
 
         Both are known to fail: GitHub's Copilot draws another id for each event, llama.cpp sends no position, and

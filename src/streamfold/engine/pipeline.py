@@ -36,8 +36,6 @@ from .fold import Fold
 from .lanes import Lane
 from .parts import Parts, Resumption
 
-__all__ = ["Pipeline", "is_progress"]
-
 _RARE = frozenset({Done, Extra, Failure, Finish})
 _COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose texts have limits of their own
 _SHOWN = frozenset({Text, Reasoning, Call})  # what pieces of blocks are to the reader

@@ -8,8 +8,6 @@ from typing import Literal, NamedTuple, TypeAlias
 from ..values import Call, ProtocolWarning
 from .opencall import OpenCall
 
-__all__ = ["Listener", "Placement", "Rule"]
-
 # The rows of the tables in `calls.py`. The inspector of the lab has a sentence for each.
 Rule: TypeAlias = Literal[
     # the fragment continues a call

@@ -9,8 +9,6 @@ from ..adapters.emitting import Emitter, ReplyWriter, error_delta
 from ..values import ProtocolWarning, Reply, StreamChunk, StreamError
 from .decoder import StreamDecoder
 
-__all__ = ["Rewriter"]
-
 
 class Rewriter:
     """Writes the body of one answer again, in order: repaired, with its calls numbered and named, and with its end.

@@ -21,8 +21,6 @@ from ..values import Limits, ProtocolError
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-__all__ = ["SSEDecoder", "body_kind"]
-
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
 _SHOWN = 80  # bytes of an unknown line

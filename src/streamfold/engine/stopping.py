@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable, Iterator
 from ..values import Call, Delta, Reasoning, Refusal, Stopped, Text
 from .dialects import Dialect
 
-__all__ = ["StopAt"]
-
 
 class StopAt:
     """Passes deltas on until one of some texts comes, and holds back what may be the beginning of one.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from .sse import SSEDecoder
 
-__all__ = ["Transcript"]
-
 _MOST = 20  # events
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from ..values import Usage, UsageUpdate
 
-__all__ = ["AnswerUsage"]
-
 
 class AnswerUsage:
     """Takes usage objects as they come, which some servers send with every event. They are read when somebody asks.

@@ -6,8 +6,6 @@ from ..values import ProtocolWarning, WarningCode
 from .opencall import OpenCall
 from .placement import Listener
 
-__all__ = ["Warnings"]
-
 
 class Warnings:
     """Collects warnings.

@@ -7,8 +7,6 @@ from typing import Any
 
 from ..values import ConfigError
 
-__all__ = ["check_number", "check_place", "check_text"]
-
 
 def check_place(fault: object, after_bytes: int | None, after_events: int | None) -> None:
     """Checks a place in an answer. Raises ConfigError."""

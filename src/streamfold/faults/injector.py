@@ -10,8 +10,6 @@ from . import vocabulary
 from .steps import Chain
 from .vocabulary import Fault, hang_up, slow, status
 
-__all__ = ["Injection", "Injector"]
-
 
 @dataclass(frozen=True, slots=True)
 class Injection:

@@ -10,8 +10,6 @@ from ..values import ConfigError, nearest
 from . import vocabulary
 from .vocabulary import Fault
 
-__all__ = ["read_fault"]
-
 
 def read_fault(text: str) -> Fault:
     """Reads a fault.

@@ -10,8 +10,6 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from ..engine import EventScanner
 
-__all__ = ["Chain", "Edit", "Ending", "Filter", "Insert", "Late", "Step"]
-
 Ending: TypeAlias = Literal["end", "cut", "reset"]
 
 

@@ -13,8 +13,6 @@ from starlette.datastructures import Headers
 from .clients import ANYBODY, Client
 from .failures import refused
 
-__all__ = ["Access", "is_foreign_page", "is_loopback"]
-
 _KEY_HEADERS = ("x-api-key", "x-goog-api-key")  # of clients of the Messages API, and of Gemini's
 
 

@@ -37,8 +37,6 @@ from .sockets import no_sockets, refuse_socket, wants_socket
 from .wire import Wire
 from .wires import WIRES, ChatWire, ResponsesWire
 
-__all__ = ["Gateway", "gateway"]
-
 _VERSIONS = ("v1", "v1beta")  # the second one is Gemini's
 
 

@@ -13,8 +13,6 @@ from anyio.abc import TaskGroup
 from .bodies import ClientGone
 from .failures import Refused
 
-__all__ = ["Background"]
-
 
 class Background:
     """A place for tasks, for as long as it is entered. They are cancelled when it is left."""

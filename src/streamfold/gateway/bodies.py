@@ -12,8 +12,6 @@ from starlette.datastructures import Headers
 from ..config import GatewayOptions
 from .failures import refused
 
-__all__ = ["Bodies", "ClientGone", "HeldBody", "Receive"]
-
 Receive = Callable[[], Awaitable[Any]]
 
 _SLOWEST = 2**16  # bytes per second that a client has to send once the first seconds are over

@@ -13,8 +13,6 @@ from ..limits import Reservation
 from ..requests import Request, estimated_tokens, text_tokens
 from ..values import APIError, Cost, Reply, StreamChunk, UpstreamError, Usage, is_no_answer
 
-__all__ = ["Charge", "Pricer", "most_expected"]
-
 Pricer: TypeAlias = Callable[[Usage], Cost | None]
 
 _ASSUMED = 16_384  # tokens of an answer that is not limited

@@ -11,8 +11,6 @@ from typing import Any
 from ..config import KeyOptions, read_settings
 from ..values import ConfigError
 
-__all__ = ["ANYBODY", "Client", "read_keys"]
-
 
 @dataclass(frozen=True, slots=True)
 class Client:

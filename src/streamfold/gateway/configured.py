@@ -12,8 +12,6 @@ from .access import is_loopback
 from .app import Gateway, gateway
 from .clients import Client, read_keys
 
-__all__ = ["Page", "configured_app", "settings"]
-
 
 def settings(config: Config, **overrides: Any) -> GatewaySettings:
     """Returns the settings of a file with the overrides that are not None on top.

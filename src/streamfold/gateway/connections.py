@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 else:
     from uvicorn.protocols.http.auto import AutoHTTPProtocol as _Protocol
 
-__all__ = ["bounded_protocol", "connections_for"]
-
 _IDLE = 1.0  # seconds after which a connection without a request makes room for others
 _LONGEST_HEAD = 65_536  # bytes, as h11 has it
 

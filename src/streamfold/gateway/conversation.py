@@ -10,8 +10,6 @@ from typing import Any
 from ..requests import GO_ON, says_nothing
 from ..values import Message, ProtocolWarning, TextPart
 
-__all__ = ["for_others", "text_of", "without_empty_turns"]
-
 _REASONING = ("reasoning", "thinking", "redacted_thinking")
 _SPOKEN = ("user", "system", "developer")
 _ROLES = ("system", "developer")  # two words for the same; only OpenAI's newer models know the second

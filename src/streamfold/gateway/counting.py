@@ -7,8 +7,6 @@ from ..values import APIError, BadRequestError, ConfigError
 from .failures import of_error
 from .models import Served
 
-__all__ = ["count_tokens"]
-
 _SECONDS = 10.0  # that a client waits for a count; it asks often
 
 

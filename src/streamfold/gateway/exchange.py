@@ -20,8 +20,6 @@ from .models import Served
 from .sink import EventSink, Send, Sink, send_json
 from .wire import ClientRequest, Warnings, Wire
 
-__all__ = ["Exchange"]
-
 _PARTING = 1.0  # seconds to tell the client that the server stops
 _GRACE = 10.0  # seconds for which an answer is read on whose client has left, where it counts what it used
 

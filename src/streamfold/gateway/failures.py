@@ -8,8 +8,6 @@ from dataclasses import replace
 from ..adapters.emitting import error_delta
 from ..values import APIError, APIStatusError, APITimeoutError, ErrorInfo, PortableError, ProtocolWarning, UpstreamError
 
-__all__ = ["LONGEST_HEADER", "Refused", "of_error", "refused", "warning_header"]
-
 LONGEST_HEADER = 2000  # characters of warnings
 
 

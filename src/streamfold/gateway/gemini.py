@@ -15,8 +15,6 @@ from .failures import Refused
 from .models import Served
 from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, functions_of, listed, not_sent
 
-__all__ = ["GeminiCountWire", "GeminiWholeWire", "GeminiWire"]
-
 _PATH = re.compile(r"/v1beta/|/\w+/.+:(?:\w+Content|countTokens)$")
 # What stands before the name of a model, on AI Studio and on Vertex AI. The AI SDK leaves it out before "ORG/MODEL".
 _PLACE = re.compile(r"(?:projects/[^/]+/locations/[^/]+/publishers/[^/]+/)?models/")

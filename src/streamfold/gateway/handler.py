@@ -31,8 +31,6 @@ from .outcomes import write_json
 from .sink import Send, Sink, guarded, send_json
 from .wire import ClientRequest, Keeper, Wire
 
-__all__ = ["Body", "Handler", "Incoming", "RequestHandler"]
-
 T = TypeVar("T")
 
 _LARGE = 2**18  # bytes of a body above which it is parsed beside the event loop

@@ -24,8 +24,6 @@ from .clients import Client
 from .failures import Refused, refused
 from .models import Served
 
-__all__ = ["KeyRateLimits"]
-
 _MINUTE = 60.0  # a key may use what it is allowed in a minute at once, as with providers
 
 

@@ -13,8 +13,6 @@ from ..values import APIError, Attempt, ConfigError, ProtocolWarning, Reply
 from .failures import Refused
 from .outcomes import Observer, Outcome
 
-__all__ = ["RequestLog", "one_line"]
-
 log = logging.getLogger("streamfold.gateway")
 
 _LONGEST = 2000  # characters of one text in the log

@@ -18,8 +18,6 @@ from .models import Served
 from .toolong import prompt_too_long
 from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, functions_of, listed, not_sent
 
-__all__ = ["MessagesCountWire", "MessagesWire"]
-
 # Claude Code puts this before its instructions. It may change with every request, and then no server finds a prefix
 # in its cache (ggml-org/llama.cpp#21793).
 _BILLING = "x-anthropic-billing-header:"

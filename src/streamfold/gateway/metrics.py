@@ -16,8 +16,6 @@ from .outcomes import Outcome
 if TYPE_CHECKING:
     from .access import Access
 
-__all__ = ["METRICS_FOLDER", "Metrics", "forget_process"]
-
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable by which processes share their counts. prometheus-client looks for it when it is imported."""
 

@@ -21,8 +21,6 @@ from ..values import ConfigError, Cost, Usage, nearest
 from .clients import ANYBODY, Client
 from .failures import refused
 
-__all__ = ["Models", "Served"]
-
 # Agents ask for a model of a day: claude-haiku-4-5-20251001, gpt-4o-2024-08-06, claude-opus-4@20250514.
 _DATE = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
 

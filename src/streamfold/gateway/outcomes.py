@@ -10,8 +10,6 @@ from typing import Any, Literal, TypeAlias
 
 from ..values import Cost, Usage
 
-__all__ = ["Observer", "Outcome", "write_json"]
-
 # One JSON object for each request.
 log = logging.getLogger("streamfold.gateway.requests")
 

@@ -11,8 +11,6 @@ from ..values import ConfigError
 from .app import Gateway
 from .configured import Page, configured_app, settings
 
-__all__ = ["create_app", "run"]
-
 
 def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
     """Returns the ASGI app of a configuration file, for servers that make their app by a factory.

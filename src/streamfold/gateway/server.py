@@ -21,8 +21,6 @@ from .models import Models
 from .server_log import log_config
 from .wires import WIRES
 
-__all__ = ["Server", "run", "say_what_is_served"]
-
 _CLOSE = (b"connection", b"close")
 _GRACE = 1.0  # seconds for which a connection that was not told to close may still bring a request
 FAILED = 3  # the exit code of a server that could not start, as uvicorn's own

@@ -8,8 +8,6 @@ from typing import Any
 
 from .logs import one_line
 
-__all__ = ["OneLine", "WithoutQuery", "log_config"]
-
 
 def log_config() -> dict[str, Any]:
     """Returns uvicorn's configuration of logging with ours beside it, every record on one line."""

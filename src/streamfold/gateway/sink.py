@@ -14,8 +14,6 @@ from ..adapters.emitting import json_text
 from ..net import Interrupted, waits
 from .bodies import ClientGone
 
-__all__ = ["EventSink", "Send", "Sink", "guarded", "send_json"]
-
 Send = Callable[[Any], Awaitable[None]]
 
 _UNFIT = re.compile(r"[^ -~]")

@@ -12,8 +12,6 @@ from typing import Any
 from ..adapters.emitting import error_body, json_text
 from .failures import Refused, refused
 
-__all__ = ["no_sockets", "refuse_socket", "wants_socket"]
-
 
 def wants_socket(headers: Mapping[str, str]) -> bool:
     """Returns whether a request asks for a WebSocket: a server without them hands it on as any other."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from ..values import ErrorInfo
 
-__all__ = ["prompt_too_long"]
-
 _PHRASE = "prompt is too long"
 
 

@@ -17,8 +17,6 @@ from ..values import APIConnectionError, ErrorInfo, IncompleteStreamError, Proto
 from .failures import Refused
 from .models import Served
 
-__all__ = ["AtOnce", "ClientRequest", "Keeper", "Size", "Warnings", "Wire", "functions_of", "listed", "not_sent"]
-
 Warnings: TypeAlias = list[ProtocolWarning]
 
 _TEMPORARY = re.compile("overloaded|rate.?limit|server error|timed? ?out|temporar|unavailable|try again", re.IGNORECASE)

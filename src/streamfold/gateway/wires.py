@@ -17,9 +17,6 @@ from .gemini import GeminiCountWire, GeminiWholeWire, GeminiWire
 from .messages import MessagesCountWire, MessagesWire
 from .wire import ClientRequest, Size, Warnings, Wire, listed, not_sent
 
-__all__ = ["WIRES", "ChatWire", "MessagesWire", "ResponsesWire"]
-
-
 # https://platform.openai.com/docs/guides/safety-best-practices, /docs/guides/prompt-caching
 _CLIENT_IDS = ("user", "safety_identifier", "prompt_cache_key")
 _CHAT = {"chat", "kimi"}  # adapters whose providers know the members of Chat Completions
@@ -86,7 +83,7 @@ _GIVEN_ANYWAY = {"include": "reasoning.encrypted_content", "reasoning": "summary
 
 
 @dataclass(frozen=True, slots=True)
-class ResponsesRequest(ClientRequest):
+class _ResponsesRequest(ClientRequest):
     """A request of a client of the Responses API.
 
     Attributes:
@@ -123,7 +120,7 @@ class ResponsesWire(Wire):
             tool_choice=asked.request.tool_choice,
             mend_finish=True,
             request=asked.body,
-            tools=asked.tools if isinstance(asked, ResponsesRequest) else None,
+            tools=asked.tools if isinstance(asked, _ResponsesRequest) else None,
             about=keeper.about if keeper else None,
             listener=keeper.note if keeper else None,
         )
@@ -143,7 +140,7 @@ class ResponsesWire(Wire):
                 name: getattr(asked, name)
                 for name in ("body", "stream", "id", "created", "headers", "params", "keeper")
             }
-            made = ResponsesRequest(request=read.request, tools=read.tools, **members)
+            made = _ResponsesRequest(request=read.request, tools=read.tools, **members)
             asked = made.with_extra_body(rest)
             warnings += read.warnings
         extra = dict(asked.request.options.extra_body)

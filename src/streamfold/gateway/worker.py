@@ -23,8 +23,6 @@ from .configured import configured_app, settings
 from .metrics import METRICS_FOLDER
 from .server import Server, say_what_is_served
 
-__all__ = ["Recipe", "Share", "work"]
-
 log = logging.getLogger("streamfold.gateway")
 
 _GRACE = 0.005  # seconds in which a worker with fewer connections may take the next one
@@ -101,7 +99,7 @@ def work(recipe: Recipe, sockets: list[socket.socket], says: Connection, share: 
     set_variable(METRICS_FOLDER, str(recipe.metrics))
     count_memory_in(f"sqlite:///{recipe.shared / 'limits.db'}")
     chosen = recipe.settings()
-    server = WorkingServer(configured_app(read_config(recipe.path), chosen, recipe.path), chosen, worker=True)
+    server = _WorkingServer(configured_app(read_config(recipe.path), chosen, recipe.path), chosen, worker=True)
     server.says, server.share = says, share
     signal.signal(signal.SIGUSR1, lambda *_: server.leave())
     threading.Thread(target=_stop_with_the_supervisor, daemon=True).start()
@@ -109,7 +107,7 @@ def work(recipe: Recipe, sockets: list[socket.socket], says: Connection, share: 
     server.run(sockets)
 
 
-class WorkingServer(Server):
+class _WorkingServer(Server):
     """The server of a worker, which says when it is ready, and leaves connections to workers that have fewer.
 
     Left to the system, one worker would get nearly all of them while it is not busy: answers that are mostly waited for

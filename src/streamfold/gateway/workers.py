@@ -35,8 +35,6 @@ from .server import FAILED
 from .server_log import log_config
 from .worker import Recipe, Share, work
 
-__all__ = ["run"]
-
 log = logging.getLogger("streamfold.gateway")
 
 _SPAWN = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks
@@ -70,11 +68,11 @@ def run(path: str | os.PathLike[str] | None, overrides: Mapping[str, Any]) -> in
         for each in sockets:
             stack.enter_context(each)
         recipe.check(say=[each.getsockname() for each in sockets])
-        return Supervisor(recipe, chosen, sockets).run()
+        return _Supervisor(recipe, chosen, sockets).run()
 
 
 @dataclass(slots=True, eq=False)
-class Worker:
+class _Worker:
     """A process, and the end of a pipe at which it says that it is ready."""
 
     process: SpawnProcess
@@ -84,7 +82,7 @@ class Worker:
     began: float = field(default_factory=monotonic)
 
 
-class Supervisor:
+class _Supervisor:
     """Keeps a number of workers alive, and tells them to stop when it is told so."""
 
     def __init__(self, recipe: Recipe, chosen: GatewaySettings, sockets: list[socket.socket]) -> None:
@@ -94,8 +92,8 @@ class Supervisor:
         self._sockets = sockets
         self._longest = chosen.drain + chosen.shutdown + _LATE
         self._signals: list[int] = []
-        self._workers: list[Worker] = []
-        self._leaving: list[Worker] = []
+        self._workers: list[_Worker] = []
+        self._leaving: list[_Worker] = []
         self._failed = 0.0  # when a worker could not start
         self._counts = _SPAWN.RawArray("i", [Share.NONE] * (4 * self._number))  # some for those that leave
 
@@ -112,7 +110,7 @@ class Supervisor:
                 self._look()
             return FAILED
 
-    def _started(self) -> Worker:
+    def _started(self) -> _Worker:
         taken = {worker.share.place for worker in (*self._workers, *self._leaving)}
         places = range(len(self._counts))
         share = Share(self._counts, next((place for place in places if place not in taken), places[-1]))
@@ -120,7 +118,7 @@ class Supervisor:
         process = _SPAWN.Process(target=work, args=(self._recipe, self._sockets, theirs, share))
         process.start()
         theirs.close()
-        return Worker(process, ours, share)
+        return _Worker(process, ours, share)
 
     def _look(self) -> None:
         """Waits a moment for workers that have become ready, or have ended."""
@@ -138,7 +136,7 @@ class Supervisor:
         if len(self._workers) < self._number and monotonic() >= self._failed + _PAUSE:
             self._workers.append(self._started())
 
-    def _ended(self, worker: Worker) -> None:
+    def _ended(self, worker: _Worker) -> None:
         worker.process.join()
         worker.says.close()
         worker.share.set(Share.NONE)
@@ -224,7 +222,7 @@ class Supervisor:
                 signal.signal(sig, handler)
 
 
-def _tell(worker: Worker, sig: int) -> None:
+def _tell(worker: _Worker, sig: int) -> None:
     if worker.process.pid is not None and worker.process.is_alive():
         os.kill(worker.process.pid, sig)
 

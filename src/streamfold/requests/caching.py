@@ -15,8 +15,6 @@ from typing import Any
 from ..values import Message, ProtocolWarning, write_part
 from .request import Request
 
-__all__ = ["CachedPrefixes", "has_cache_marks"]
-
 _MOST_MODELS = 100
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
-__all__ = ["CAPABILITIES", "Capabilities", "Support"]
-
 Support: TypeAlias = Literal["yes", "no", "unknown"]
 
 

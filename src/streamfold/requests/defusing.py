@@ -14,9 +14,7 @@ from typing import Any
 from ..values import Message, ProtocolWarning, TextPart
 from .request import Request
 
-__all__ = ["defused"]
-
-WORD_JOINER = "\u2060"
+_WORD_JOINER = "\u2060"
 
 
 def defused(
@@ -75,4 +73,4 @@ def _part(part: Any, pattern: re.Pattern[str]) -> Any:
 
 
 def _defused(text: str, pattern: re.Pattern[str]) -> str:
-    return pattern.sub(lambda found: found[0][0] + WORD_JOINER + found[0][1:], text)
+    return pattern.sub(lambda found: found[0][0] + _WORD_JOINER + found[0][1:], text)

@@ -8,8 +8,6 @@ from math import ceil
 from ..values import Message, TextPart, Tool
 from .request import Request
 
-__all__ = ["estimated_tokens", "text_tokens"]
-
 _BYTES = 4  # of UTF-8, for one token: right for English and code, and near for scripts of three bytes a character
 _MESSAGE = 4  # tokens around the text of a message
 _MEDIA = 1600  # tokens of a large image; those of documents and audio vary more than can be guessed

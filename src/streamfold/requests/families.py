@@ -17,18 +17,6 @@ from typing import Any, Literal, TypeAlias, get_args
 from .capabilities import CAPABILITIES, Capabilities, Support
 from .options import ReasoningEffort
 
-__all__ = [
-    "EFFORTS",
-    "FACTS",
-    "NO_FAMILY",
-    "Facts",
-    "Family",
-    "ModelTable",
-    "Thinking",
-    "bare_name",
-    "joined",
-]
-
 _VENDOR = re.compile(r"^(?:[a-z-]+\.)+(?=[a-z])")  # `us.anthropic.`, as Amazon Bedrock writes
 _CLAUDE_DOTS = re.compile(r"(?<=\d)\.(?=\d)")
 

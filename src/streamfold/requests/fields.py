@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 from ..values import ConfigError
 
-__all__ = ["Fields", "kind_of"]
-
 T = TypeVar("T")
 _A: dict[type, str] = {
     str: "a string", bool: "true or false", int: "a whole number", float: "a number", list: "a list", dict: "an object",

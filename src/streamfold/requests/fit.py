@@ -19,8 +19,6 @@ from .thinks import thinks
 if TYPE_CHECKING:
     from ..values import WarningCode
 
-__all__ = ["OptionRules", "fit", "nearest_effort", "refuse_if_strict"]
-
 
 @dataclass(frozen=True, slots=True)
 class OptionRules:

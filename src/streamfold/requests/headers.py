@@ -8,8 +8,6 @@ from typing import Any
 
 from ..values import ConfigError
 
-__all__ = ["read_headers"]
-
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # https://www.rfc-editor.org/rfc/rfc9110#name-tokens
 
 

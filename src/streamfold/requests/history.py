@@ -16,8 +16,6 @@ from typing import Any, Literal
 
 from ..values import ConfigError, Message, ProtocolWarning, TextPart, ToolCall
 
-__all__ = ["GO_ON", "HistoryRules", "check_history", "is_custom", "says_nothing"]
-
 _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 _SYSTEM = ("system", "developer")
 _PLAIN = frozenset({"system", "user"})

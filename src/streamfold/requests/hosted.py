@@ -13,8 +13,6 @@ from typing import Any, Protocol
 from ..values import ConfigError, HostedTool, ProtocolWarning, ServerTool, Tool, hosted_tool
 from .options import Options
 
-__all__ = ["HostedEndpoint", "HostedForm", "check_hosted", "raw_tools", "with_raw_tools", "written_hosted"]
-
 
 @dataclass(frozen=True, slots=True)
 class HostedForm:

@@ -16,8 +16,6 @@ from ..values import ConfigError, Message, TextPart, ToolCall, nearest
 from .fields import Fields, kind_of
 from .parts import ReadPart, read_content
 
-__all__ = ["CALL_EXTRAS", "CARRIED_CALL_EXTRAS", "ITEM_EXTRAS", "is_item", "read_items"]
-
 CALL_EXTRAS = ("namespace", "caller")  # members of a call that its provider wants back
 # Members of calls of other wires (Gemini's thought signatures), which clients of this API carry for their provider.
 CARRIED_CALL_EXTRAS = ("extra_content",)

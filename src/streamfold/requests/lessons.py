@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .options import ReasoningEffort
     from .request import Request
 
-__all__ = ["Lesson", "lesson_from", "with_lessons"]
-
 # The names that members of requests have, by our option. A refusal may use that of another wire, behind a router.
 _MEMBERS: dict[str, tuple[str, ...]] = {
     "temperature": ("temperature",),

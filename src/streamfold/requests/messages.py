@@ -19,8 +19,6 @@ from .fields import Fields, kind_of
 from .items import is_item, read_items
 from .parts import read_content, read_part
 
-__all__ = ["read_message_list", "read_messages"]
-
 _ROLES = get_args(Role)
 _SAYS_NOTHING: tuple[Any, ...] = ([], {})  # `annotations: []`, as the dump of an answer has it
 

@@ -13,16 +13,6 @@ from ..values import ConfigError, Timeouts, nearest
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = [
-    "NO_OPTIONS",
-    "ChatOptions",
-    "Options",
-    "ReasoningEffort",
-    "ResponseFormat",
-    "TimeoutOptions",
-    "read_response_format",
-]
-
 ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 

@@ -24,8 +24,6 @@ from ..values import (
 )
 from .fields import Fields, kind_of
 
-__all__ = ["ReadPart", "read_content", "read_part"]
-
 ReadPart: TypeAlias = ContentPart | Mapping[str, Any]
 
 _PARTS = ("text", "image_url", "input_audio", "file", "refusal", "video_url")

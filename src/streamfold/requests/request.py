@@ -22,8 +22,6 @@ from .families import NO_FAMILY, Family
 from .messages import read_messages
 from .options import Options
 
-__all__ = ["Request"]
-
 
 @dataclass(frozen=True, slots=True)
 class Request:

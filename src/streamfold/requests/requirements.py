@@ -16,8 +16,6 @@ from .capabilities import CAPABILITIES, Capabilities
 from .options import ResponseFormat
 from .request import Request
 
-__all__ = ["Requirement", "describe_missing", "is_forced", "missing", "requirements_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Requirement:

@@ -34,9 +34,7 @@ from .schema import ROUTINE, Passed, check_shapes, drop_keywords, inline_refs, o
 if TYPE_CHECKING:
     from ..values import WarningCode
 
-__all__ = ["Rules", "apply_rules", "drop_force", "emulated", "schema_passes"]
-
-Pass: TypeAlias = Callable[..., Passed]  # (schema, *, at=...)
+_Pass: TypeAlias = Callable[..., Passed]  # (schema, *, at=...)
 
 # https://platform.openai.com/docs/api-reference/chat/create: "a-z, A-Z, 0-9, or contain underscores and dashes, with a
 # maximum length of 64". Names with dots and slashes come from MCP servers.
@@ -64,14 +62,14 @@ class Rules:
     json_mode: Literal["yes", "says_json", "no"] = "yes"
     strict_tools: bool = False
     strict_output: bool = False
-    passes: tuple[Pass, ...] = ()
+    passes: tuple[_Pass, ...] = ()
     problems: Callable[..., list[str]] | None = None
     hosted: Mapping[str, HostedForm] = field(default_factory=dict)
 
 
-def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[Pass, ...]:
+def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[_Pass, ...]:
     """Returns the schema passes for a server's quirks."""
-    passes: list[Pass] = [partial(inline_refs, why="the provider takes no $ref")] if inline else []
+    passes: list[_Pass] = [partial(inline_refs, why="the provider takes no $ref")] if inline else []
     return (*passes, partial(drop_keywords, keywords=unsupported)) if unsupported else tuple(passes)
 
 
@@ -181,7 +179,7 @@ def _not_too_deep(what: str) -> Iterator[None]:
         raise ConfigError(f"the schema of {what} is nested too deeply") from None
 
 
-def _passed(schema: Mapping[str, Any], passes: tuple[Pass, ...], at: str) -> Passed:
+def _passed(schema: Mapping[str, Any], passes: tuple[_Pass, ...], at: str) -> Passed:
     if passes:
         check_shapes(schema, at)
     made, changes = dict(schema), list[str]()

@@ -8,8 +8,6 @@ from typing import Any
 from .families import Family
 from .options import Options
 
-__all__ = ["thinks"]
-
 
 def thinks(options: Options, family: Family) -> bool | None:
     """Returns whether the model thinks about a request with these options; None if nobody knows.

@@ -15,8 +15,6 @@ from typing import Any
 
 from .jsontext import join_surrogates, parse_object, parse_values
 
-__all__ = ["ParsedArguments", "is_empty", "is_of_empty", "read_arguments", "unparsed"]
-
 _EMPTY = ("", "{}", "null", "[]", '""')
 
 

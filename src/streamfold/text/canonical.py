@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["canonical_json"]
-
 
 def canonical_json(value: Any, *, sort: bool = True) -> str:
     """Returns JSON text as JavaScript would write it, as far as arguments are concerned: 1.0 is 1 there.

@@ -13,18 +13,6 @@ from typing import Any, NoReturn
 
 from pydantic_core import from_json, to_json
 
-__all__ = [
-    "finite",
-    "join_surrogates",
-    "parse_event",
-    "parse_object",
-    "parse_partial",
-    "parse_values",
-    "partial_value",
-    "whole_characters",
-    "without_surrogates",
-]
-
 
 def parse_event(data: str) -> Any:
     """The value of an event's payload. Raises ValueError if it has none.

@@ -10,8 +10,6 @@ import json
 import re
 from typing import Any, NamedTuple
 
-__all__ = ["PathValue", "PathValues"]
-
 _STEP = re.compile(
     r"""\.([A-Za-z_$\u0080-\U0010ffff-][\w$-]*)|\[(\d+)\]|\['((?:\\.|[^'\\])*)'\]|\["((?:\\.|[^"\\])*)"\]"""
 )

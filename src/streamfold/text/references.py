@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["check_references", "filled", "referenced", "shown_url"]
-
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # "$${NAME}" is a plain "${NAME}"
 
 

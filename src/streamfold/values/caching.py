@@ -11,8 +11,6 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from .configerrors import ConfigError
 
-__all__ = ["CacheMark", "check_cache_mark", "read_cache_control"]
-
 _Lifetime: TypeAlias = Literal["5m", "1h"]
 CacheMark: TypeAlias = bool | _Lifetime
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
     from pydantic_core.core_schema import SerializationInfo
 
-__all__ = ["ChunkDetails", "StreamChunk"]
-
 
 class ChunkDetails:
     """What a chunk carries beside its text: its place in the answer, and what was written of a call or of another part.

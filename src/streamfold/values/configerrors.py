@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .portable import PortableError
 
-__all__ = ["ConfigError", "NotConfiguredError", "StreamfoldError"]
-
 
 class StreamfoldError(PortableError, Exception):
     """Base class of all errors of this library. They can be pickled and copied, as can those that derive from it."""

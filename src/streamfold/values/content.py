@@ -20,22 +20,6 @@ from .media import from_base64, media_type_of, read_data_url, to_base64
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
-__all__ = [
-    "AudioPart",
-    "ContentPart",
-    "FilePart",
-    "ImagePart",
-    "MediaPart",
-    "Source",
-    "TextPart",
-    "audio",
-    "file",
-    "image",
-    "part_schema",
-    "read_part",
-    "write_part",
-]
-
 Detail: TypeAlias = Literal["auto", "low", "high", "original"]
 Source: TypeAlias = str | bytes | Path
 

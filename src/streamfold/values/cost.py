@@ -11,17 +11,6 @@ from typing import Any, Literal, TypeAlias
 from .usage import Usage
 from .wire import count, word
 
-__all__ = [
-    "Cost",
-    "CostSource",
-    "Prices",
-    "billed_output",
-    "has_other_models",
-    "hour_writes",
-    "priced_steps",
-    "unlisted_steps",
-]
-
 CostSource: TypeAlias = Literal["provider", "prices", "genai-prices"]
 """Who says so: the provider's answer, the configured prices, or the price table of the package `genai-prices`."""
 

@@ -19,35 +19,6 @@ from .replies import FinishReason, WarningCode
 from .toolcalls import ToolCall
 from .usage import Usage
 
-__all__ = [
-    "Answered",
-    "Block",
-    "BlockEnd",
-    "BlockKind",
-    "BlockPiece",
-    "Call",
-    "Delta",
-    "Done",
-    "Extra",
-    "Failure",
-    "Finish",
-    "MessageStart",
-    "Meta",
-    "Part",
-    "Reasoning",
-    "Refusal",
-    "Sequence",
-    "Served",
-    "Stopped",
-    "Summary",
-    "Text",
-    "ToolRequests",
-    "Usage",
-    "UsageUpdate",
-    "Warn",
-    "unknown_finish",
-]
-
 
 class Part(NamedTuple):
     """Which part of an answer a text belongs to, on wires that name its parts. `parts.py` sorts them.

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
-__all__ = ["Deprecated", "deprecated_name", "warn_deprecated"]
-
 
 class Deprecated(NamedTuple):
     """What becomes of a name: the dotted name to write instead, and the version in which the old one is gone."""

@@ -10,8 +10,6 @@ from typing import Any
 from ..text import join_surrogates
 from .meanings import ErrorMeaning, read_meaning
 
-__all__ = ["ErrorInfo", "error_info"]
-
 # Words that servers put into `code` or `type`, in lower case. They are looked at before the status.
 _TRANSIENT = {
     "rate_limit_error",

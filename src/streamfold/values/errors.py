@@ -38,32 +38,6 @@ if TYPE_CHECKING:
     from .replies import Attempt, ProtocolWarning, Reply
     from .writing import Writing
 
-__all__ = [
-    "APIConnectionError",
-    "APIError",
-    "APIStatusError",
-    "APITimeoutError",
-    "AuthenticationError",
-    "BadRequestError",
-    "ContentFilterError",
-    "ContextLengthError",
-    "EmptyResponseError",
-    "IncompleteStreamError",
-    "ModelNotFoundError",
-    "NotFoundError",
-    "PermissionDeniedError",
-    "ProtocolError",
-    "QuotaExceededError",
-    "RateLimitError",
-    "ServerError",
-    "StreamError",
-    "TimeoutPhase",
-    "TurnLimitError",
-    "UnsupportedOptionError",
-    "UpstreamError",
-    "is_no_answer",
-]
-
 TimeoutPhase = Literal["connect", "first_event", "read", "stall", "total"]
 
 

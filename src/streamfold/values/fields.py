@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
     from pydantic_core.core_schema import SerializationInfo, SerializerFunctionWrapHandler, ValidatorFunctionWrapHandler
 
-__all__ = ["FieldValue", "check_json", "rewritten_schema", "written_schema"]
-
 
 class FieldValue:
     """Base of dataclasses that pydantic reads by their annotations."""

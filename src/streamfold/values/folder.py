@@ -6,8 +6,6 @@ from pathlib import Path
 
 from .configerrors import ConfigError
 
-__all__ = ["catalogue_folder"]
-
 
 def catalogue_folder() -> Path:
     """Returns the folder of the provider files: inside the package when installed, beside `src` in a checkout."""

@@ -16,8 +16,6 @@ from .tools import NeedsApproval, Tool, ToolLike, read_tool
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["as_tool", "as_tools", "tool"]
-
 
 @overload
 def tool(

@@ -17,9 +17,7 @@ from pydantic_core import from_json
 from ..text import join_surrogates, parse_object
 from .writing import Growth
 
-__all__ = ["GrowingJSON", "PathPattern", "path_pattern"]
-
-Step: TypeAlias = Callable[["GrowingJSON", str, int], int]
+_Step: TypeAlias = Callable[["GrowingJSON", str, int], int]
 PathPattern: TypeAlias = tuple[str | int | None, ...]  # None: any member or position
 
 _STEP = re.compile(r"""\.?([^.\[\]*'"]+|\*)|\[(\d+|\*?)\]|\['([^']*)'\]|\["([^"]*)"\]""")
@@ -104,7 +102,7 @@ class GrowingJSON:
         self._inside = [number for number, pattern in enumerate(patterns) if pattern]  # of the next value, see _Level
         self._watched = [number for number, pattern in enumerate(patterns) if not pattern]
         self._path: tuple[str | int, ...] = ()
-        self._state: Step = GrowingJSON._value
+        self._state: _Step = GrowingJSON._value
         self._text: list[str] = []  # of the string or literal that is open
         self._escape = ""  # an escape that is not complete
         self._half = ""  # half a character, whose other half may come

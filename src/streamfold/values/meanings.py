@@ -16,8 +16,6 @@ from typing import Any, Literal
 
 from .folder import catalogue_folder
 
-__all__ = ["ErrorMeaning", "MeaningKind", "read_meaning"]
-
 MeaningKind = Literal["context_length", "content_filter", "unsupported_option", "model_not_found", "quota"]
 
 _GROUPS = {  # none begins inside a word or a number: a hostile text costs no more than its length

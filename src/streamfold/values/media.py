@@ -11,8 +11,6 @@ import binascii
 from pathlib import PurePath
 from urllib.parse import unquote_to_bytes
 
-__all__ = ["audio_format", "data_url", "from_base64", "media_type_of", "read_data_url", "to_base64"]
-
 # https://mimesniff.spec.whatwg.org/#matching-an-image-type-pattern and the formats' own documents.
 _BEGINNINGS: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),

@@ -18,19 +18,6 @@ from .toolcalls import ToolCall
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
-__all__ = [
-    "Content",
-    "Message",
-    "MessageLike",
-    "Messages",
-    "Role",
-    "assistant",
-    "result_content",
-    "system",
-    "tool_result",
-    "user",
-]
-
 Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool", "function"]
 Part: TypeAlias = ContentPart | Mapping[str, Any]
 Content: TypeAlias = str | tuple[Part, ...] | None

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import Any, ClassVar, Self
 
-__all__ = ["PortableError", "Slotted"]
-
 
 class Slotted:
     """Base of values with slots that are not frozen: the oldest protocols of pickle take them too."""

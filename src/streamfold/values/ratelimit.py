@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["RateLimit", "RateLimitResource", "RateLimitWindow"]
-
 RateLimitResource: TypeAlias = Literal["requests", "tokens", "input_tokens", "output_tokens"]
 
 

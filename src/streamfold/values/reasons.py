@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["FinishReason"]
-
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]

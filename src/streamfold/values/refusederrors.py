@@ -23,8 +23,6 @@ from .errors import (
 )
 from .meanings import ErrorMeaning
 
-__all__ = ["BeforeStream", "Denied", "InStream", "status_error", "upstream_error"]
-
 
 class BeforeStream:
     """What a refusal with an error status is raised as."""

@@ -38,20 +38,6 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=BaseModel)
 
-__all__ = [
-    "Attempt",
-    "FinishReason",
-    "FixedPricing",
-    "InvalidReplyError",
-    "Pricing",
-    "PricingField",
-    "ProtocolWarning",
-    "Reply",
-    "Timing",
-    "WarningCode",
-    "total_cost",
-]
-
 WarningCode = Literal[
     # how the stream ended
     "unknown_finish_reason",  # the finish reason is a word that nobody knows; the detail has it

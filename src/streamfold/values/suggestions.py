@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["nearest"]
-
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """Returns the word that was probably meant, as a question; empty if no word is similar.

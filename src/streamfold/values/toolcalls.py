@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=BaseModel)
 
-__all__ = ["KINDS", "CallKind", "InvalidToolArgumentsError", "ToolCall"]
-
 CallKind: TypeAlias = Literal["function", "custom", "apply_patch", "shell", "computer", "tool_search", "approval"]
 KINDS: tuple[CallKind, ...] = get_args(CallKind)
 

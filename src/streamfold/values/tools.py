@@ -21,20 +21,6 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
     from pydantic_core.core_schema import SerializationInfo
 
-__all__ = [
-    "AllowedTools",
-    "NamedTool",
-    "NeedsApproval",
-    "ReadToolChoice",
-    "Tool",
-    "ToolChoice",
-    "ToolLike",
-    "hosted_tool",
-    "read_tool",
-    "read_tool_choice",
-]
-
-
 NeedsApproval: TypeAlias = bool | Callable[[ToolCall], bool | Awaitable[bool]]
 
 

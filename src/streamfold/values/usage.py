@@ -8,8 +8,6 @@ from typing import Any
 
 from .fields import FieldValue
 
-__all__ = ["Usage"]
-
 
 @dataclass(frozen=True, slots=True)
 class Usage(FieldValue):

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=BaseModel)
 
-__all__ = ["describe_problems", "read_as"]
-
 
 def read_as(model: type[M], value: Any) -> M:
     """Returns a value as an instance of a pydantic model, by the rules for JSON: a date is text, a tuple a list.

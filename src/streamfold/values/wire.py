@@ -10,8 +10,6 @@ from typing import Any, Literal
 from ..text import join_surrogates, without_surrogates
 from .reasons import FinishReason
 
-__all__ = ["ERROR_KEYS", "count", "index", "is_done", "keep", "unlisted_reason", "whole_number", "word"]
-
 # Where servers put the words of an error that is not under `error`.
 ERROR_KEYS = ("message", "msg", "detail", "error_message", "error_msg", "errors")
 

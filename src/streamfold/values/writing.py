@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from ..text import partial_value
 
-__all__ = ["Growth", "Writing"]
-
 
 @dataclass(frozen=True, slots=True)
 class Writing:

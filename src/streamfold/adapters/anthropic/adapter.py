@@ -66,8 +66,6 @@ from .turns import (
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-__all__ = ["AnthropicAdapter", "AnthropicQuirks"]
-
 # The members of a request that count_tokens takes.
 _COUNTED = (
     "anthropic_version", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control",

@@ -15,8 +15,6 @@ from ..blocks import cache_mark
 if TYPE_CHECKING:
     from ...requests import Request
 
-__all__ = ["limit_marks", "mark_last", "marked"]
-
 _MOST = 4
 _UNMARKED = ("thinking", "redacted_thinking")  # "thinking blocks cannot be cached directly"
 

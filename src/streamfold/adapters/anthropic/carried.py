@@ -14,8 +14,6 @@ from typing import Any
 
 from ...text import parse_object
 
-__all__ = ["carried_id", "opaque_block", "own_id", "own_opaque"]
-
 _OPAQUE = "streamfold_"
 
 _ALLOWED = re.compile(r"[a-zA-Z0-9_-]+")

@@ -18,8 +18,6 @@ from ...values import (
 from ..blocks import cache_mark, readable_part
 from .caching import mark_last, marked
 
-__all__ = ["content_blocks", "result_block"]
-
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 

@@ -50,8 +50,6 @@ from .hosted_tools import PAUSED
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-__all__ = ["STOP_REASONS", "EventReader", "read_usage_with_cache"]
-
 # https://docs.anthropic.com/en/api/handling-stop-reasons
 STOP_REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -251,13 +249,13 @@ _EVENTS = {
 
 def _usage(said: dict[str, Any], out: list[Delta]) -> None:
     if isinstance(usage := said.get("usage"), dict):
-        out.append(UsageUpdate(keep(usage), read_usage))
+        out.append(UsageUpdate(keep(usage), _read_usage))
         if isinstance(tools := usage.get("server_tool_use"), dict):
             for name, number in tools.items():
                 out.append(ToolRequests(str(name).removesuffix("_requests"), index(number) or 0))
 
 
-def read_usage(numbers: dict[str, Any]) -> Usage:
+def _read_usage(numbers: dict[str, Any]) -> Usage:
     """Anthropic's `input_tokens` leaves out what was read from or written to the cache; ours counts all input.
 
     https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching#tracking-cache-performance

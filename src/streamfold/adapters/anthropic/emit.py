@@ -10,9 +10,7 @@ from ..emitting.emitter import Emitter, WrittenCall, event, json_text
 from .carried import carried_id, opaque_block
 from .message import REQUIRED_MEMBERS, stop_reason_of, usage_details, written_usage
 
-__all__ = ["MessagesEmitter", "messages_error"]
-
-Open = Literal["text", "thinking", "tool_use"]
+_Open = Literal["text", "thinking", "tool_use"]
 
 _CALL_MEMBERS = ("caller", "toolset_name")  # of a call, beside id, name and input
 _IN_PLACE = ("signature", "text_end", "block", "output")  # what has a place among the blocks
@@ -177,7 +175,7 @@ class MessagesEmitter(Emitter):
         if not self._begun:
             self._open()
 
-    def _switch(self, kind: Open) -> None:
+    def _switch(self, kind: _Open) -> None:
         """Makes sure that a block of this kind is open."""
         self._ensure_open()
         if self._kind != kind or self._hidden:

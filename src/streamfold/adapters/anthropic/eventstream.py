@@ -20,8 +20,6 @@ from ...values import Limits, ProtocolError
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-__all__ = ["AWSEventStream"]
-
 _PRELUDE, _CHECKSUM, _STRING = 12, 4, 7
 # The types of errors that the Messages API uses for what Bedrock reports.
 _ERRORS = {

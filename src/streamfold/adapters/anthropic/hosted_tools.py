@@ -12,8 +12,6 @@ from ...values import CodeExecution, ConfigError, McpServer, Tool, UrlContext, W
 if TYPE_CHECKING:
     from ...requests import Request
 
-__all__ = ["FILES_BETA", "MCP_BETA", "PAUSED", "add_hosted_members", "hosted_forms", "uses_mcp"]
-
 MCP_BETA = "mcp-client-2025-11-20"
 FILES_BETA = "files-api-2025-04-14"
 PAUSED = ("pause_turn", "compaction")  # stop reasons after which the turn goes back as it is, to go on

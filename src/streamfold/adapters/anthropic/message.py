@@ -7,8 +7,6 @@ from typing import Any
 from ...values import Finish, FinishReason, Usage, unlisted_steps
 from .decode import STOP_REASONS
 
-__all__ = ["REQUIRED_MEMBERS", "stop_reason_of", "usage_details", "written_usage"]
-
 _STOP_REASONS: dict[FinishReason, str] = {
     "stop": "end_turn",
     "tool_calls": "tool_use",

@@ -15,8 +15,6 @@ from ..emitting.emitter import SEEN
 from .decode import STOP_REASONS
 from .emit import MessagesEmitter
 
-__all__ = ["MessagesOverlay"]
-
 _WRITTEN = ("text", "thinking", "tool_use")
 _PIECES = ("text_delta", "thinking_delta", "input_json_delta")
 

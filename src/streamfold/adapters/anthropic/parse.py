@@ -33,8 +33,6 @@ from ...values import (
 from .carried import own_id, own_opaque
 from .message import REQUIRED_MEMBERS
 
-__all__ = ["parse_messages_request"]
-
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _KEPT_EXTRA = ("caller", "toolset_name")
 

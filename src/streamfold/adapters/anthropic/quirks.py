@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 from ...requests import ReasoningEffort
 
-__all__ = ["AnthropicQuirks"]
-
 
 @dataclass(frozen=True, slots=True)
 class AnthropicQuirks:

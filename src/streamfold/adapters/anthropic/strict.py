@@ -17,8 +17,6 @@ from ...values import ProtocolWarning, Tool
 if TYPE_CHECKING:
     from ...requests import Request
 
-__all__ = ["closed_schema", "fit_strict"]
-
 _MOST = {"tools": 20, "optional parameters": 24, "parameters with unions": 16}
 
 

@@ -19,8 +19,6 @@ from .turns import assistant_blocks
 if TYPE_CHECKING:
     from ...requests import Request
 
-__all__ = ["fit_thinking", "output_limit", "thinking_details", "thinking_members"]
-
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 64000}
 _THINKING = ("thinking", "redacted_thinking")
 _SMALLEST_BUDGET = 1024

@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     from ...requests import Request
     from ...values import ToolCall
 
-__all__ = [
-    "CALL_EXTRAS",
-    "as_it_came",
-    "assistant_blocks",
-    "changed_ids",
-    "inline_places",
-    "is_system",
-    "lacks_signature",
-    "read_turns",
-    "split_system",
-    "wire_id",
-]
-
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _THINKING = ("thinking", "redacted_thinking")
 CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses members that it does not know
@@ -79,7 +66,7 @@ def read_turns(
     turns: list[dict[str, Any]] = []
     inline = inline_places(messages) if quirks.inline_system else ()
     order: dict[str, int] = {}
-    for (at, message), ids in zip(messages, wire_ids([message for _, message in messages]), strict=True):
+    for (at, message), ids in zip(messages, _wire_ids([message for _, message in messages]), strict=True):
         order |= {ids[call.id]: len(order) + nth for nth, call in enumerate(message.tool_calls)}
         role, blocks = _turn(message, f"messages[{at}]", request, quirks, ids)
         role = "system" if at in inline else role
@@ -201,7 +188,7 @@ def wire_id(call_id: str) -> str:
     return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', call_id)}_{mark}"
 
 
-def wire_ids(messages: Sequence[Message]) -> list[dict[str, str]]:
+def _wire_ids(messages: Sequence[Message]) -> list[dict[str, str]]:
     """Returns for each message the ids of its calls, or of those that it answers, as they are sent.
 
     Ids are unique in the whole conversation there. Those of an earlier turn never depend on later ones, so that a
@@ -226,5 +213,5 @@ def wire_ids(messages: Sequence[Message]) -> list[dict[str, str]]:
 
 def changed_ids(messages: Sequence[Message]) -> list[str]:
     """Returns the ids of calls that are sent in another form."""
-    pairs = [pair for ids in wire_ids(messages) for pair in ids.items()]
+    pairs = [pair for ids in _wire_ids(messages) for pair in ids.items()]
     return [call_id for call_id, sent in dict.fromkeys(pairs) if sent != call_id]

@@ -16,8 +16,6 @@ from urllib.parse import quote
 from ..prepared import Prepared
 from .protocol import BatchCall, BatchListing, BatchResult, BatchSettings, BatchStatus, UploadedBatchAPI, split_lines
 
-__all__ = ["FilesAPI"]
-
 _KEY = "streamfold"  # in the metadata of a batch
 _ENDED = ("completed", "expired", "cancelled")
 _RESULTS = ("output_file_id", "error_file_id")

@@ -14,8 +14,6 @@ from urllib.parse import quote
 from ..prepared import Prepared
 from .protocol import BatchCall, BatchListing, BatchResult, BatchStatus, InlineBatchAPI, read_time
 
-__all__ = ["GeminiBatchAPI"]
-
 _PAGE = 100
 # BATCH_STATE_..., which the SDK calls JOB_STATE_...
 _ENDED = ("SUCCEEDED", "PARTIALLY_SUCCEEDED", "CANCELLED", "EXPIRED")

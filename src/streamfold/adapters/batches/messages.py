@@ -23,8 +23,6 @@ from .protocol import (
     split_lines,
 )
 
-__all__ = ["MessagesAPI"]
-
 _PAGE = 100
 _WITHOUT_ANSWER = {
     "expired": "the batch expired before this request was processed",

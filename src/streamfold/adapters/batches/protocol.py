@@ -15,19 +15,6 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from ..prepared import Prepared
 
-__all__ = [
-    "BatchAPI",
-    "BatchCall",
-    "BatchListing",
-    "BatchResult",
-    "BatchSettings",
-    "BatchStatus",
-    "InlineBatchAPI",
-    "UploadedBatchAPI",
-    "read_time",
-    "split_lines",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:

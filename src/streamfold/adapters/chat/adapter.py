@@ -26,8 +26,6 @@ from .reasoning import goes_back, with_reasoning_to_send
 from .signatures import sign_open_calls
 from .thinking import may_think, only_allowed_tools, possible_choice
 
-__all__ = ["ChatAdapter", "ChatQuirks"]
-
 
 class ChatAdapter(RequestWriter, EventReader, Adapter):
     """Writes requests and reads events of Chat Completions."""

@@ -24,8 +24,6 @@ from ...values import (
     to_base64,
 )
 
-__all__ = ["chat_part", "only_users_hold_media", "results_without_media"]
-
 _MEDIA = (ImagePart, FilePart, AudioPart)
 _WORDS: dict[type[ContentPart], str] = {ImagePart: "an image", FilePart: "a file", AudioPart: "audio"}
 _RESPONSES_PARTS = ("input_text", "input_image", "input_file", "output_text")
@@ -77,7 +75,7 @@ def _by(part: MediaPart) -> str:
     return "URL" if part.url is not None else "file_id"
 
 
-def what(part: ContentPart) -> str:
+def _what(part: ContentPart) -> str:
     """Returns what error messages call a part."""
     return _WORDS.get(type(part), "text")
 
@@ -92,7 +90,7 @@ def only_users_hold_media(message: Message, where: str) -> None:
     for at, part in enumerate(message.content):
         if isinstance(part, _MEDIA):
             raise ConfigError(
-                f"{where}.content[{at}] is {what(part)} in a message of the role {message.role!r}: on this wire only"
+                f"{where}.content[{at}] is {_what(part)} in a message of the role {message.role!r}: on this wire only"
                 " users send such"
             )
 
@@ -135,4 +133,4 @@ def _parts(message: Message) -> Sequence[Any]:
 
 
 def _count(media: list[MediaPart]) -> str:
-    return ", ".join(what(part) for part in media)
+    return ", ".join(_what(part) for part in media)

@@ -39,9 +39,6 @@ from .message import as_whole
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-__all__ = ["REASONING", "EventReader"]
-
-
 # Members that few events have. One look tells whether there is any of them.
 _ODD = frozenset({"error", "base_resp"})
 REASONING = ("reasoning_content", "reasoning", "thinking", "thought")

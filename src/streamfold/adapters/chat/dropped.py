@@ -13,9 +13,6 @@ from .quirks import ChatQuirks
 if TYPE_CHECKING:
     from ...requests import Request
 
-__all__ = ["dropped_by_chat", "sent_extras"]
-
-
 # The extras of answers, and of items. No request has them, but for `reasoning_details`, where a quirk says so.
 _NOT_SENT = ("annotations", "blocks", "content", "custom_tool_calls", "output", "reasoning_details", *ITEM_EXTRAS)
 

@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 from ...values import CallKind, Failure, Finish, NamedTool, ReadToolChoice, Reasoning, Refusal, Text, Usage, item_part
 from ..emitting.emitter import DONE, Emitter, WrittenCall, error_body, event
 
-__all__ = ["ChatEmitter"]
-
 _LISTS = ("annotations", "reasoning_details")  # members of a delta that are lists
 
 

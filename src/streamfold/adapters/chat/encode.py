@@ -29,8 +29,6 @@ from .thinking import effort_members
 if TYPE_CHECKING:
     from ...requests import Request
 
-__all__ = ["RequestWriter"]
-
 
 class RequestWriter:
     """Writes requests: one half of the adapter."""

@@ -10,8 +10,6 @@ from typing import Any
 
 from ...values import Message, ProtocolWarning
 
-__all__ = ["ids_changed", "joined_details", "with_short_ids"]
-
 _LONGEST_REPORT = 20  # ids
 _SHORT = re.compile(r"[A-Za-z0-9]{9}")
 _ALPHABET = digits + ascii_letters

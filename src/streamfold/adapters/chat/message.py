@@ -8,8 +8,6 @@ from typing import Any
 
 from ...values import Call, Delta, Extra, Reasoning, Refusal, Summary, Text
 
-__all__ = ["as_whole"]
-
 
 def as_whole(said: Iterable[Delta]) -> Iterator[Delta]:
     """Marks the facts of a message as whole, so that they replace pieces instead of being appended."""

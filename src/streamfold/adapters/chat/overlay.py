@@ -15,8 +15,6 @@ from ..emitting.emitter import SEEN, WrittenCall
 from .decode import REASONING
 from .emit import ChatEmitter, written_usage
 
-__all__ = ["ChatOverlay"]
-
 _WRITTEN = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
 _WRITTEN_OF_CHOICE = frozenset({"index", "delta", "message", "finish_reason"})
 _WRITTEN_OF_DELTA = frozenset({"role", "content", "refusal", "tool_calls", "function_call", *REASONING})

@@ -12,8 +12,6 @@ from ...requests import Fields, Options, Request, read_messages
 from ...values import ConfigError, Message
 from ..requested import read_choice, read_format, read_stop, read_tools, refuse_several
 
-__all__ = ["parse_request", "wants_usage"]
-
 
 def parse_request(body: Any) -> Request:
     """Returns the request in a body.

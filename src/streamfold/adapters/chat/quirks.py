@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["ChatQuirks", "ReasoningField"]
-
 ReasoningField: TypeAlias = Literal["reasoning_content", "reasoning", "think_tag", "thinking_part"]
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ...requests import Request
     from ...values import Message
 
-__all__ = ["goes_back", "kept_members", "reasoning_members", "with_reasoning_to_send"]
-
 
 def goes_back(request: Request, quirks: ChatQuirks, *, finished: bool = False) -> list[bool]:
     """Returns for each message whether its reasoning is sent as a text, if it has any.

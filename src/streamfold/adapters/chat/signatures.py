@@ -14,8 +14,6 @@ from ...values import Message, ProtocolWarning
 if TYPE_CHECKING:
     from ...requests import Request
 
-__all__ = ["sign_open_calls"]
-
 # Accepted where the real signature is not at hand: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
 _PLACEHOLDER: dict[str, Any] = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 

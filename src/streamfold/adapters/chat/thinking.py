@@ -13,15 +13,6 @@ from .quirks import ChatQuirks
 if TYPE_CHECKING:
     from ...requests import Request
 
-__all__ = [
-    "effort_members",
-    "may_think",
-    "only_allowed_tools",
-    "only_these",
-    "possible_choice",
-    "without_thinking",
-]
-
 
 def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
     """Returns the members of the body that request an effort: a level, a switch, or both."""

@@ -32,17 +32,6 @@ from ...values import (
     word,
 )
 
-__all__ = [
-    "arguments_text",
-    "chunk_deltas",
-    "end_deltas",
-    "error_delta",
-    "items_tell",
-    "jsonable",
-    "reply_deltas",
-    "with_kinds",
-]
-
 
 def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
     """Returns the visible part of a chunk as deltas. The rest of the last chunk is in the reply: see `end_deltas`."""

@@ -36,8 +36,6 @@ from ...values import (
     WarningCode,
 )
 
-__all__ = ["DONE", "SEEN", "Emitter", "WrittenCall", "comment", "error_body", "event", "json_text", "looks_whole"]
-
 SEEN = "seen"  # the name of what an event says beside its deltas, see `Emitter.seen`
 
 # Line ends to some readers of event streams (`str.splitlines`), and halves of surrogate pairs, which no encoding takes.

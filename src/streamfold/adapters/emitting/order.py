@@ -20,8 +20,6 @@ from ...values import Call, Delta, Extra, Finish, IncompleteStreamError, Protoco
 from .answers import chunk_deltas, end_deltas
 from .emitter import Emitter, looks_whole
 
-__all__ = ["Order"]
-
 
 class Order:
     """Makes the deltas of one answer, in the order in which they are to be written.

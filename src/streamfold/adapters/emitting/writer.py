@@ -9,8 +9,6 @@ from .answers import jsonable, with_kinds
 from .emitter import Emitter
 from .order import Order
 
-__all__ = ["ReplyWriter"]
-
 
 class ReplyWriter:
     """Writes one answer as it arrives. It does no I/O.

@@ -29,8 +29,6 @@ from .quirks import GeminiQuirks
 from .signatures import signature_of
 from .thinking import thinking_config
 
-__all__ = ["GeminiAdapter", "GeminiQuirks"]
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _PLACE = re.compile(r"(?:(?:publishers/[^/?#&]+/)?models|tunedModels|endpoints)/[A-Za-z0-9_.@-]+")
 _NEWEST = Facts(thinking="always", efforts=("low", "medium", "high"))

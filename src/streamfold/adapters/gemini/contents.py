@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ...requests import Request
     from ...values import ToolCall
 
-__all__ = ["as_it_came", "content_parts", "read_contents", "sign_open_calls"]
-
 # Accepted where the real signature is not at hand: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
 _PLACEHOLDER = "skip_thought_signature_validator"
 

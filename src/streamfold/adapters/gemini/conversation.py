@@ -13,8 +13,6 @@ from ...values import AudioPart, ConfigError, FilePart, ImagePart, MediaPart, Me
 from .signatures import SIGNATURE
 from .spelling import camel_case
 
-__all__ = ["parts_of", "read_conversation"]
-
 _STANDARD = str.maketrans("-_", "+/")  # Google's client for Python writes the alphabet of URLs
 _MEDIA = {"image": ImagePart, "audio": AudioPart}
 

@@ -50,8 +50,6 @@ from .signatures import SIGNATURE
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-__all__ = ["ABOUT_CANDIDATE", "FINISH_REASONS", "OTHER_REASONS", "EventReader"]
-
 # https://ai.google.dev/api/generate-content#FinishReason. The numbers come from proxies that ask for enums as numbers.
 FINISH_REASONS: dict[str, FinishReason] = {
     **dict.fromkeys(["STOP", "1"], "stop"),
@@ -125,7 +123,7 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
         else:
             _candidate(candidate, out, ends)
     if isinstance(usage := get("usageMetadata"), dict):
-        out.append(UsageUpdate(usage, read_usage, whole=True))
+        out.append(UsageUpdate(usage, _read_usage, whole=True))
     feedback = get("promptFeedback")
     if isinstance(feedback, dict) and (blocked := word(feedback.get("blockReason"))):
         out.append(Extra("promptFeedback", [keep(feedback)], whole=True))
@@ -242,7 +240,7 @@ def _path_value(piece: dict[str, Any]) -> PathValue:
     return PathValue(path, None)
 
 
-def read_usage(numbers: dict[str, Any]) -> Usage:
+def _read_usage(numbers: dict[str, Any]) -> Usage:
     """Counts as a running total: https://ai.google.dev/api/generate-content#UsageMetadata.
 
     The candidates' count is without the thoughts, and the prompt's without what built-in tools put into it. Counts that

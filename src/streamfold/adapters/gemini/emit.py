@@ -11,8 +11,6 @@ from .decode import ABOUT_CANDIDATE, FINISH_REASONS, OTHER_REASONS
 from .errors import google_error
 from .signatures import SIGNATURE, signature_of
 
-__all__ = ["Framing", "GeminiEmitter"]
-
 Framing: TypeAlias = Literal["events", "array"]
 
 _REASONS: dict[FinishReason, str] = {

@@ -13,8 +13,6 @@ from typing import Any
 from ...text import parse_event
 from ...values import ErrorInfo, error_info
 
-__all__ = ["google_error", "read_google_error"]
-
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 _RETRY_IN = re.compile(r"retry in (\d+(?:\.\d+)?(?:ms|s))", re.IGNORECASE)
 _DAILY = re.compile("PerDay|Daily", re.IGNORECASE)

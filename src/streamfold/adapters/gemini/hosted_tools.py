@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ...requests import Request
     from .quirks import GeminiQuirks
 
-__all__ = ["FORMS", "mixes_tools", "tool_entries"]
-
 
 def _file_search(tool: FileSearch) -> dict[str, Any]:
     more = {"topK": tool.max_results, "metadataFilter": tool.filter}

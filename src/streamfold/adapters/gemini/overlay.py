@@ -13,8 +13,6 @@ from ...values import Extra, Reasoning, Refusal, Reply, Text
 from ..emitting.emitter import SEEN
 from .emit import GeminiEmitter
 
-__all__ = ["GeminiOverlay"]
-
 _WRITTEN = frozenset({"candidates", "modelVersion", "responseId", "usageMetadata", "error"})
 _WRITTEN_OF_CANDIDATE = frozenset({"content", "finishReason", "index"})
 

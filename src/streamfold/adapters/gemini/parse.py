@@ -16,8 +16,6 @@ from ..requested import read_stop
 from .conversation import parts_of, read_conversation
 from .spelling import camel_case
 
-__all__ = ["parse_gemini_request"]
-
 _LEVELS = ("minimal", "low", "medium", "high")
 _NO_TOOLS: dict[str, Any] = {"type": "object", "properties": {}}
 

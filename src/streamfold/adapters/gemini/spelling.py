@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["camel_case"]
-
 _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
 

@@ -23,8 +23,6 @@ from ..chat.thinking import may_think, only_these, without_thinking
 if TYPE_CHECKING:
     from ...requests import Request
 
-__all__ = ["KimiAdapter", "KimiQuirks"]
-
 
 @dataclass(frozen=True, slots=True)
 class KimiQuirks(ChatQuirks):

@@ -20,8 +20,6 @@ from .decode import EventReader
 from .dropped import dropped_by_responses
 from .encode import RequestWriter, ResponsesQuirks
 
-__all__ = ["ResponsesAdapter", "ResponsesQuirks"]
-
 
 class ResponsesAdapter(RequestWriter, EventReader, Adapter):
     """Requests and events of the Responses API."""

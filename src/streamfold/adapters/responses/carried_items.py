@@ -10,8 +10,6 @@ from ...values import index, item_part
 from .output import as_object
 from .written_parts import TEXT, PartKind, flat_annotation
 
-__all__ = ["OpenItem", "annotations_of", "is_run_by_client", "said_in"]
-
 _POSITIONS = ("start_index", "end_index", "index")
 
 

@@ -12,8 +12,6 @@ from typing import Any
 from ...text import parse_object
 from ...values import ConfigError, ImagePart, Message, TextPart, ToolCall
 
-__all__ = ["result_item"]
-
 
 def result_item(call: ToolCall, message: Message, where: str) -> dict[str, Any] | None:
     """Returns the item for the result of a call; None if it is the one that results of functions have.

@@ -13,17 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ...text import parse_object
 
-__all__ = [
-    "BUILT_IN",
-    "CUSTOM_PARAMETERS",
-    "BuiltIn",
-    "ClientTool",
-    "ClientTools",
-    "custom_input",
-    "flat_name",
-    "in_container",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ClientTool:

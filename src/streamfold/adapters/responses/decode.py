@@ -49,8 +49,6 @@ from .output import (
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-__all__ = ["TEXT_EVENTS", "EventReader"]
-
 
 class _TextEvent(NamedTuple):
     """An event with text: the kind of text, its members, and whether it is the whole of its part."""

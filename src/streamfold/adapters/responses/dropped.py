@@ -11,8 +11,6 @@ from .items import as_it_came
 if TYPE_CHECKING:
     from ...requests import Request
 
-__all__ = ["dropped_by_responses"]
-
 
 def dropped_by_responses(request: Request, *, stored: bool) -> DroppedParts:
     """Returns the parts of a conversation that are not sent."""

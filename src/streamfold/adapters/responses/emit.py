@@ -20,8 +20,6 @@ from .written_calls import CallItem, call_item
 from .written_events import EventListener, written_event
 from .written_parts import REFUSAL, SUMMARY, TEXT, PartKind, flat_annotation, response_error, written_usage
 
-__all__ = ["ResponsesEmitter"]
-
 
 class ResponsesEmitter(Emitter):
     """Writes the events of one streamed response.

@@ -19,8 +19,6 @@ from .items import check_fits, message_items
 if TYPE_CHECKING:
     from ...requests import Options, Request
 
-__all__ = ["RequestWriter", "ResponsesQuirks"]
-
 
 @dataclass(frozen=True, slots=True)
 class ResponsesQuirks:

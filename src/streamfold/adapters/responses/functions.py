@@ -16,8 +16,6 @@ from ...values import ConfigError, ProtocolWarning, Tool
 from ..requested import read_function
 from .client_tools import BUILT_IN, CUSTOM_PARAMETERS, BuiltIn, ClientTool, ClientTools, flat_name, in_container
 
-__all__ = ["OTHER_ITEMS", "Functions", "only_functions"]
-
 _ITEMS = {kind.call: kind for kind in BUILT_IN.values()}
 _RESULTS = frozenset(kind.result for kind in BUILT_IN.values())
 # Items of tools that ran on a provider's servers. Without them a conversation is still whole: its answers are there.

@@ -12,8 +12,6 @@ from typing import Any
 from ...requests import HostedForm
 from ...values import CodeExecution, CustomTool, FileSearch, McpServer, UrlContext, WebSearch
 
-__all__ = ["HOSTED_FORMS", "OPENROUTER"]
-
 
 def _given(**members: Any) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in members.items() if value}

@@ -34,18 +34,6 @@ from ...values import (
     word,
 )
 
-__all__ = [
-    "UNFINISHED",
-    "arguments_text",
-    "as_object",
-    "function_call",
-    "item_done",
-    "part_text",
-    "response_meta",
-    "said_text",
-    "whole_response",
-]
-
 UNFINISHED = ("queued", "in_progress")
 _COMPLETE = (None, "completed", "complete", "done", "finished", "success", "succeeded")  # the first two are OpenAI's
 _ENDS = ("failed", "cancelled", "incomplete", "completed")  # the worst first
@@ -55,7 +43,7 @@ def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> Non
     """Adds the facts of a finished item. Every item is kept as it came, because the provider may want it back."""
     if item.get("type") == "function_call":
         out.append(function_call(item, output, out))
-    texts = item_texts(item, output)
+    texts = _item_texts(item, output)
     if item.get("type") == "reasoning" and not texts:
         out.append(Reasoning(""))  # it reasoned, and what is not shown
     if item.get("type") not in PLAIN_ITEMS and (part := item_part(item)) is not None:
@@ -63,7 +51,7 @@ def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> Non
     out += [*texts, Extra("output", keep(item), place=output)]
 
 
-def item_texts(item: dict[str, Any], output: int | None) -> list[Text | Reasoning | Refusal]:
+def _item_texts(item: dict[str, Any], output: int | None) -> list[Text | Reasoning | Refusal]:
     """Returns the texts of an item: the parts of a message; for reasoning, the summary or else the full text."""
     place = Part(output, word(item.get("id")))
     match item.get("type"):
@@ -156,7 +144,7 @@ def response_meta(response: dict[str, Any]) -> Meta:
 
 
 def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
-    texts = [text for output, item in enumerate(items) for text in item_texts(item, output)]
+    texts = [text for output, item in enumerate(items) for text in _item_texts(item, output)]
     for kind in (Reasoning, Text, Refusal):
         if joined := "".join(text.text for text in texts if isinstance(text, kind)):
             out.append(kind(joined, whole=True))

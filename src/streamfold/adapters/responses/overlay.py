@@ -16,8 +16,6 @@ from .emit import ResponsesEmitter
 from .output import as_object
 from .written_parts import REASONING_TEXT, PartKind, response_error
 
-__all__ = ["ResponsesOverlay"]
-
 # The members of items that are written from what the engine read.
 _WRITTEN_ITEMS = {
     "message": frozenset({"id", "type", "status", "role", "content"}),

@@ -18,8 +18,6 @@ from ..requested import read_choice, read_format, read_tools, refuse_several
 from .client_tools import ClientTools
 from .functions import Functions, only_functions
 
-__all__ = ["FunctionRequest", "parse_for_functions", "parse_request"]
-
 _KEPT = {
     "previous_response_id": "send the whole conversation as input",
     "conversation": "send the whole conversation as input",

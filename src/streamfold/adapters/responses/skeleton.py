@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["response_skeleton"]
-
 _DEFAULTS: dict[str, Any] = {
     "background": False,
     "completed_at": None,

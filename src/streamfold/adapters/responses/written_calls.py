@@ -9,11 +9,9 @@ from ...values import GrowingJSON
 from ..emitting.emitter import WrittenCall
 from .client_tools import BUILT_IN, ClientTool, ClientTools, custom_input
 
-__all__ = ["CallItem", "call_item"]
-
 _EXTRAS = (*CALL_EXTRAS, *CARRIED_CALL_EXTRAS)
 
-Events: TypeAlias = list[tuple[str, dict[str, Any]]]  # the type of each event, and its members beside the position
+_Events: TypeAlias = list[tuple[str, dict[str, Any]]]  # the type of each event, and its members beside the position
 
 
 class CallItem:
@@ -47,11 +45,11 @@ class CallItem:
         """Takes the members of the call that its provider wants back. They may come behind its arguments."""
         self.item |= {name: value for name, value in (call.extra or {}).items() if name in _EXTRAS}
 
-    def piece(self, text: str) -> Events:
+    def piece(self, text: str) -> _Events:
         """Returns the events for a piece of the arguments."""
         return [("response.function_call_arguments.delta", {"delta": text})]
 
-    def complete(self, arguments: str) -> Events:
+    def complete(self, arguments: str) -> _Events:
         """Completes the item. Returns the events that say so."""
         self.item["arguments"] = arguments
         return [("response.function_call_arguments.done", {"name": self.item["name"], "arguments": arguments})]
@@ -78,17 +76,17 @@ class _CustomItem(CallItem):
         self._reader = GrowingJSON([("input",)])
         self._written: list[str] = []
 
-    def piece(self, text: str) -> Events:
+    def piece(self, text: str) -> _Events:
         grown = "".join(growth.delta for _, growth in self._reader.feed(text))
         self._written.append(grown)
         return [("response.custom_tool_call_input.delta", {"delta": grown})] if grown else []
 
-    def complete(self, arguments: str) -> Events:
+    def complete(self, arguments: str) -> _Events:
         self.item["input"] = text = custom_input(arguments)
         written = "".join(self._written)
         # Arguments that turned out not to be JSON are the model's own text, whatever was written of them.
         rest = text.removeprefix(written) if text.startswith(written) else ""
-        events: Events = [("response.custom_tool_call_input.delta", {"delta": rest})] if rest else []
+        events: _Events = [("response.custom_tool_call_input.delta", {"delta": rest})] if rest else []
         return [*events, ("response.custom_tool_call_input.done", {"input": text})]
 
     def cut(self, arguments: str) -> None:
@@ -108,7 +106,7 @@ class _BuiltInItem(CallItem):
         super().__init__(call, tool)
         self._kind = BUILT_IN[tool.kind]
 
-    def complete(self, arguments: str) -> Events:
+    def complete(self, arguments: str) -> _Events:
         said = self._kind.called_with(arguments)
         if said is None:
             return [*super().piece(arguments), *super().complete(arguments)]

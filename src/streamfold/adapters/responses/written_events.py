@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TypeAlias
 
-__all__ = ["EventListener", "WrittenEvent", "written_event"]
-
 _RESPONSE = b'"response":'
 _BEGINNINGS = ("response.created", "response.in_progress")
 

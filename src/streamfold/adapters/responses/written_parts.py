@@ -7,17 +7,6 @@ from typing import Any, NamedTuple
 
 from ...values import ErrorInfo, Usage
 
-__all__ = [
-    "REASONING_TEXT",
-    "REFUSAL",
-    "SUMMARY",
-    "TEXT",
-    "PartKind",
-    "flat_annotation",
-    "response_error",
-    "written_usage",
-]
-
 
 class PartKind(NamedTuple):
     """How a part of an item is written: its events, its place in the item, and its empty form.

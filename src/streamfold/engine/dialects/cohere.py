@@ -9,32 +9,30 @@ from .reader import Family, Reader, Verdict
 from .scanner import Reading
 from .shapes import SPACES, Shape, lit
 
-__all__ = ["Cohere"]
-
-BEGIN, END = "<|START_ACTION|>", "<|END_ACTION|>"
-ANSWERS = "<|START_RESPONSE|>", "<|START_TEXT|>"
+_BEGIN, _END = "<|START_ACTION|>", "<|END_ACTION|>"
+_ANSWERS = "<|START_RESPONSE|>", "<|START_TEXT|>"
 
 
 class Cohere(Family):
     """Command R7B, Command A. The ids count the calls of the model, and are not unique: each call gets a fresh one."""
 
-    openers = (BEGIN,)
+    openers = (_BEGIN,)
     frames = (
-        *ANSWERS,
+        *_ANSWERS,
         "<|END_RESPONSE|>",
         "<|END_TEXT|>",
         "<|START_OF_TURN_TOKEN|>",
         "<|END_OF_TURN_TOKEN|>",
         "<|CHATBOT_TOKEN|>",
     )
-    interrupts = boundaries = (BEGIN, *ANSWERS)
-    full = {BEGIN: Shape(SPACES, lit("[", "{"))}
+    interrupts = boundaries = (_BEGIN, *_ANSWERS)
+    full = {_BEGIN: Shape(SPACES, lit("[", "{"))}
     think = {"<|START_THINKING|>": "<|END_THINKING|>"}
 
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
-        if not (yield from text.match(self.full[BEGIN], take=False)):
+        if not (yield from text.match(self.full[_BEGIN], take=False)):
             return text.unfinished("a list of tool calls") if text.cut else Verdict.DECLINED
-        verdict, body = yield from read_calls(text, END, ("parameters", "arguments"), ("tool_name", "name"))
+        verdict, body = yield from read_calls(text, _END, ("parameters", "arguments"), ("tool_name", "name"))
         if verdict:
             return verdict
         names = _NAME.findall(body)

@@ -8,8 +8,6 @@ from typing import Protocol, runtime_checkable
 
 from ...values import AllowedTools, Delta, NamedTool, ReadToolChoice, Tool
 
-__all__ = ["Dialect", "DialectContext"]
-
 
 @dataclass(frozen=True, slots=True)
 class DialectContext:

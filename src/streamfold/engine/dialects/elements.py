@@ -17,10 +17,8 @@ from .shapes import SPACES, Shape, lit, run
 from .tags import QUOTED, attribute
 from .typed import declared_types, items, joined, member, typed
 
-__all__ = ["MiniMax3"]
-
 MARK = "]<]minimax[>["
-INVOKE, SECTION_END = "<invoke name=", "</tool_call>"
+_INVOKE, _SECTION_END = "<invoke name=", "</tool_call>"
 _DEEPEST = 64  # elements in elements
 
 
@@ -68,8 +66,8 @@ class _Element:
 class MiniMax3(Sections):
     """Calls in a section; behind each mark white space is allowed."""
 
-    call_begins = (INVOKE,)
-    section_ends = (SECTION_END,)
+    call_begins = (_INVOKE,)
+    section_ends = (_SECTION_END,)
     opening = Shape(SPACES, lit("<tool_call>"))
     divided = True
 
@@ -140,7 +138,7 @@ def _skip(text: Reader, raw: list[str]) -> Reading[tuple[str, str]]:
 
 
 _MARK = markers(MARK)
-_IN_SECTION = Shape(SPACES, lit(INVOKE, SECTION_END, name="tag"))
-_END = Shape(SPACES, lit("</invoke>", SECTION_END, name="tag"))
+_IN_SECTION = Shape(SPACES, lit(_INVOKE, _SECTION_END, name="tag"))
+_END = Shape(SPACES, lit("</invoke>", _SECTION_END, name="tag"))
 _HEADER = Shape(*QUOTED)
 _TAG = Shape(SPACES, lit("<"), run("/", "slash"), run("[^<>]", "name"), lit(">"))

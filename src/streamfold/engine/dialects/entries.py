@@ -12,8 +12,6 @@ from .reader import Reader, Verdict
 from .scanner import Reading, is_json, markers
 from .shapes import SPACES, Shape, lit
 
-__all__ = ["Entry", "EntryDraft", "read_calls", "read_entries", "read_entry"]
-
 
 class Entry(NamedTuple):
     """One call.

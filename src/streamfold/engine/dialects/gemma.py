@@ -9,8 +9,6 @@ from .reader import Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
 from .shapes import SPACES, Shape, lit, opt, run
 
-__all__ = ["FunctionGemma", "Gemma4"]
-
 _HEADER = Shape(SPACES, opt(lit("call")), lit(":"), SPACES, run(r"[\w.\-]", "name", least=1), SPACES, lit("{"))
 
 

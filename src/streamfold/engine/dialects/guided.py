@@ -14,9 +14,7 @@ from .entries import read_entries, read_entry
 from .reader import Family, Reader, Verdict
 from .scanner import Reading, markers
 
-__all__ = ["Guided"]
-
-KEYS = ("parameters", "arguments")
+_KEYS = ("parameters", "arguments")
 
 
 class Guided(Family):
@@ -31,7 +29,7 @@ class Guided(Family):
 
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
         if marker == "[" or not self._named:
-            return (yield from read_entries(text, KEYS, marker))
+            return (yield from read_entries(text, _KEYS, marker))
         # The arguments of the named tool. What comes behind them belongs to them, and makes them invalid.
         pieces = [marker]
         yield from text.until(markers(), pieces.append)
@@ -47,10 +45,10 @@ def _unwrapped(text: str, name: str) -> str:
     """The arguments in `{"name": NAME, "parameters": {...}}`, which some servers write for a named tool too."""
     try:
         value = parse_object(text)
-        entry = read_entry(text, KEYS)
+        entry = read_entry(text, _KEYS)
     except ValueError:
         return text
-    inner = [value[key] for key in KEYS if key in value]
+    inner = [value[key] for key in _KEYS if key in value]
     if not entry or entry.name != name or len(value) != 2 or not inner or not isinstance(inner[0], dict):
         return text
     return entry.arguments or ""

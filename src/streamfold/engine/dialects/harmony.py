@@ -17,22 +17,20 @@ from .reader import Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, is_object, markers
 from .shapes import SPACES, Shape, lit, opt, run
 
-__all__ = ["Harmony"]
-
-START, CHANNEL, MESSAGE, TO = "<|start|>", "<|channel|>", "<|message|>", "to="
-ENDS = "<|end|>", "<|return|>", "<|call|>"
-ROLES = "assistant", "commentary"
+_START, CHANNEL, _MESSAGE, TO = "<|start|>", "<|channel|>", "<|message|>", "to="
+_ENDS = "<|end|>", "<|return|>", "<|call|>"
+_ROLES = "assistant", "commentary"
 _NAME, _WORD = r"[\w.\-]", "[A-Za-z_]"
 _REST = (
     opt(SPACES, lit(TO), run(_NAME, "second", least=1)),
     opt(SPACES, opt(lit("<|constrain|>")), SPACES, run("[A-Za-z_/]", least=1)),
     SPACES,
-    lit(MESSAGE),
+    lit(_MESSAGE),
 )
 _CHANNEL = opt(SPACES, lit(CHANNEL), SPACES, run(_WORD, "channel", least=1))
 _TO = opt(SPACES, lit(TO), run(_NAME, "first", least=1))
 _HEADERS = {
-    START: Shape(SPACES, run(_NAME, "role", least=1), _TO, _CHANNEL, *_REST, longest=256),
+    _START: Shape(SPACES, run(_NAME, "role", least=1), _TO, _CHANNEL, *_REST, longest=256),
     TO: Shape(run(_NAME, "first", least=1), _CHANNEL, *_REST, longest=256),
     CHANNEL: Shape(SPACES, run(_WORD, "channel", least=1), *_REST, longest=256),
 }
@@ -41,10 +39,10 @@ _HEADERS = {
 class Harmony(Family):
     """The messages of one answer."""
 
-    heads = followers = (*ROLES, TO, CHANNEL)
-    openers = interrupts = boundaries = (START,)
-    full = {START: _HEADERS[START]}
-    frames = closers = ENDS
+    heads = followers = (*_ROLES, TO, CHANNEL)
+    openers = interrupts = boundaries = (_START,)
+    full = {_START: _HEADERS[_START]}
+    frames = closers = _ENDS
     think = {}
     framing = True
 
@@ -53,9 +51,9 @@ class Harmony(Family):
         self._calls = context.calls_allowed
 
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
-        if marker != START and text.behind not in ("", *ENDS):
+        if marker != _START and text.behind not in ("", *_ENDS):
             return Verdict.DECLINED  # the body of a message has begun
-        if marker in ROLES:
+        if marker in _ROLES:
             yield from text.span(NOT_SPACE, drop)
             marker = yield from text.expect(markers(TO, CHANNEL))
         header = (yield from text.match(_HEADERS[marker])) if marker else None
@@ -63,21 +61,21 @@ class Harmony(Family):
             return text.unfinished("the header of a message") if marker and text.cut else Verdict.DECLINED
         found = header.groupdict()
         recipient = found.get("first") or found["second"]
-        if found.get("role", ROLES[0]) not in ROLES:
+        if found.get("role", _ROLES[0]) not in _ROLES:
             return (yield from self._drop(text))
         if recipient and recipient not in ("assistant", "user", "all"):
             return (yield from self._call(text, recipient))
         text.event()
         if found.get("channel") == "analysis":
-            text.think(*ENDS)
-        text.behind = MESSAGE
+            text.think(*_ENDS)
+        text.behind = _MESSAGE
         return Verdict.TAKEN
 
     def _call(self, text: Reader, recipient: str) -> Reading[Verdict]:
         name = self._name(recipient)
         show = partial(text.draft, name) if self._calls else None
-        arguments, end = yield from text.body(markers(*ENDS, START), show)
-        if end == START:
+        arguments, end = yield from text.body(markers(*_ENDS, _START), show)
+        if end == _START:
             text.unread(end)
         if not self._calls:
             text.say_all()
@@ -86,7 +84,7 @@ class Harmony(Family):
         else:
             return text.unfinished("a tool call")
         text.event()
-        text.behind = ENDS[-1]
+        text.behind = _ENDS[-1]
         return Verdict.TAKEN
 
     def _name(self, recipient: str) -> str:
@@ -96,12 +94,12 @@ class Harmony(Family):
     def _drop(self, text: Reader) -> Reading[Verdict]:
         """Drops a message that the model has put into the mouth of somebody else, such as the result of a tool."""
         text.event()
-        while (end := (yield from text.until(markers(*ENDS, START), drop))) == START:
-            if (yield from text.match(_HEADERS[START], take=False)):
-                text.unread(START)
+        while (end := (yield from text.until(markers(*_ENDS, _START), drop))) == _START:
+            if (yield from text.match(_HEADERS[_START], take=False)):
+                text.unread(_START)
                 break
             if text.cut:
                 return text.unfinished("the header of a message")
         text.event()
-        text.behind = end or ENDS[0]
+        text.behind = end or _ENDS[0]
         return Verdict.TAKEN

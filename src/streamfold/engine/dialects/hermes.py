@@ -12,19 +12,17 @@ from .entries import EntryDraft, read_entry
 from .reader import Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
 
-__all__ = ["Hermes"]
-
-BEGIN, END = "<tool_call>", "</tool_call>"
+_BEGIN, _END = "<tool_call>", "</tool_call>"
 
 
 class Hermes(Family):
     """Calls between tags."""
 
-    openers = (BEGIN,)
-    followers = (END,)  # some models close a call twice
+    openers = (_BEGIN,)
+    followers = (_END,)  # some models close a call twice
 
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
-        if marker == END:
+        if marker == _END:
             text.event()
             return Verdict.TAKEN
         first = yield from text.span(NOT_SPACE, drop)
@@ -32,8 +30,8 @@ class Hermes(Family):
             return text.unfinished("a tool call")
         if first != "{":
             return Verdict.DECLINED
-        body, end = yield from text.body(markers(END, BEGIN), EntryDraft(text.draft).feed)
-        if end == BEGIN:
+        body, end = yield from text.body(markers(_END, _BEGIN), EntryDraft(text.draft).feed)
+        if end == _BEGIN:
             text.unread(end)
         try:
             entry = read_entry(body)
@@ -44,7 +42,7 @@ class Hermes(Family):
     def _broken(self, text: Reader, body: str, end: str) -> Verdict:
         if not end:
             return text.unfinished("a tool call")
-        if end == BEGIN:
+        if end == _BEGIN:
             text.dropped(f"an unfinished call: {body[:80]!r}")
             text.event()
             return Verdict.TAKEN

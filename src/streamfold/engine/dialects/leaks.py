@@ -6,8 +6,6 @@ import re
 from collections.abc import Collection, Mapping
 from functools import cache
 
-__all__ = ["describe_leak", "leaked_markup"]
-
 # What stands behind `<`, for each form. Those that a dialect of the same name reads come first.
 _LEAKS = {
     "kimi": r"\|tool_calls?_section_begin\|>|\|tool_call_begin\|>",

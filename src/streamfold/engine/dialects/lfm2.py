@@ -8,9 +8,7 @@ from .reader import Family, Reader, Verdict
 from .scanner import Reading
 from .shapes import SPACES, Shape, either, lit, opt, run
 
-__all__ = ["LFM2"]
-
-BEGIN, END = "<|tool_call_start|>", "<|tool_call_end|>"
+_BEGIN, END = "<|tool_call_start|>", "<|tool_call_end|>"
 _NAME = run(r"[^\W\d]|(?<=[\w.])[\w.]", "name", least=1)
 _OPENING = Shape(
     SPACES, opt(lit("[", name="list"), SPACES), either((lit("{", name="json"),), (_NAME, SPACES, lit("(")))
@@ -21,8 +19,8 @@ _END = Shape(SPACES, lit(END))
 class LFM2(Family):
     """A list of calls, a single one, or an array of objects."""
 
-    openers = interrupts = boundaries = (BEGIN,)
-    full = {BEGIN: Shape(SPACES, either((lit("[", "{"),), (_NAME, SPACES, lit("("))))}
+    openers = interrupts = boundaries = (_BEGIN,)
+    full = {_BEGIN: Shape(SPACES, either((lit("[", "{"),), (_NAME, SPACES, lit("("))))}
 
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
         opening = yield from text.match(_OPENING, take=False)

@@ -14,8 +14,6 @@ from ...text import join_surrogates
 from .scanner import NOT_SPACE, Markers, Reading, Scanner, drop, is_json, markers
 from .typed import items, joined, json_or_text, member, quoted, typed
 
-__all__ = ["Broken", "CutOff", "Delimited", "Python", "python_literal"]
-
 _DEEPEST = 64  # brackets in brackets
 
 
@@ -27,7 +25,7 @@ class CutOff(Exception):
     """The input has ended inside a value."""
 
 
-def fail(text: Scanner) -> Exception:
+def _fail(text: Scanner) -> Exception:
     """The reason why something that must come does not."""
     return CutOff() if text.broke_off() else Broken()
 
@@ -45,7 +43,7 @@ def _row(text: Scanner, closer: str, item: Callable[[], Reading[None]]) -> Readi
         mark = yield from _next(text, markers(",", closer))
         if mark != ",":
             if not mark:
-                raise fail(text)
+                raise _fail(text)
             return
 
 
@@ -93,7 +91,7 @@ class Delimited:
                 yield from text.span(_KEY_END, pieces.append)
                 key = "".join(pieces).strip()
             if not (yield from _next(text, _COLON)) or not key:
-                raise fail(text)
+                raise _fail(text)
             members[key] = yield from self.value(text, member(schema, key, self._root), depth)
 
         if depth > _DEEPEST:
@@ -145,7 +143,7 @@ class Python:
             if mark == "]":
                 return
             if not mark:
-                raise fail(text)
+                raise _fail(text)
 
     @classmethod
     def call(cls, text: Scanner) -> Reading[tuple[str, str]]:
@@ -156,12 +154,12 @@ class Python:
             keyword = yield from _word(text, _NO_WORD)
             equals = yield from _next(text, _EQUALS)
             if not equals or not _NAME.fullmatch(keyword):
-                raise fail(text)
+                raise _fail(text)
             arguments[keyword] = yield from cls.value(text)
 
         name = yield from _word(text, _NO_NAME)
         if not (yield from _next(text, _BRACKET)) or not all(map(_NAME.fullmatch, name.split("."))):
-            raise fail(text)
+            raise _fail(text)
         yield from _row(text, ")", read)
         return name, joined(arguments.items())
 
@@ -183,10 +181,10 @@ class Python:
 
         def pair() -> Reading[None]:
             if not (quote := (yield from _next(text, _PYTHON_QUOTES))):
-                raise fail(text)
+                raise _fail(text)
             key = yield from _string(text, quote)
             if not (yield from _next(text, _COLON)):
-                raise fail(text)
+                raise _fail(text)
             members[key] = yield from cls.value(text, depth + 1)
 
         if mark == "{":
@@ -265,7 +263,7 @@ def _escaped(text: Scanner) -> Reading[str]:
         return _ESCAPES.get(char, "\\" + char)
     digits = yield from text.take(size)
     if not re.fullmatch(f"[0-9a-fA-F]{{{size}}}", digits) or int(digits, 16) > 0x10FFFF:
-        raise fail(text)
+        raise _fail(text)
     return chr(int(digits, 16))
 
 

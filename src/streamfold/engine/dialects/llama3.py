@@ -12,25 +12,23 @@ from .reader import THINK, Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
 from .shapes import SPACES, Shape, lit, run
 
-__all__ = ["Llama3"]
-
-TAGS = PYTHON_TAG, PYTHON_START = "<|python_tag|>", "<|python_start|>"
-PYTHON_END = "<|python_end|>"
+_TAGS = _PYTHON_TAG, _PYTHON_START = "<|python_tag|>", "<|python_start|>"
+_PYTHON_END = "<|python_end|>"
 
 
 class Llama3(Family):
     """Both forms, at the head of the message; further objects behind it, with a semicolon or white space between."""
 
-    heads = (*TAGS, "{", "[")
-    followers = (";", "{", PYTHON_END)
+    heads = (*_TAGS, "{", "[")
+    followers = (";", "{", _PYTHON_END)
     think = {}
     closers = tuple(THINK.values())
 
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
-        if marker == PYTHON_END:
+        if marker == _PYTHON_END:
             text.event()
             return Verdict.TAKEN
-        if marker in (*TAGS, ";"):
+        if marker in (*_TAGS, ";"):
             yield from text.span(NOT_SPACE, drop)
             marker = yield from text.expect(markers("{") if marker == ";" else markers("{", "["))
         if marker == "{":

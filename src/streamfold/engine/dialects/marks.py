@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["Marks", "marks_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Marks:

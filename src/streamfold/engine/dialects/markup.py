@@ -9,8 +9,6 @@ from .dialect import DialectContext
 from .reader import Family, Reader
 from .scanner import is_object
 
-__all__ = ["Markup"]
-
 
 class Markup:
     """The dialect of one or several families: a filter for the deltas of one answer.

@@ -8,9 +8,7 @@ from .entries import read_entries
 from .reader import THINK, Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
 
-__all__ = ["Mistral"]
-
-CALL_ID, ARGS = "[CALL_ID]", "[ARGS]"
+_CALL_ID, _ARGS = "[CALL_ID]", "[ARGS]"
 
 
 class Mistral(Family):
@@ -33,10 +31,10 @@ class Mistral(Family):
         name: list[str] = []
         call_id: list[str] = []
         yield from text.span(_NO_NAME, name.append)
-        part = yield from text.expect(markers(CALL_ID, ARGS))
-        if part == CALL_ID:
+        part = yield from text.expect(markers(_CALL_ID, _ARGS))
+        if part == _CALL_ID:
             yield from text.span(_NO_ID, call_id.append)
-            yield from text.expect(markers(ARGS))
+            yield from text.expect(markers(_ARGS))
         if not text.cut and (yield from text.span(NOT_SPACE, drop)) == "{" and name:
             value, closed = yield from text.value(quotes="\"'")
             return text.call("".join(name), value, "".join(call_id)) if closed else text.unfinished("a tool call")

@@ -37,8 +37,6 @@ from .dialect import DialectContext
 from .scanner import NOT_SPACE, Markers, Reading, Scanner, markers
 from .shapes import Shape
 
-__all__ = ["THINK", "Family", "Reader", "Verdict"]
-
 # DeepSeek, Qwen, Kimi K2-Thinking and most others; then Kimi-VL and the early Kimi preview.
 THINK = {"<think>": "</think>", "◁think▷": "◁/think▷"}
 

@@ -25,11 +25,9 @@ from ...text import parse_object
 from ..brackets import Brackets
 from .shapes import Shape
 
-__all__ = ["NOT_SPACE", "Markers", "Reading", "Scanner", "drop", "is_json", "is_object", "markers"]
-
 T = TypeVar("T")
 Reading: TypeAlias = Generator[None, None, T]
-Sink: TypeAlias = Callable[[str], object]
+_Sink: TypeAlias = Callable[[str], object]
 
 NOT_SPACE = re.compile(r"\S")
 
@@ -75,7 +73,7 @@ class Scanner(ABC):
         self._ended = False
         self._position = 0  # in the whole text
         self._tape: list[str] | None = None  # what has been read since a structure may have begun
-        self._idle: tuple[Markers, Sink] | None = None  # the question, where nothing is held back
+        self._idle: tuple[Markers, _Sink] | None = None  # the question, where nothing is held back
         self._settled: dict[Markers, int] = {}  # see body()
         self._answered = False  # see stop()
         self._read_again = 0  # characters, see again()
@@ -113,7 +111,7 @@ class Scanner(ABC):
         """Whether the input has ended here, or in the middle of what may have been the wanted marker."""
         return self.cut or self.at_end()
 
-    def until(self, wanted: Markers, sink: Sink) -> Reading[str]:
+    def until(self, wanted: Markers, sink: _Sink) -> Reading[str]:
         """Gives everything in front of the next marker to `sink`; the marker, or "" at the end of the input."""
         while True:
             found = wanted.search(self._window, self._at)
@@ -163,7 +161,7 @@ class Scanner(ABC):
             yield
         return self._take(min(self._at + size, len(self._window)))
 
-    def span(self, stop: re.Pattern[str], sink: Sink) -> Reading[str]:
+    def span(self, stop: re.Pattern[str], sink: _Sink) -> Reading[str]:
         """Gives everything in front of a character to `sink`; the character, which stays, or "" at the end."""
         while True:
             found = stop.search(self._window, self._at)
@@ -189,7 +187,7 @@ class Scanner(ABC):
                 return "".join(pieces), end >= 0
             yield
 
-    def body(self, ends: Markers, show: Sink | None = None, *, closes: bool = False) -> Reading[tuple[str, str]]:
+    def body(self, ends: Markers, show: _Sink | None = None, *, closes: bool = False) -> Reading[tuple[str, str]]:
         """The text of arguments and the marker that ends them, or "" at the end of the input.
 
         `show` is given the pieces as they are read. It may be given more than the arguments, see below. If `closes` is

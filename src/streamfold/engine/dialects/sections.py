@@ -15,8 +15,6 @@ from .reader import Family, Reader, Verdict
 from .scanner import Reading, drop, markers
 from .shapes import Shape
 
-__all__ = ["Sections"]
-
 
 class Sections(Family, ABC):
     """A family whose calls stand in sections.

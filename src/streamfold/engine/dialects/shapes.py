@@ -15,8 +15,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["SPACES", "Part", "Shape", "either", "lit", "opt", "run"]
-
 
 @dataclass(frozen=True, slots=True)
 class Part:

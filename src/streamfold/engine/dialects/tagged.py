@@ -15,12 +15,10 @@ from .scanner import NOT_SPACE, Reading, drop, markers
 from .shapes import SPACES, Shape, lit, run
 from .typed import declared_types, joined, member, typed
 
-__all__ = ["GLM", "Qwen3Coder", "Seed"]
-
-BEGIN, END = "<tool_call>", "</tool_call>"
-FUNCTION, FUNCTION_END = "<function=", "</function>"
-PARAMETER, PARAMETER_END = "<parameter=", "</parameter>"
-KEY, KEY_END, VALUE, VALUE_END = "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"
+_BEGIN, _END = "<tool_call>", "</tool_call>"
+_FUNCTION, _FUNCTION_END = "<function=", "</function>"
+_PARAMETER, _PARAMETER_END = "<parameter=", "</parameter>"
+_KEY, _KEY_END, _VALUE, _VALUE_END = "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"
 
 
 class _Tagged(Family):
@@ -37,10 +35,10 @@ class _Tagged(Family):
 class Qwen3Coder(_Tagged):
     """Qwen3-Coder and Qwen3.5: `<function=NAME>` with `<parameter=KEY>` in it; the tag around it may be missing."""
 
-    begin: ClassVar[str] = BEGIN
-    end: ClassVar[str] = END
-    openers = (BEGIN, FUNCTION)
-    followers = (END,)
+    begin: ClassVar[str] = _BEGIN
+    end: ClassVar[str] = _END
+    openers = (_BEGIN, _FUNCTION)
+    followers = (_END,)
 
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
         if marker == self.end:
@@ -48,24 +46,24 @@ class Qwen3Coder(_Tagged):
             return Verdict.TAKEN
         if marker == self.begin:
             yield from text.span(NOT_SPACE, drop)
-            if not (yield from text.expect(markers(FUNCTION))):
+            if not (yield from text.expect(markers(_FUNCTION))):
                 return text.unfinished("a tool call") if self.full and text.broke_off() else Verdict.DECLINED
         name = yield from _up_to_bracket(text)
         if not name:
             return text.unfinished("a tool call") if text.at_end() else Verdict.DECLINED
         values: dict[str, str] = {}
         yield from text.span(NOT_SPACE, drop)
-        tag = yield from text.expect(markers(PARAMETER, FUNCTION_END, self.end))
-        while tag == PARAMETER:
+        tag = yield from text.expect(markers(_PARAMETER, _FUNCTION_END, self.end))
+        while tag == _PARAMETER:
             key = yield from _up_to_bracket(text)
             if not key:
                 return text.unfinished("a tool call") if text.at_end() else Verdict.TEXT
             pieces: list[str] = []
             tag = yield from text.until(_VALUE_ENDS, pieces.append)
             values[key] = "".join(pieces).removeprefix("\n").removesuffix("\n")
-            if tag == PARAMETER_END:
+            if tag == _PARAMETER_END:
                 yield from text.span(NOT_SPACE, drop)
-                tag = yield from text.expect(markers(PARAMETER, FUNCTION_END, self.end))
+                tag = yield from text.expect(markers(_PARAMETER, _FUNCTION_END, self.end))
         if tag:
             return text.call(name, self.arguments(name, values))
         return text.unfinished("a tool call") if text.broke_off() else Verdict.TEXT
@@ -75,17 +73,17 @@ class Seed(Qwen3Coder):
     """Seed-OSS: Qwen3-Coder's tags within one of its own. Its template prints lists and objects as Python does."""
 
     begin, end = "<seed:tool_call>", "</seed:tool_call>"
-    openers = (begin, FUNCTION)
+    openers = (begin, _FUNCTION)
     followers = (end,)
     interrupts = boundaries = (begin,)
     full = {
         begin: Shape(
             SPACES,
-            lit(FUNCTION),
+            lit(_FUNCTION),
             run(r"[^<>\n]", least=1),
             lit(">"),
             SPACES,
-            lit(PARAMETER, FUNCTION_END, end),
+            lit(_PARAMETER, _FUNCTION_END, end),
         )
     }
     think = {"<seed:think>": "</seed:think>"}
@@ -103,7 +101,7 @@ class Seed(Qwen3Coder):
 class GLM(_Tagged):
     """GLM-4.5 and later: `<tool_call>NAME`, then pairs of `<arg_key>` and `<arg_value>`."""
 
-    openers = (BEGIN,)
+    openers = (_BEGIN,)
 
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
         yield from text.span(NOT_SPACE, drop)
@@ -117,23 +115,23 @@ class GLM(_Tagged):
         if not name or not (tag or text.broke_off()):
             return Verdict.DECLINED
         values: dict[str, str] = {}
-        while tag == KEY:
+        while tag == _KEY:
             keys: list[str] = []
             found: list[str] = []
-            yield from text.until(markers(KEY_END), keys.append)
+            yield from text.until(markers(_KEY_END), keys.append)
             yield from text.span(NOT_SPACE, drop)
-            tag = yield from text.expect(markers(VALUE))
-            if tag and (yield from text.until(markers(VALUE_END), found.append)):
+            tag = yield from text.expect(markers(_VALUE))
+            if tag and (yield from text.until(markers(_VALUE_END), found.append)):
                 values["".join(keys).strip()] = "".join(found)
                 yield from text.span(NOT_SPACE, drop)
                 tag = yield from text.expect(_IN_CALL)
-        if tag == END:
+        if tag == _END:
             return text.call(name, self.arguments(name, values))
         return text.unfinished("a tool call") if text.broke_off() else Verdict.TEXT
 
 
-_VALUE_ENDS = markers(PARAMETER_END, PARAMETER, FUNCTION_END)
-_IN_CALL = markers(KEY, END)
+_VALUE_ENDS = markers(_PARAMETER_END, _PARAMETER, _FUNCTION_END)
+_IN_CALL = markers(_KEY, _END)
 _NO_NAME = re.compile(r"[^\w.\-]")
 _BRACKET = re.compile(r"[<>\n]")
 

@@ -21,8 +21,6 @@ from .sections import Sections
 from .shapes import SPACES, Shape, either, lit, opt, run
 from .typed import joined, json_or_text, member, quoted, typed
 
-__all__ = ["DSML", "XTML", "MiniMax"]
-
 
 class _Tags(Sections):
     """The grammar.
@@ -116,20 +114,20 @@ def attribute(header: re.Match[str]) -> str:
     ).strip()
 
 
-DSML_MARK = "｜DSML｜"
+_DSML_MARK = "｜DSML｜"
 _SECTIONS = ("function_calls", "tool_calls", " calls", "calls", "toolcalls", "tool")
 
 
 def _dsml(*tags: str) -> tuple[str, ...]:
     """Tags of DSML, each with and without the blank that V4.1 puts in front of its name."""
-    return tuple(tag.replace("@", DSML_MARK + blank) for tag in tags for blank in ("", " "))
+    return tuple(tag.replace("@", _DSML_MARK + blank) for tag in tags for blank in ("", " "))
 
 
 class DSML(_Tags):
     """DeepSeek V3.2, V4 and V4.1. The last puts a blank in front of each tag's name."""
 
-    section_begins = tuple(f"<{DSML_MARK}{word}>" for word in _SECTIONS)
-    section_ends = tuple(f"</{DSML_MARK}{word}>" for word in _SECTIONS)
+    section_begins = tuple(f"<{_DSML_MARK}{word}>" for word in _SECTIONS)
+    section_ends = tuple(f"</{_DSML_MARK}{word}>" for word in _SECTIONS)
     call_begins = _dsml('<@invoke name="')
     call_ends = _dsml("</@invoke>")
     header = Shape(run(r'[^"\n]', "name"), lit('"'), SPACES, lit("/>", ">"))
@@ -156,30 +154,30 @@ class DSML(_Tags):
         return name, typed(text, declared, schema) if flag is None and declared else json_or_text(text)
 
 
-OPEN, CLOSE, SEP = "<|open|>", "<|close|>", "<|sep|>"
+_OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
 
 
 def _closed(tag: str) -> str:
-    return f"{CLOSE}{tag}{SEP}"
+    return f"{_CLOSE}{tag}{_SEP}"
 
 
 class XTML(_Tags):
     """Kimi K3. Reasoning and the answer stand in channels of their own, whose marks are never text."""
 
-    section_begins = (f"{OPEN}tools{SEP}",)
+    section_begins = (f"{_OPEN}tools{_SEP}",)
     section_ends = (_closed("tools"), _closed("message"))
-    call_begins = (f"{OPEN}call",)
+    call_begins = (f"{_OPEN}call",)
     call_ends = (_closed("call"),)
-    header = key = Shape(opt(run(r"\s", least=1), run(r"[^<]|<(?!\|sep\|>)", "attributes")), lit(SEP))
-    keys = {f"{OPEN}argument": (_closed("argument"),), f"{OPEN}json": (_closed("json"),)}
+    header = key = Shape(opt(run(r"\s", least=1), run(r"[^<]|<(?!\|sep\|>)", "attributes")), lit(_SEP))
+    keys = {f"{_OPEN}argument": (_closed("argument"),), f"{_OPEN}json": (_closed("json"),)}
     value_ends = call_ends
-    wholes = (f"{OPEN}json",)
+    wholes = (f"{_OPEN}json",)
 
     openers = (*section_begins, *call_begins)
     strays = (_closed("tools"),)
-    frames = (f"{OPEN}response{SEP}", _closed("response"), _closed("message"), "<|end_of_msg|>")
+    frames = (f"{_OPEN}response{_SEP}", _closed("response"), _closed("message"), "<|end_of_msg|>")
     interrupts = boundaries = (*section_begins, *frames)
-    think = {f"{OPEN}think{SEP}": _closed("think")}
+    think = {f"{_OPEN}think{_SEP}": _closed("think")}
 
     def name(self, header: re.Match[str]) -> str:
         return _attributes(header).get("tool") or (next(iter(self.tools)) if len(self.tools) == 1 else "")

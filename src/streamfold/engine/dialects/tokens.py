@@ -17,8 +17,6 @@ from .reader import Reader
 from .scanner import NOT_SPACE, Reading, is_json, is_object, markers
 from .sections import Sections
 
-__all__ = ["DeepSeek", "Kimi"]
-
 
 class _Tokens(Sections):
     """A family with tokens of its own."""

@@ -12,8 +12,6 @@ from typing import Any
 from ...text import parse_object
 from .scanner import is_json
 
-__all__ = ["declared_types", "items", "joined", "json_or_text", "member", "quoted", "typed"]
-
 
 def typed(text: str, schema: Any, root: Mapping[str, Any]) -> str:
     """A value as JSON: the text itself if it is JSON of a declared type, else a string.

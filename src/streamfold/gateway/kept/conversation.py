@@ -13,8 +13,6 @@ from ...adapters.emitting import json_text
 from ..failures import Refused, refused
 from .responses import KeptResponse, Responses
 
-__all__ = ["Conversation", "input_items", "listed_item", "not_found"]
-
 _LONGEST = 1000  # responses of one conversation
 _PATIENCE = 10.0  # seconds to read what a request refers to
 _ITEM_ID = re.compile(r"[a-z]+_([A-Za-z0-9]+)_[0-9]+")  # of an item that an emitter has named after its response

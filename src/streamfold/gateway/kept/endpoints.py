@@ -33,8 +33,6 @@ from .making import Attached, Running
 from .memory import Memory
 from .responses import KeptResponse, Responses
 
-__all__ = ["KeptResponses"]
-
 _POLL = 0.25  # seconds between two looks at an answer that another process makes
 _WATCH = 1.0  # seconds between two looks whether another process has given an answer up
 _PATIENCE = 20  # looks at an answer that another process was asked to give up
@@ -160,7 +158,7 @@ class KeptResponses:
             elif running.about["background"]:
                 await send_json(incoming.send, 200, running.kept.response, self._wire.headers(running.kept.id))
             else:
-                await while_there(incoming.receive, self._wait(running, incoming))
+                await _while_there(incoming.receive, self._wait(running, incoming))
 
     async def _make(self, running: Running, exchange: Exchange, client: Client, size: int) -> None:
         try:
@@ -289,7 +287,7 @@ class KeptResponses:
         if running is not None:
             reads.close()
             reads = self._read_along(running, sink, incoming, after)
-        await while_there(incoming.receive, reads, sink.keep_alive)
+        await _while_there(incoming.receive, reads, sink.keep_alive)
 
     async def _read_along(self, running: Running, sink: EventSink, incoming: Incoming, after: int) -> None:
         """Reads the events of an answer that this process makes."""
@@ -347,7 +345,7 @@ async def _nobody(message: Any) -> None:
     """Stands for a client that does not wait."""
 
 
-async def while_there(
+async def _while_there(
     receive: Receive, work: Coroutine[Any, Any, None], *beside: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
     """Does something for as long as the client is there. Raises ClientGone if it leaves before the end.

@@ -10,8 +10,6 @@ from typing import Any
 
 from ...adapters.emitting import event
 
-__all__ = ["FINAL", "KeptEvent", "broken_off", "cut_events"]
-
 FINAL = ("completed", "incomplete", "failed", "cancelled")
 # The pieces of an item: where in the item they go, and the members of the event that say so.
 _PIECES = {

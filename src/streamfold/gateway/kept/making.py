@@ -18,8 +18,6 @@ from .events import KeptEvent, broken_off
 from .memory import Memory
 from .responses import KeptResponse, Responses
 
-__all__ = ["Attached", "Follower", "Making", "Running"]
-
 _BACKLOG = 2**20  # bytes that may wait for clients that read slowly, of an answer whose events are not kept
 _TOO_LONG = "response_not_kept: it is too long for the store, so that nothing can refer to it"
 _NO_EVENTS = "response_not_resumable: it is too long to keep its events"

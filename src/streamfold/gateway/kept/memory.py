@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["Held", "Memory"]
-
 _PIECE = 64  # bytes that a piece of a text takes beside its characters, as long as it is a piece
 _GATHERED = 2  # places that gather the pieces: what is written, and the reply
 _WRITTEN = 5  # times that a whole text is there at the end: itself, in the three events that complete it, in the last

@@ -20,8 +20,6 @@ from ...adapters.emitting import json_text
 from ...stores import Store, StoreError
 from .events import FINAL, KeptEvent, broken_off, cut_events
 
-__all__ = ["KeptResponse", "Responses"]
-
 _ID = re.compile(r"[\w-]{1,200}", re.ASCII)
 _AHEAD = 3600.0  # seconds for which an answer under way stays, although it may be silent for long
 _LARGE = 2**18  # bytes of JSON above which it is parsed beside the event loop

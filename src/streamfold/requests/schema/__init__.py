@@ -21,18 +21,3 @@ from .passes import Passed, drop_keywords, rebuilt
 from .references import inline_refs
 from .shapes import check_shapes
 from .strict import ROUTINE, openai_strict, strict_problems
-
-__all__ = [
-    "ROUTINE",
-    "Passed",
-    "check_shapes",
-    "drop_keywords",
-    "from_openapi",
-    "inline_refs",
-    "moonshot",
-    "moonshot_problems",
-    "openai_strict",
-    "openapi_subset",
-    "rebuilt",
-    "strict_problems",
-]

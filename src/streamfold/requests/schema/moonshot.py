@@ -13,8 +13,6 @@ from typing import Any
 from .passes import ANNOTATIONS, Passed, rebuilt
 from .references import inline_refs, resolve
 
-__all__ = ["moonshot", "moonshot_problems"]
-
 _HAS_TYPE = ("type", "anyOf", "oneOf", "allOf", "$ref", "enum", "const")
 _PREFIX = "#/$defs/"
 

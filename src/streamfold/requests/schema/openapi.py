@@ -12,8 +12,6 @@ from typing import Any
 from .passes import Passed
 from .references import inline_refs
 
-__all__ = ["from_openapi", "openapi_subset"]
-
 _KEPT = (
     "title", "description", "nullable", "minItems", "maxItems", "minProperties", "maxProperties", "minLength",
     "maxLength", "pattern", "minimum", "maximum", "default", "example", "propertyOrdering",

@@ -5,19 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
-__all__ = [
-    "ANNOTATIONS",
-    "CONDITIONS",
-    "LISTED",
-    "NAMED",
-    "SINGLE",
-    "Passed",
-    "Visit",
-    "drop_keywords",
-    "inner",
-    "rebuilt",
-]
-
 Passed: TypeAlias = tuple[dict[str, Any], list[str]]
 Visit: TypeAlias = Callable[[dict[str, Any], str], dict[str, Any]]
 

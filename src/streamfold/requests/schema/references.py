@@ -7,8 +7,6 @@ from typing import Any
 
 from .passes import ANNOTATIONS, CONDITIONS, LISTED, NAMED, SINGLE, Passed, inner
 
-__all__ = ["inline_refs", "resolve"]
-
 _CONTAINERS = ("$defs", "definitions")
 _MOST_INLINED = 1000  # definitions that use each other double with each level
 

@@ -8,8 +8,6 @@ from typing import Any
 from ...values import ConfigError
 from .passes import inner
 
-__all__ = ["check_shapes"]
-
 
 def _is_words(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(word, str) for word in value)

@@ -13,8 +13,6 @@ from typing import Any
 from .passes import ANNOTATIONS, Passed, inner, rebuilt
 from .references import inline_refs
 
-__all__ = ["ROUTINE", "openai_strict", "strict_problems"]
-
 # Words in the reports of changes that every pydantic model needs, and that nobody notices: an instance has no other
 # fields, and a null is read as the default (`read_as`).
 _CLOSED, _NULL, _NO_DEFAULT = "additionalProperties set to false", "may be null and must be there", ": default removed"

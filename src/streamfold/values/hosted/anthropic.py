@@ -9,8 +9,6 @@ from ..wire import word
 from .parts import Citation, CitationKind, GeneratedFile, HostedPart, PartKind
 from .places import Places
 
-__all__ = ["block_part", "citations", "files", "hosted", "requests"]
-
 _PLAIN = ("text", "thinking", "redacted_thinking", "tool_use")
 _TOOLS = {
     "web_search": "web_search",

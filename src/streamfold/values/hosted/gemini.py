@@ -10,8 +10,6 @@ from ..wire import index, word
 from .parts import Citation, CitationKind, GeneratedFile, HostedPart
 from .places import Bytes
 
-__all__ = ["citations", "files", "hosted", "part_of", "requests"]
-
 # https://ai.google.dev/api/caching#ToolType
 _TOOLS = {
     "GOOGLE_SEARCH_WEB": "web_search",

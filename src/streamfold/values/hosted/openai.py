@@ -17,20 +17,6 @@ from ..wire import index, word
 from .parts import Citation, CitationKind, GeneratedFile, HostedPart, PartKind, Runner
 from .places import Places
 
-__all__ = [
-    "PLAIN_ITEMS",
-    "arguments_text",
-    "call_order",
-    "citations",
-    "files",
-    "hosted",
-    "item_part",
-    "phases",
-    "requests",
-    "runs_at_client",
-    "text",
-]
-
 
 class _Item(NamedTuple):
     kind: str

@@ -8,8 +8,6 @@ from typing import Any, Literal, TypeAlias
 
 from ..fields import FieldValue
 
-__all__ = ["Citation", "CitationKind", "GeneratedFile", "HostedPart", "PartKind", "Runner"]
-
 PartKind: TypeAlias = Literal["call", "result", "both", "approval", "listing", "state", "file"]
 Runner: TypeAlias = Literal["server", "client"]
 CitationKind: TypeAlias = Literal["url", "file", "place", "document"]

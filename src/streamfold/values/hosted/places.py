@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Bytes", "Places"]
-
 
 class Places:
     """Finds the texts of an answer one after the other.

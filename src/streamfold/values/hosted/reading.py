@@ -9,19 +9,6 @@ from typing import Any
 from . import anthropic, gemini, openai
 from .parts import Citation, GeneratedFile, HostedPart
 
-__all__ = [
-    "call_order",
-    "citations_in",
-    "files_in",
-    "hosted_kind",
-    "hosted_parts",
-    "is_paused",
-    "phases_in",
-    "requests_in",
-    "shown_part",
-    "text_in",
-]
-
 
 def _items(extras: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     found = extras.get(name)

@@ -12,17 +12,6 @@ from typing import Any, ClassVar, Literal
 
 from ..configerrors import ConfigError
 
-__all__ = [
-    "CodeExecution",
-    "CustomTool",
-    "FileSearch",
-    "HostedTool",
-    "McpServer",
-    "ServerTool",
-    "UrlContext",
-    "WebSearch",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ServerTool:
