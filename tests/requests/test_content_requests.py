@@ -421,10 +421,11 @@ def test_answers_go_back_as_items(name: str) -> None:
 
 def _dropped(message: Message, *, reasoning: bool, items: bool = True) -> list[str]:
     """What is said of an answer at messages[1] that goes to another provider, or to its own by another wire."""
+    kept = {"output", "annotations"} if "output" in message.extras else set()  # the items have the annotations, too
     opaque = [
         name
         for name, value in message.extras.items()
-        if name != "output" or (items and any(_says_more(item) for item in value))
+        if name not in kept or (items and (name != "output" or any(_says_more(item) for item in value)))
     ]
     if not items:  # where a call's own members are those of an item
         opaque += [f"tool_calls[{at}].extra" for at, call in enumerate(message.tool_calls) if call.extra]

@@ -70,6 +70,7 @@ class _Transport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = await request.aread()
+        await asyncio.sleep(0)  # in which a server's end of the connection that was used last is often noticed
         try:
             try:
                 response = await self._send(request, body)
