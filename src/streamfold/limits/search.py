@@ -21,7 +21,9 @@ _KEPT_UP = 1.5  # times the seconds that sending should have taken
 _MANY, _SHARE = 4, 0.2  # refusals, and their part of the answers since the first of them: this is too fast
 _FEW = 0.05  # the part of refusals that does not end the doubling
 _ALL, _LEFT = 0.99, 0.97  # of the rate that is configured, of the rate that the server has accepted
-_UP, _DOWN = 0.0005, 0.025  # by which it goes up without a refusal, and at least down with some
+_UP, _DOWN = 0.0005, 0.04  # by which it goes up without a refusal, and at least down with some
+_A_LITTLE = 0.9  # what is left of a rate that was right until now
+_TOWARDS = 0.03  # the part of the way to a rate that was tried in vain, by which it goes up
 _FASTER = 1.5  # the rate that is tried
 _AT_ONCE, _SOON, _LATE = 2, 8, 60  # after how many spans: where none was tried in vain, below one that was, and
 _KNOWN = 0.9  # from this part of it on
@@ -66,15 +68,16 @@ def first_doubt(belief: Belief, sent_at: float) -> Belief | None:
 
 
 def _next_span(belief: Belief, answers: int, *, slow: bool) -> Belief:
-    rate, calm = belief.rate, belief.calm + 1
-    if belief.refused:
+    rate, vain, calm = belief.rate, belief.vain, belief.calm + 1
+    if belief.refused > (belief.calm < _AT_ONCE):  # one may be of the rate before
+        vain = (vain + 2 * rate) / 3 if vain else 0.0  # the limit is rather here than there
         rate *= 1 - max(_DOWN, (belief.refused - 1) / answers)
     elif not slow:
-        rate *= 1 + _UP
-    known = rate * _FASTER >= belief.vain * _KNOWN
-    if slow or calm < (_AT_ONCE if not belief.vain else _LATE if known else _SOON):
-        return replace(belief, rate=rate, base=rate, calm=calm)
-    return replace(belief, rate=rate * _FASTER, base=rate, calm=0)
+        rate *= 1 + max(_UP, _TOWARDS * (vain / rate - 1))
+    known = rate * _FASTER >= vain * _KNOWN
+    if slow or calm < (_AT_ONCE if not vain else _LATE if known else _SOON):
+        return replace(belief, rate=rate, base=rate, vain=vain, calm=calm)
+    return replace(belief, rate=rate * _FASTER, base=rate, vain=vain, calm=0)
 
 
 def _too_fast(belief: Belief) -> Belief:
@@ -82,11 +85,14 @@ def _too_fast(belief: Belief) -> Belief:
     if not belief.since:  # the server accepts nothing, as if it were down: that says nothing of its limit
         rate = max(min(belief.rate, _BLIND), belief.rate * _BLINDLY)
         return _needing(replace(belief, rate=rate, base=0.0, calm=0, vain=0.0))
+    if belief.rate == belief.base and belief.calm:  # it was right a moment ago; some servers refuse every other request
+        rate = belief.rate * _A_LITTLE  # of a rate that is hardly too fast, so their number says nothing
+        return _needing(replace(belief, rate=rate, base=rate, calm=0, vain=belief.rate))
     accepted = belief.since / (belief.refused + belief.since)
     rate = max(_LOWEST_RATE, belief.rate * accepted * _LEFT)
     if belief.rate > belief.base > 0:
         rate = max(rate, belief.base)
-        return _needing(replace(belief, rate=rate, base=rate, vain=belief.rate))
+        return _needing(replace(belief, rate=rate, base=rate, calm=1, vain=belief.rate))
     return _needing(replace(belief, rate=rate, base=rate, calm=0))
 
 
