@@ -233,7 +233,7 @@ OPTIONS: list[Row] = [
     (lambda: ask(max_tokens=5), "unknown option 'max_tokens': did you mean 'max_output_tokens'?"),
     (
         lambda: ask(stream=True),
-        "unknown option 'stream': every answer is streamed; chat() returns the whole of it",
+        "unknown option 'stream': only chat(), which returns the whole answer, takes it",
     ),
     (lambda: ask(functions=[]), "unknown option 'functions': pass tools="),
     (lambda: ask(timeout=5), "unknown option 'timeout': pass timeouts="),

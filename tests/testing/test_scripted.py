@@ -536,3 +536,16 @@ def test_a_wire_that_nobody_can_write(monkeypatch: pytest.MonkeyPatch) -> None:
         ConfigError, match=r"unknown adapter 'acme' for a script\. Allowed: anthropic, chat, gemini, kimi"
     ):
         ScriptedProvider("Hi", provider={"adapter": "acme"})
+
+
+@each_row("wire", WIRES)
+async def test_a_whole_answer_is_the_same_reply(wire: str) -> None:
+    """`stream=False` allows one to be fetched in one piece; what comes of it does not depend on it."""
+    turn = [think("Hm."), say("Sunny."), call("get_weather", {"city": "Oslo"})]
+    model = ScriptedProvider(turn, turn, provider=wire)
+    streamed = await model.chat("Hi", [get_weather])
+    whole = await model.chat("Hi", [get_weather], stream=False)
+    assert (whole.text, whole.reasoning, whole.finish_reason) == (streamed.text, streamed.reasoning, "tool_calls")
+    assert [(made.name, made.arguments) for made in whole.tool_calls] == [("get_weather", {"city": "Oslo"})]
+    with pytest.raises(ConfigError, match="stream must be True or False, not 'no'"):
+        await model.chat("Hi", stream="no")  # type: ignore[arg-type]

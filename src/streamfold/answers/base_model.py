@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from ..net import hides_arguments
-from ..requests import ChatOptions, Request
+from ..requests import ChatOptions, Request, check_stream
 from ..values import Messages, Reply, ToolChoice, ToolLike
 from .arguments import Arguments
 from .extract import extract
@@ -85,14 +85,20 @@ class BaseChatModel(AsyncContext, ABC):
         tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
+        stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Reply:
         """Returns the whole answer, collected from the same stream. Takes the arguments of `chat_stream`.
+
+        Args:
+            stream: False allows the answer to be fetched in one piece. The reply is the same. Today every answer is
+                streamed all the same, because only a stream shows a provider that has fallen silent.
 
         Raises:
             ConfigError: the request can't be sent as it is.
             APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
         """
+        check_stream(stream)
         return await read_whole(self.chat_stream(messages, tools, tool_choice=tool_choice, **options))
 
     @hides_arguments

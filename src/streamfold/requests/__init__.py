@@ -20,6 +20,7 @@ from .options import (
     ReasoningEffort,
     ResponseFormat,
     TimeoutOptions,
+    check_stream,
     read_response_format,
 )
 from .parts import read_part

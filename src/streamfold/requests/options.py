@@ -177,6 +177,12 @@ def _is_stop(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(one, str) for one in value))
 
 
+def check_stream(stream: object) -> None:
+    """Checks the argument `stream` of `chat()`. Raises ConfigError."""
+    if not isinstance(stream, bool):
+        raise ConfigError(f"stream must be True or False, not {stream!r:.80}")
+
+
 def _effort(name: str, value: Any) -> str:
     if name != "reasoning_effort":
         return ""
@@ -185,7 +191,7 @@ def _effort(name: str, value: Any) -> str:
 
 # Names that other libraries use, and what to write here.
 _FOREIGN = {
-    "stream": "every answer is streamed; chat() returns the whole of it",
+    "stream": "only chat(), which returns the whole answer, takes it",
     "functions": "pass tools=",
     "function_call": "pass tool_choice=",
     "system": "put system(...) at the start of the messages",

@@ -12,7 +12,7 @@ from ..answers import ChatModel, extract
 from ..client import Hooks, Preview
 from ..client import Provider as AsyncProvider
 from ..net import hides_arguments
-from ..requests import Capabilities, ChatOptions
+from ..requests import Capabilities, ChatOptions, check_stream
 from ..turns import TurnCache, TurnStore
 from ..values import ConfigError, GeneratedFile, Messages, Reply, ToolChoice, ToolLike
 from .streams import ChatStream
@@ -128,14 +128,19 @@ class Provider:
         tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
+        stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Reply:
         """Returns the whole answer, collected from the same stream. Takes the arguments of `chat_stream`.
+
+        Args:
+            stream: as in `streamfold.Provider.chat`.
 
         Raises:
             ConfigError: the request can't be sent as it is.
             APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
         """
+        check_stream(stream)
         return self.chat_stream(messages, tools, tool_choice=tool_choice, **options).read()
 
     @hides_arguments
