@@ -18,6 +18,8 @@ from functools import partial
 from typing import Protocol, TypeVar
 from weakref import WeakSet
 
+import anyio
+
 from ..answers import ChatModel
 from ..values import StreamfoldError
 
@@ -159,6 +161,9 @@ class LoopThread:
             _running.discard(self)
 
     async def _until_stopped(self) -> None:
+        # anyio imports its backend with its first use. If that were the closing after Ctrl-C, the program would end
+        # with exit code 1: what a thread compiles makes CPython forget that it was interrupted.
+        anyio.get_cancelled_exc_class()
         async with AsyncExitStack() as stack:  # from the last one to the first
             stack.push_async_callback(asyncio.get_running_loop().shutdown_asyncgens)
             stack.push_async_callback(_end_tasks)
