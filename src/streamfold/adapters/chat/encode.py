@@ -18,7 +18,6 @@ from ...values import (
     ToolCall,
     result_content,
 )
-from ..responses.hosted_tools import OPENROUTER
 from .content import chat_part, only_users_hold_media
 from .dropped import sent_extras
 from .history import joined_details, with_short_ids
@@ -38,7 +37,12 @@ class RequestWriter:
     @property
     def hosted_forms(self) -> Mapping[str, HostedForm]:
         """The tools that the provider runs: OpenAI has none on this wire."""
-        return OPENROUTER if self.quirks.hosted_tools == "openrouter" else {}
+        if self.quirks.hosted_tools != "openrouter":
+            return {}
+        # Late: few programs need the other wire with their first provider.
+        from ..responses.hosted_tools import OPENROUTER
+
+        return OPENROUTER
 
     @property
     def takes_partial(self) -> bool:
