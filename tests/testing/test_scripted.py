@@ -546,6 +546,7 @@ async def test_a_whole_answer_is_the_same_reply(wire: str) -> None:
     streamed = await model.chat("Hi", [get_weather])
     whole = await model.chat("Hi", [get_weather], stream=False)
     assert (whole.text, whole.reasoning, whole.finish_reason) == (streamed.text, streamed.reasoning, "tool_calls")
+    assert (whole.message.content, whole.usage, whole.warnings) == (streamed.text, streamed.usage, streamed.warnings)
     assert [(made.name, made.arguments) for made in whole.tool_calls] == [("get_weather", {"city": "Oslo"})]
     with pytest.raises(ConfigError, match="stream must be True or False, not 'no'"):
         await model.chat("Hi", stream="no")  # type: ignore[arg-type]
