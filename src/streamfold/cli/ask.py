@@ -22,8 +22,6 @@ from ..testing import serve_replay
 from ..values import ConfigError, Message, Reply, StreamfoldError, image, system, user
 from .show import ERROR_LINE, Screen, screen_for
 
-__all__ = ["chat", "demo", "record"]
-
 AsJson = Annotated[
     bool,
     typer.Option(

@@ -31,8 +31,6 @@ from ..values import ConfigError
 from .batch_run import Ended, run_job
 from .batch_tools import read_tools
 
-__all__ = ["app"]
-
 
 class _RunByDefault(TyperGroup):
     """`batch rows.jsonl` is `batch run rows.jsonl`."""

@@ -12,8 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from ..jobs import BatchJob
 from ..terminal import console, say
 
-__all__ = ["Meter", "show_progress"]
-
 _LOOKS = 0.2  # seconds between two looks at a job
 _WINDOW = 15.0  # seconds that a speed is measured over
 _LINES = 30.0  # seconds between two lines where there is no terminal

@@ -17,8 +17,6 @@ from ..jobs import BatchJob, JobPausedError, JobSummary, batch
 from ..terminal import say
 from .batch_progress import show_progress
 
-__all__ = ["Ended", "run_job"]
-
 
 @dataclass(slots=True)
 class Ended:

@@ -14,8 +14,6 @@ from typing import Any
 from ..terminal import read_json
 from ..values import ConfigError, Tool, ToolLike, as_tool, nearest
 
-__all__ = ["read_tools"]
-
 
 def read_tools(spec: str, *, to_run: bool) -> Sequence[ToolLike]:
     """Returns the tools that `tools.json`, `MODULE`, `FILE.py`, `MODULE:NAME,NAME` or `FILE.py:NAME,NAME` names.

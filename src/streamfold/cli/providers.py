@@ -12,8 +12,6 @@ from ..requests import CAPABILITIES
 from ..terminal import File, console, harmless, print_json, print_rows, reported_errors
 from ..text import shown_url
 
-__all__ = ["providers"]
-
 _STYLES = {"yes": "green", "no": "red", "unknown": "dim"}
 
 

@@ -18,8 +18,6 @@ from ..values import ConfigError
 from .ask import AsJson
 from .show import ERROR_LINE, screen_for
 
-__all__ = ["replay", "serve_replay"]
-
 Pace = Annotated[str, typer.Option("--speed", help="instant, recorded, or a number of pieces per second.")]
 Cuts = Annotated[str, typer.Option(help="How to cut the bytes: recorded, whole, events, bytes:N or random:SEED.")]
 

@@ -14,8 +14,6 @@ from rich.text import Text
 from ..terminal import console, harmless, print_json
 from ..values import Reply, StreamChunk, ToolCall
 
-__all__ = ["ERROR_LINE", "Json", "Plain", "Screen", "screen_for"]
-
 _MEMBERS = ("delta", "tool_calls", "finished", "reasoning", "finish_reason", "usage")
 ERROR_LINE = {"delta": "", "finished": False}  # the members that every line has, an error's too
 

@@ -25,8 +25,6 @@ from .milder import MilderRequests
 from .plan import Plan
 from .reading import AnswerReader
 
-__all__ = ["NetworkAnswer"]
-
 _UNMET = "several calls came, though parallel_tool_calls=False was asked for: run_tools() runs them one by one"
 
 

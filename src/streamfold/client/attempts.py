@@ -14,8 +14,6 @@ from .connections import Connections
 from .hooks import Notifier
 from .turns import Turn
 
-__all__ = ["Attempts"]
-
 T = TypeVar("T")
 
 _PATIENCE = 300.0  # seconds for which a request is sent again after being told to wait

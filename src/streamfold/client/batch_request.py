@@ -13,8 +13,6 @@ from ..net import Redactor, redact_error
 from ..values import APIError, ProtocolWarning, Reply, status_error, upstream_error
 from .pricing import ProfilePricing
 
-__all__ = ["BatchRequest"]
-
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:

@@ -21,8 +21,6 @@ from .whole import json_reader
 if TYPE_CHECKING:
     from ..answers import Arguments
 
-__all__ = ["BatchClient"]
-
 T = TypeVar("T")
 
 _MIB = 2**20

@@ -13,8 +13,6 @@ from ..config import Profile
 from ..net import event_loop, make_client
 from ..values import StreamfoldError
 
-__all__ = ["Connections"]
-
 _CLOSING = 5.0  # seconds that closing the connections may take when their event loop ends
 
 

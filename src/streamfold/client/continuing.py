@@ -8,8 +8,6 @@ from dataclasses import replace
 from ..answers import Arguments, ChunkSource, WrappedAnswer
 from ..values import APIError, Message, Reply, StreamChunk, StreamfoldError
 
-__all__ = ["ContinuedAnswer", "continued_arguments"]
-
 
 def continued_arguments(arguments: Arguments, error: APIError) -> Arguments:
     """Returns the request that continues an answer.

@@ -10,8 +10,6 @@ from ..net import Redactor
 from ..requests import read_headers
 from ..text import referenced
 
-__all__ = ["Endpoint", "Sent", "URLs"]
-
 _MOST_PATHS = 64  # whose URLs are kept; a path may hold the id of an answer or of a file
 
 

@@ -22,8 +22,6 @@ from ..values import (
 )
 from .answer import NetworkAnswer
 
-__all__ = ["Candidate", "Failover"]
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:

@@ -20,8 +20,6 @@ from ..values import APIError, ConfigError
 from .answer import NetworkAnswer
 from .failover import Candidate, Failover
 
-__all__ = ["Fallback"]
-
 
 class Fallback(BaseChatModel):
     """Asks the first model that can answer, and the next ones, in their order, while nothing of an answer has arrived.

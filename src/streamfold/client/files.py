@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ..config import Profile
     from .requester import Requester
 
-__all__ = ["fetch_file"]
-
 
 async def fetch_file(profile: Profile, requester: Requester, file: GeneratedFile, max_bytes: int) -> bytes:
     """Returns the bytes of a file. See `Provider.fetch_file`."""

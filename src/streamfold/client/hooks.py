@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..requests import Request
     from ..values import APIError, Attempt, Reply
 
-__all__ = ["Hooks", "Notifier", "RequestInfo", "read_hooks"]
-
 _logger = logging.getLogger("streamfold")
 _logger.addHandler(logging.NullHandler())  # https://docs.python.org/3/howto/logging.html#library-config
 _NOTHING = nullcontext()

@@ -11,8 +11,6 @@ from ..requests import Lesson, lesson_from
 from ..values import APIError, UnsupportedOptionError
 from .plan import Plan
 
-__all__ = ["Learned", "MilderRequests"]
-
 _MOST_MODELS = 100  # that something is remembered of; the names come from callers, those of a gateway included
 _MOST_RETRIES = 3  # of one request, in a milder form each
 

@@ -12,8 +12,6 @@ from ..requests import Request
 from ..values import ProtocolWarning
 from .pricing import ProfilePricing
 
-__all__ = ["Plan"]
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:

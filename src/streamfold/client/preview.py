@@ -9,8 +9,6 @@ from typing import Any
 
 from ..values import ProtocolWarning
 
-__all__ = ["HIDDEN", "Preview"]
-
 HIDDEN = "***"
 
 

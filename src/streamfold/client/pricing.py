@@ -15,8 +15,6 @@ from ..requests import ModelTable
 from ..text import shown_url
 from ..values import Cost, Prices, Reply, Usage, billed_output, has_other_models, hour_writes, priced_steps
 
-__all__ = ["ModelPrices", "ProfilePricing"]
-
 
 @dataclass(frozen=True)
 class ModelPrices:

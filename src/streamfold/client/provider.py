@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ..config import ProviderConfig
     from ..requests import TimeoutOptions
 
-__all__ = ["Provider"]
-
 
 class Provider(BaseChatModel):
     """A language model behind an endpoint. Safe to share between the tasks of one event loop.

@@ -9,8 +9,6 @@ from ..net import Exchange, HTTPRequest
 from ..values import APIConnectionError, APITimeoutError, IncompleteStreamError, Reply, StreamChunk
 from .attempts import Attempts
 
-__all__ = ["AnswerReader"]
-
 
 class AnswerReader:
     """Reads one answer. What comes after a broken connection goes on where it broke off: nobody notices.

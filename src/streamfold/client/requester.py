@@ -44,8 +44,6 @@ from .whole import WholeRequest, json_reader
 if TYPE_CHECKING:
     from ..requests import TimeoutOptions
 
-__all__ = ["Requester"]
-
 T = TypeVar("T")
 
 _MOST_MODELS = 100  # whose facts are kept; the names come from callers, those of a gateway included

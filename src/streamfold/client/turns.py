@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..limits import LimitReachedError, RateLimiter, Reservation
 from ..values import APIError, QuotaExceededError, RateLimit, Reply, is_no_answer
 
-__all__ = ["Turn"]
-
 
 class Turn:
     """Waits for the reservation of each attempt, and closes it.

@@ -12,8 +12,6 @@ from .attempts import Attempts
 from .connections import Connections
 from .hooks import Notifier
 
-__all__ = ["WholeRequest", "json_reader"]
-
 T = TypeVar("T")
 
 

@@ -14,9 +14,6 @@ from typing import Any
 from ..values import ConfigError, catalogue_folder, nearest
 from .layers import Layer, TomlFile, merge
 
-__all__ = ["FAMILIES_FILE", "catalogue_folder", "catalogue_layers", "catalogue_values", "provider_files"]
-
-
 FAMILIES_FILE = "families.toml"
 
 

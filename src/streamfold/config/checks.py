@@ -17,21 +17,6 @@ from ..values import ConfigError, Prices, Timeouts
 from .lines import spelled
 from .tables import invalid, mistakes_in, read_table
 
-__all__ = [
-    "POSITIVE",
-    "check_models",
-    "check_url",
-    "joined_url",
-    "or_invalid",
-    "read_prices",
-    "read_quirks",
-    "read_timeouts",
-    "set_variable",
-    "timeouts_over",
-    "variable_is_set",
-    "variable_values",
-]
-
 POSITIVE = Field(gt=0)
 
 

@@ -13,8 +13,6 @@ from ..values import NotConfiguredError
 from .checks import read_quirks
 from .families import examples, find_family, is_makers_host, own_family
 
-__all__ = ["ModelsOfEndpoint", "prices_in"]
-
 
 def prices_in(common: Mapping[str, Any], tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
     """Returns the prices of a model: those of its tables win over the common ones, key by key."""

@@ -25,17 +25,6 @@ from .layers import TomlFile
 from .places import user_folder
 from .tables import mistakes_in, read_table
 
-__all__ = [
-    "FAMILIES_FILE",
-    "all_families",
-    "examples",
-    "find_family",
-    "is_makers_host",
-    "own_families",
-    "own_family",
-    "read_families",
-]
-
 _ROW = "\n[[families]]\n"
 _PREFIX = re.compile(r"^prefix = (.+)$", re.MULTILINE)
 _TUPLES = frozenset(each.name for each in fields(Family) if "tuple" in str(each.type))

@@ -28,17 +28,6 @@ from .profile import Profile
 from .rate_limits import RateLimitSettings
 from .tables import Table
 
-__all__ = [
-    "Config",
-    "load_profile",
-    "load_profiles",
-    "read_config",
-    "read_profile",
-    "read_settings",
-    "validate_layers",
-    "validated_layers",
-]
-
 T = TypeVar("T", bound=Table)
 
 _FOR_ALL = ("rate_limits", "families")

@@ -10,8 +10,6 @@ from pydantic import AfterValidator, Field
 from .stores import StoreName
 from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table
 
-__all__ = ["GatewayOptions", "GatewaySettings", "KeyOptions", "KeySettings"]
-
 
 class KeyOptions(Table):
     """What a client may do with its key.

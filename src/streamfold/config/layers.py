@@ -20,8 +20,6 @@ from ..values import ConfigError
 from .lines import KeyPath, key_lines, line_of, spelled
 from .tables import mistakes_in
 
-__all__ = ["Layer", "TomlFile", "find_layer", "merge", "place_mistakes"]
-
 
 @dataclass(frozen=True)
 class TomlFile:

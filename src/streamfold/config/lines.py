@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeAlias
 
-__all__ = ["KeyPath", "key_lines", "line_of", "spelled"]
-
 KeyPath: TypeAlias = tuple[str | int, ...]
 
 _GAP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")

@@ -11,8 +11,6 @@ from pathlib import Path
 from ..values import ConfigError
 from .layers import TomlFile
 
-__all__ = ["PROVIDER_VARIABLE", "Place", "places", "read_file", "user_folder"]
-
 FILE_NAME = "streamfold.toml"
 FILE_VARIABLE = "STREAMFOLD_CONFIG"
 PROVIDER_VARIABLE = "STREAMFOLD_PROVIDER"

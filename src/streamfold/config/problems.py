@@ -13,8 +13,6 @@ from .lines import KeyPath
 from .places import PROVIDER_VARIABLE
 from .profile import Profile
 
-__all__ = ["config_problems"]
-
 
 def config_problems(config: Config) -> list[str]:
     """Returns every problem of a file and of the environment, a line each, in the order of the file."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 
-__all__ = ["collect_rarely"]
-
 _YOUNG, _MIDDLE, _OLD = 50_000, 20, 100
 
 

@@ -36,8 +36,6 @@ from .rate_limits import RateLimitSettings
 from .stores import StoreName, store_url
 from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Table, as_table, invalid
 
-__all__ = ["Profile"]
-
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be printed
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of HTTP

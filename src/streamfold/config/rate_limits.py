@@ -11,8 +11,6 @@ from ..text import shown_url
 from .stores import check_store
 from .tables import PositiveCount, Table
 
-__all__ = ["RateLimitSettings"]
-
 
 def _checked(where: str) -> str:
     check_store(where)

@@ -16,8 +16,6 @@ from .lines import KeyPath, spelled
 from .profile import Profile
 from .tables import Table
 
-__all__ = ["Value", "capability_values", "effective_values", "key_state"]
-
 _CREDENTIALS = {"sigv4": "AWS credentials", "google": "Google credentials"}
 _URLS = (("base_url",), ("memory",), ("rate_limits", "store"))  # they may have a password
 _HIDDEN = ("name", "docs", "checked", "api_key_env", "capabilities", "models")

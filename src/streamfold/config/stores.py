@@ -12,8 +12,6 @@ from ..text import check_references, filled, referenced
 from ..values import ConfigError, NotConfiguredError, nearest
 from .checks import variable_is_set
 
-__all__ = ["STORE_SCHEMES", "StoreName", "check_store", "store_place", "store_url"]
-
 STORE_SCHEMES = ("memory", "sqlite", "valkey", "valkeys", "redis", "rediss")
 
 

@@ -30,22 +30,6 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from ..values import nearest
 from .lines import KeyPath
 
-__all__ = [
-    "Count",
-    "Flag",
-    "Names",
-    "PositiveCount",
-    "PositiveNumber",
-    "Seconds",
-    "StrictTable",
-    "Table",
-    "allowed",
-    "as_table",
-    "invalid",
-    "mistakes_in",
-    "read_table",
-]
-
 _TEXTS = {
     "string_type": "must be a string",
     "int_type": "must be a whole number",

@@ -12,15 +12,6 @@ if TYPE_CHECKING:
     from ..requests import Capabilities, ChatOptions, ReasoningEffort, Support, Thinking, TimeoutOptions
     from ..values import Limits, Timeouts
 
-__all__ = [
-    "BatchesConfig",
-    "CapabilitiesConfig",
-    "LimitsConfig",
-    "ModelConfig",
-    "ProviderConfig",
-    "RateLimitsConfig",
-]
-
 
 class LimitsConfig(TypedDict, total=False):
     """The fields of `Limits` as a dict. Missing keys keep their default."""

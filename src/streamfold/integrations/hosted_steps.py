@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 from ..values import HostedPart
 
-__all__ = ["HostedCall", "HostedResult", "HostedStep", "HostedSteps"]
-
 # The members of items of the Responses API that are the call, and not what came of it; an image is a file of its own.
 _OF_THE_CALL = ("id", "type", "call_id", "name", "server_label", "arguments", "action", "code", "queries", "operation")
 

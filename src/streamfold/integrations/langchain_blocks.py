@@ -11,8 +11,6 @@ from streamfold.types import AudioPart, FilePart, ImagePart
 
 from .hosted_steps import HostedCall, HostedStep
 
-__all__ = ["citations", "content_of", "file_blocks", "server_blocks"]
-
 _PARTS = {"image": ImagePart, "file": FilePart, "audio": AudioPart}
 
 

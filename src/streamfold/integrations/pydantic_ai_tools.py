@@ -30,8 +30,6 @@ from streamfold import CodeExecution, FileSearch, McpServer, NamedTool, Reply, U
 
 from .hosted_steps import HostedCall, HostedStep
 
-__all__ = ["NATIVE_TOOLS", "function", "hosted_tools", "native_parts", "offered", "other_parts"]
-
 NATIVE_TOOLS: frozenset[type[AbstractNativeTool]] = frozenset(
     [WebSearchTool, WebFetchTool, CodeExecutionTool, FileSearchTool, MCPServerTool]
 )

@@ -19,8 +19,6 @@ from ..answers import (
 from ..requests import Request
 from ..values import APIError, Reply, StreamChunk
 
-__all__ = ["Middleware"]
-
 
 class Middleware(BaseChatModel):
     """A model that asks another model. Override what you want to change; the rest passes through.

@@ -9,8 +9,6 @@ import httpx
 
 from .failures import is_network_error
 
-__all__ = ["Pieces", "RequestBody", "unwind"]
-
 _BUFFERED = 1000  # pieces; a body in memory may be endless, and never wait
 
 

@@ -19,8 +19,6 @@ from .own_client import OwnClient
 from .pool import ConnectionPool
 from .waits import event_loop
 
-__all__ = ["make_client"]
-
 _ONE = httpx.Limits(max_connections=None, max_keepalive_connections=1)
 _ANY = httpx.Limits(max_connections=None, max_keepalive_connections=None)
 _OLDEST_AIOHTTP = (3, 12)  # closes TLS connections without waiting for the other side

@@ -11,8 +11,6 @@ from math import inf
 
 from ..values import APITimeoutError, TimeoutPhase, Timeouts
 
-__all__ = ["Clocks"]
-
 _WHAT: dict[TimeoutPhase, str] = {
     "connect": "no connection",
     "first_event": "nothing of the answer arrived",

@@ -17,8 +17,6 @@ import httpx
 
 from ..values import ProtocolError, ProtocolWarning, Reply
 
-__all__ = ["body_codings", "raw_body", "unpacked", "unpacked_pieces", "unrequested_codings"]
-
 _PIECE = 64 * 1024  # bytes that are unpacked at once
 _MOST_CODINGS = 5  # of one body
 _WINDOW = 23  # 2 to the power of it is the memory of zstd: the most that HTTP allows (RFC 9659)

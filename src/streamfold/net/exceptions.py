@@ -13,8 +13,6 @@ from ..values import APIError, StreamError
 from .lanes import redacted_events
 from .redaction import Redactor
 
-__all__ = ["forget_locals", "hides_arguments", "redact_error"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Whose frames hold requests with their headers, or may.

@@ -6,8 +6,6 @@ import ssl
 
 import httpx
 
-__all__ = ["MalformedResponse", "caused_by", "described", "is_malformed", "is_network_error", "is_timeout"]
-
 # Not all errors arrive as httpx's: those of TLS, of HTTP/2 frames and of aiohttp's parser are passed on as they are.
 _NETWORK = (httpx.HTTPError, httpx.StreamError, ConnectionError, TimeoutError, ssl.SSLError)
 _NETWORK_PACKAGES = {

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["MalformedHead", "ResponseFraming"]
-
 _BLANK_LINE = re.compile(rb"\n\r?\n")  # as h11 does, which also takes lines without a CR
 _STATUS = re.compile(rb"HTTP/\d\.\d (\d\d\d)")
 _FIELD = re.compile(rb"\n(content-length|transfer-encoding):[ \t]*([^\r\n]*?)[ \t]*\r?(?=\n)", re.IGNORECASE)

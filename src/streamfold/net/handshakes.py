@@ -15,8 +15,6 @@ from typing import Any
 import anyio
 import httpx
 
-__all__ = ["Handshake"]
-
 _OPENED = ("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")
 _USED = "send_request_headers.started"  # from here on httpcore closes it, or over HTTP/2 the stream
 

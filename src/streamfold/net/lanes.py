@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 from ..engine import event_ranges
 from .redaction import Redactor
 
-__all__ = ["Splice", "redacted_events", "secrets_in_body", "spliced"]
-
 _PLACE = ("type", "item_id", "output_index", "content_index", "index")  # which part of an answer an event is about
 _JSON_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 

@@ -29,8 +29,6 @@ from .pool import KEPT
 from .silence import has_decrypted, is_readable
 from .urls import sent_url
 
-__all__ = ["aiohttp_transport"]
-
 _PIECE = 2**18  # bytes of a request that are handed to aiohttp at once: it warns of more, which block the event loop
 _ONE_WRITE = 2**15  # a request of up to so many bytes is written whole or not at all
 _HEAD = 100 * 1024  # bytes of a header, as httpcore accepts them

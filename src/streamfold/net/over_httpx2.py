@@ -17,8 +17,6 @@ from .urls import sent_url
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["httpx2_transport"]
-
 
 def httpx2_transport(*, limits: httpx.Limits, **options: Any) -> httpx.AsyncBaseTransport:
     """Returns a transport that sends with httpx2. Takes the arguments of `httpx.AsyncHTTPTransport`.

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import httpx
 
-__all__ = ["OwnClient"]
-
 _MOST_HEADS = 32  # that are kept
 _logger = logging.getLogger("httpx")  # whose line for each request is expected there
 _NO_AUTH = httpx.Auth()

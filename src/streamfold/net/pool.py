@@ -9,8 +9,6 @@ from time import monotonic
 import anyio
 import httpx
 
-__all__ = ["KEPT", "ConnectionPool"]
-
 KEPT = 5.0  # seconds that an unused connection is kept: what httpx does by default
 _CLOSING = 5.0  # seconds that closing a connection may take
 

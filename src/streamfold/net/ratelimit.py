@@ -18,8 +18,6 @@ from typing import Any
 
 from ..values import RateLimit, RateLimitResource, RateLimitWindow
 
-__all__ = ["read_rate_limit", "read_retry_after"]
-
 _NAME = re.compile(r"(?:x-|anthropic-)?ratelimit-(.+)")
 _FIELDS = {"limit": "limit", "remaining": "remaining", "reset": "reset_after"}
 _RESOURCES: dict[frozenset[str], RateLimitResource] = {

@@ -17,8 +17,6 @@ from typing import Any, TypeVar
 
 from .secrets import KEY_PATTERNS, holds_secret, is_placeholder
 
-__all__ = ["HIDDEN", "Redactor"]
-
 T = TypeVar("T")
 Span = tuple[int, int]
 

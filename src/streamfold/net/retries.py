@@ -11,8 +11,6 @@ from random import random
 
 from ..values import APIError
 
-__all__ = ["retry_delay"]
-
 _FIRST, _LONGEST = 0.5, 8.0  # seconds
 _LONGEST_ASKED = 60.0  # seconds that a server may ask for; if it wants more, the caller should know
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["KEY_PATTERNS", "holds_secret", "is_placeholder", "secrets_in_headers", "secrets_in_json", "secrets_in_url"]
-
 _WORD = 8  # characters; a plain word up to this length is a placeholder such as EMPTY rather than a key
 
 # Headers of the protocol, which say nothing about who is asking.

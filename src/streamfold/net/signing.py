@@ -22,8 +22,6 @@ from ..values import APIConnectionError, AuthenticationError, ConfigError, NotCo
 from .exceptions import forget_locals
 from .redaction import Redactor
 
-__all__ = ["SIGNERS", "Signer", "make_signer"]
-
 _AWS_SERVICE = "bedrock"
 # bedrock-runtime.REGION.amazonaws.com, also with -fips, as a private endpoint (vpce), and in China (.com.cn).
 _AWS_REGION = re.compile(r"(?:^|\.)bedrock-runtime(?:-fips)?\.([a-z]{2}(?:-[a-z]+)+-\d+)\.")

@@ -20,8 +20,6 @@ from typing import Any
 
 import httpx
 
-__all__ = ["close_unless_silent", "has_decrypted", "is_readable"]
-
 
 def is_readable(socket: Any) -> bool:
     """Whether there is something to read from a socket, its end included. True if it is closed, or there is none."""

@@ -46,8 +46,6 @@ from .silence import close_unless_silent
 from .urls import LoggedURL, read_url, sent_url
 from .waits import Interrupted, waits
 
-__all__ = ["Exchange", "HTTPRequest"]
-
 T = TypeVar("T")
 
 _CLOSING = 5.0  # seconds that closing may take, so that a dead peer can't hold a cancelled task

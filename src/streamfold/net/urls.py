@@ -6,8 +6,6 @@ from functools import lru_cache
 
 import httpx
 
-__all__ = ["LoggedURL", "read_url", "sent_url"]
-
 _HIGHEST_PORT = 65535
 
 

@@ -16,8 +16,6 @@ from typing import Any, Protocol, TypeVar
 
 import anyio
 
-__all__ = ["Interrupted", "Waits", "event_loop", "waits"]
-
 T = TypeVar("T")
 
 _AGAIN = 0.01  # seconds after which a wait that somebody else has cancelled is ended if it goes on

@@ -16,8 +16,6 @@ from .record import RecordTransport
 from .replay import ReplayTransport
 from .requests import WireRequest
 
-__all__ = ["CacheTransport"]
-
 
 class CacheTransport(httpx.AsyncBaseTransport):
     """Answers a request that was answered before from its recording. Sends any other one, and records the answer.

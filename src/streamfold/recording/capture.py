@@ -30,8 +30,6 @@ from .files import Cut, Recording
 from .outcome import expected
 from .requests import WireRequest
 
-__all__ = ["Capture", "cleaned_body", "own_name", "recorded"]
-
 # Headers that a reader of the answer may need. Others may identify the account.
 _KEPT = re.compile(
     r"content-type|cache-control|retry-after(-ms)?|server|openai-(processing-ms|version|model)|x-ratelimit-[a-z-]+"

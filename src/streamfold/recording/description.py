@@ -17,8 +17,6 @@ from pydantic import BeforeValidator, Field, PlainValidator, ValidationError
 from ..config import StrictTable, mistakes_in, read_table, spelled
 from ..values import ConfigError, FinishReason, WarningCode
 
-__all__ = ["Day", "Expected", "Status", "as_toml", "check_writer", "read_description"]
-
 T = TypeVar("T")
 
 _CUTS_PER_LINE = 8

@@ -11,8 +11,6 @@ from ..faults import Chain, Fault, Injector, Step, status
 from ..values import ConfigError
 from .replay import broken_off, hung_up, pause
 
-__all__ = ["FaultTransport"]
-
 
 class FaultTransport(httpx.AsyncBaseTransport):
     """Breaks the answers that come through another transport: `FaultTransport(httpx.AsyncHTTPTransport(), [reset()])`.

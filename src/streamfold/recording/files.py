@@ -24,8 +24,6 @@ from ..values import ConfigError, NamedTool, Reply, Tool
 from .description import Day, Expected, Status, as_toml, read_description
 from .leftovers import clear_leftovers, locked, temporary_path
 
-__all__ = ["Cut", "Recording", "Sent", "Speed", "find_recording", "open_recording", "paced", "pieces"]
-
 Speed: TypeAlias = Literal["instant", "recorded"] | float
 
 

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["clear_leftovers", "locked", "temporary_path"]
-
 _NAME = re.compile(r"\..+\.(?P<process>\d+)-[0-9a-f]{8}\.tmp", re.DOTALL)
 
 

@@ -7,8 +7,6 @@ from typing import Any
 from ..values import Reply, StreamError, UpstreamError
 from .files import Recording
 
-__all__ = ["expected", "in_words"]
-
 _COUNTED = (
     "input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens", "cache_write_tokens",
 )  # fmt: skip

@@ -25,8 +25,6 @@ from .description import check_writer
 from .files import Recording
 from .requests import WireRequest
 
-__all__ = ["RecordTransport", "recording_client"]
-
 _SHORTEST = 4  # characters of a secret
 _LONGEST_PART = 180  # characters; with suffixes it must be a file name
 _NAME = re.compile(r"[A-Za-z0-9_][\w.+@-]*(/[A-Za-z0-9_][\w.+@-]*)*", re.ASCII)

@@ -18,8 +18,6 @@ from .files import Speed
 from .requests import WireRequest
 from .store import Match, PlayedAnswer, RecordingStore, Source
 
-__all__ = ["ReplayTransport", "broken_off", "hung_up", "pause"]
-
 
 class ReplayTransport(httpx.AsyncBaseTransport):
     """Answers requests with recordings: `httpx.AsyncClient(transport=ReplayTransport(...))`.

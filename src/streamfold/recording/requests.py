@@ -19,8 +19,6 @@ from ..net import HIDDEN, Redactor, is_placeholder, secrets_in_headers, secrets_
 from ..values import ConfigError
 from .files import Sent
 
-__all__ = ["ReplayMismatch", "WireRequest", "difference", "read_patterns"]
-
 # Headers that a client library sends by itself.
 _HARMLESS = {"user-agent", "traceparent", "tracestate", "anthropic-version", "anthropic-beta", "openai-beta"}
 _SECRET_QUERY = re.compile("auth|key|token(?!s)|secret|session|password|sig", re.IGNORECASE)

@@ -17,8 +17,6 @@ from anyio.abc import ByteStream
 
 from ..values import ConfigError
 
-__all__ = ["Connection", "serving"]
-
 _AT_ONCE = struct.pack("ii", 1, 0)  # lingering for no time: unsent data is discarded and the peer gets a RST
 
 

@@ -11,8 +11,6 @@ from .files import Recording
 from .leftovers import clear_leftovers, temporary_path
 from .store import load_source
 
-__all__ = ["RecordingDraft", "failure_in"]
-
 
 def failure_in(recording: Recording) -> str | None:
     """Describes the failure of an answer (a status, an early end, an error); None if it succeeded."""

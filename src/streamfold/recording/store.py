@@ -16,8 +16,6 @@ from ..values import ConfigError
 from .files import Recording, Speed, open_recording, paced
 from .requests import ReplayMismatch, WireRequest, difference, read_patterns
 
-__all__ = ["Match", "PlayedAnswer", "RecordingStore", "Source", "answer_headers", "load_source"]
-
 Source: TypeAlias = Recording | str | os.PathLike[str] | Sequence[Recording | str | os.PathLike[str]]
 Match: TypeAlias = Literal["order", "request", "any"]
 

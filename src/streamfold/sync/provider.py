@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=BaseModel)
 
-__all__ = ["Provider"]
-
 T = TypeVar("T")
 
 

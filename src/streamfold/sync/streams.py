@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=BaseModel)
 
-__all__ = ["ChatStream", "ToolRun"]
-
 T = TypeVar("T")
 S = TypeVar("S", AsyncChatStream, AsyncToolRun)
 

@@ -23,8 +23,6 @@ import anyio
 from ..answers import ChatModel
 from ..values import StreamfoldError
 
-__all__ = ["LoopThread"]
-
 T = TypeVar("T")
 
 

@@ -20,8 +20,6 @@ from ..values import Message, Messages, Tool, ToolChoice, ToolLike, as_tools
 from .provider import Provider
 from .streams import ToolRun
 
-__all__ = ["resume_tools", "run_tools"]
-
 
 @hides_arguments
 def run_tools(

@@ -12,8 +12,6 @@ import typer
 from ..values import APIError, ConfigError, StreamError, StreamfoldError
 from .output import console, harmless, print_json
 
-__all__ = ["print_error", "reported_errors"]
-
 _SHOWN = ("retryable", "status_code", "code", "request_id", "retry_after")
 
 

@@ -10,8 +10,6 @@ import typer
 
 from ..values import ConfigError
 
-__all__ = ["AdapterName", "DialectNames", "File", "read_json"]
-
 File = Annotated[
     Path | None,
     typer.Option("-c", "--config", help="The configuration file; by default the one that `config path` shows."),

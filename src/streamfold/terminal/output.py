@@ -13,8 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["console", "harmless", "prepare_streams", "print_json", "print_rows", "say"]
-
 _PIPE_WIDTH = 100_000  # columns: on a pipe no line is wrapped and no name is cut
 
 # Characters that steer a terminal: control characters, and those that change the direction of writing.

@@ -19,8 +19,6 @@ from ..values import Call, ConfigError, Delta, ErrorInfo, Extra, Failure, Finish
 from .failures import Fail
 from .script import Pause, Said, Step, StopReason, ToolCallStep
 
-__all__ = ["AnswerWriter", "failed_body"]
-
 _CREATED = 1_700_000_000  # always the same, like everything in a test
 _KINDS: dict[str, Callable[[str], Delta]] = {"say": Text, "think": Reasoning, "refuse": Refusal}
 _ENDS = ("stop", "tool_calls", "length", "content_filter")

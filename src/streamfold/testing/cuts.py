@@ -22,8 +22,6 @@ from .answers import AnswerWriter
 from .outcomes import Outcome, broken_promises, differences, expected_differences, facts
 from .script import Said
 
-__all__ = ["assert_any_cut", "assert_any_text_cut", "assert_recording", "read_source"]
-
 Source: TypeAlias = bytes | Recording | str | os.PathLike[str]
 
 

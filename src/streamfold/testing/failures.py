@@ -16,8 +16,6 @@ from ..values import (
     errors,
 )
 
-__all__ = ["Fail", "read_failure"]
-
 How: TypeAlias = Literal["status", "event", "cut", "broken", "timeout", "empty", "garbage"]
 
 

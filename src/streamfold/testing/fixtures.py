@@ -13,8 +13,6 @@ from .replayed import RecordingProvider, ReplayProvider
 from .scripted import ScriptedProvider, Turn
 from .spy import ScriptError, SpyProvider
 
-__all__ = ["ReplayFixture", "ScriptedFixture"]
-
 
 class ScriptedFixture:
     """The fixture `scripted`: makes a `ScriptedProvider`, with the same arguments.

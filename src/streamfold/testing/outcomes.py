@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 from ..recording import in_words
 from ..values import Reply, StreamChunk, StreamError, ToolCall, UpstreamError, Usage
 
-__all__ = ["Outcome", "broken_promises", "differences", "expected_differences", "facts"]
-
 Outcome: TypeAlias = Reply | StreamError
 
 _ABOUT = 40  # characters round the first difference of two long texts

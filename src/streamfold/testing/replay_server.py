@@ -34,8 +34,6 @@ from ..recording import (
 )
 from ..values import PortableError
 
-__all__ = ["serve_replay"]
-
 _PATHS = ("/chat/completions", "/responses", "/messages", ":streamGenerateContent")
 _HEAD_BYTES = 64 * 1024
 _BODY_BYTES = 64 * 1024 * 1024

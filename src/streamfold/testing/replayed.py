@@ -19,8 +19,6 @@ from ..requests import Request
 from ..values import ConfigError
 from .spy import ScriptError, SentRequest, SpyProvider, replaced_profile
 
-__all__ = ["RecordingProvider", "ReplayProvider"]
-
 
 class ReplayProvider(SpyProvider):
     """A model that answers its requests with recordings, one after the other.

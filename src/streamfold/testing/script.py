@@ -17,24 +17,6 @@ from .failures import Fail, read_failure
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = [
-    "Answer",
-    "Pause",
-    "Said",
-    "Step",
-    "StopReason",
-    "ToolCallStep",
-    "call",
-    "fail",
-    "finish",
-    "pause",
-    "read_answer",
-    "refuse",
-    "say",
-    "think",
-    "usage",
-]
-
 _WORD = re.compile(r"\s*\S+|\s+")  # with the space before it, as tokenizers cut
 
 

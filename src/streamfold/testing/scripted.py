@@ -18,9 +18,6 @@ from .failures import Fail
 from .script import Answer, Pause, Said, Step, ToolCallStep, read_answer
 from .spy import ScriptError, SentRequest, SpyProvider, replaced_profile
 
-__all__ = ["ScriptedProvider", "Turn"]
-
-
 Turn: TypeAlias = Answer | Callable[[SentRequest], Answer]
 
 

@@ -21,8 +21,6 @@ from ..config import Profile, load_profile
 from ..requests import Capabilities, ChatOptions, Options, Request
 from ..values import Message, Messages, ReadToolChoice, Tool, ToolChoice, ToolLike
 
-__all__ = ["ScriptError", "SentRequest", "SpyProvider", "replaced_profile"]
-
 _NOWHERE = "http://test.invalid/v1"
 # The request of the attempt that this task is about to send. A hook sets it, the transport reads it.
 _SENDING: ContextVar[Request] = ContextVar("_SENDING")

@@ -13,8 +13,6 @@ from typing import Any, Literal, TypeAlias, get_args
 from ..values import ConfigError, Message, ToolCall, nearest, tool_result
 from .tool_results import ToolResult
 
-__all__ = ["PendingCall", "TurnCalls", "take_open_calls"]
-
 _Status: TypeAlias = Literal["new", "approval", "result", "ready", "started", "done"]
 _Decision: TypeAlias = Literal["approved", "denied"]
 _STATUSES, _DECISIONS = get_args(_Status), get_args(_Decision)

@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias
 
 from ..values import ConfigError, InvalidToolArgumentsError, Tool, ToolCall
 
-__all__ = ["Approve", "checked_approve", "decides", "needs"]
-
 Approve: TypeAlias = Callable[[ToolCall], bool | Awaitable[bool]]
 
 

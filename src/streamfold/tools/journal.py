@@ -19,17 +19,6 @@ from ..stores import Retention, Store, open_store
 from ..text import canonical_json
 from ..values import ConfigError, StreamfoldError, ToolCall
 
-__all__ = [
-    "CallInDoubtError",
-    "CallJournal",
-    "FileJournal",
-    "StoreJournal",
-    "journal_key",
-    "kept_approval",
-    "new_approval",
-]
-
-
 _YEARS = 10 * 365 * 86_400.0
 _FOREVER = Retention(entries=10**9, size=2**40, age=_YEARS)
 

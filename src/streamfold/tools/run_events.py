@@ -8,8 +8,6 @@ from ..answers import AsyncIteration
 from ..values import StreamChunk
 from .tool_results import ToolResult
 
-__all__ = ["RunEvents"]
-
 
 class _Run(Protocol):
     def check_unread(self) -> None: ...

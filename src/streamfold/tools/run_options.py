@@ -10,8 +10,6 @@ from .deciding import Approve
 from .journal import CallJournal
 from .tool_results import OnToolError
 
-__all__ = ["RunOptions"]
-
 
 class RunOptions(ChatOptions, total=False):
     """The keywords that `run_tools` and `resume_tools` share; `run_tools` documents them."""

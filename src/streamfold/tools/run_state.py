@@ -8,8 +8,6 @@ from typing import Any
 
 from ..values import ConfigError, Message
 
-__all__ = ["RunState", "read_state"]
-
 _VERSION = 1
 
 

@@ -20,8 +20,6 @@ from .tool_run import ToolRun
 if TYPE_CHECKING:
     from ..answers import ChatModel
 
-__all__ = ["in_thread", "resume_tools", "run_tools"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

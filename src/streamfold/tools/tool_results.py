@@ -25,8 +25,6 @@ from ..values import (
     tool_result,
 )
 
-__all__ = ["OnToolError", "ToolResult", "denied_result", "made_result", "run_call", "tools_by_name"]
-
 OnToolError: TypeAlias = Callable[[ToolCall, Exception], str | Awaitable[str | None] | None]
 
 _PARTS = (TextPart, ImagePart, FilePart, AudioPart)

@@ -37,8 +37,6 @@ from .tool_results import OnToolError, ToolResult, denied_result, made_result, r
 if TYPE_CHECKING:
     from ..answers import ChatModel, ChatStream, Watcher
 
-__all__ = ["ToolRun"]
-
 _MOST_PAUSES = 10  # of the model in one run, each to be told to go on
 _NO_TURN_LEFT = "not run: the limit of turns was reached"
 

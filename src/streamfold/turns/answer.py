@@ -9,8 +9,6 @@ from ..answers import Arguments, ChunkSource, WrappedAnswer
 from ..values import APIError, ProtocolWarning, StreamChunk
 from .cache import TurnCache
 
-__all__ = ["RememberedAnswer"]
-
 # About parts that the client did not send: whether the provider takes them is not the client's concern.
 _OF_RECALLED_PARTS = ("reasoning_dropped", "extras_dropped")
 

@@ -15,8 +15,6 @@ from ..stores import MemoryStore, Retention, StoreError, lasting_store
 from ..values import ConfigError, Message, ProtocolWarning, Reply
 from .turns import TurnKeys, merged, says_more, turn_keys
 
-__all__ = ["Recalled", "TurnCache", "TurnStore", "read_turn_cache"]
-
 _PATIENCE = 2.0  # seconds that an answer waits for the store, before it and after it
 
 _logger = logging.getLogger("streamfold")

@@ -26,8 +26,6 @@ from typing import Any
 
 from ..values import Message, TextPart, ToolCall
 
-__all__ = ["TurnKeys", "merged", "says_more", "turn_keys"]
-
 _FORMAT = "2"  # of keys and values in a store: another number finds nothing of an older version
 
 

@@ -14,8 +14,6 @@ from streamfold.terminal import File, console, harmless, print_json, print_rows,
 from ..conformance import Judged, Ruling, judge, rulings_to_dict
 from ..doctor import AUTO, Diagnosis, find_wires, read_target
 
-__all__ = ["conformance"]
-
 BROKEN = 3
 
 

@@ -33,8 +33,6 @@ from ..doctor import (
 )
 from .inspect import write_page
 
-__all__ = ["doctor"]
-
 FAULTY = 3
 _STYLES = {
     "ok": "green", "handled": "cyan", "set": "yellow", "no": "dim", "fault": "red", "unclear": "magenta",

@@ -14,8 +14,6 @@ from streamfold.terminal import harmless, print_rows
 
 from ..inspection import Comparison, Event, Inspection, Step, called, steps, stream_words, usage_words
 
-__all__ = ["print_comparison", "print_inspection"]
-
 _STYLES = {
     "reasoning": "magenta",
     "text": "blue",

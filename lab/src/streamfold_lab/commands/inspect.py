@@ -16,8 +16,6 @@ from streamfold.values import ConfigError
 from ..inspection import Inspection, compare, comparison_to_dict, inspect_stream, render_page, to_dict
 from .explain import print_comparison, print_inspection
 
-__all__ = ["diff", "inspect", "write_page"]
-
 ToolNames = Annotated[
     list[str] | None, typer.Option("--tool", help="The name of a tool that the request declared. Repeatable.")
 ]

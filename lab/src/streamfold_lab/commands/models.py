@@ -13,8 +13,6 @@ from streamfold.terminal import File, console, harmless, print_json, print_rows,
 
 from ..doctor import ServedModel, read_target, served_models
 
-__all__ = ["models"]
-
 
 def models(
     target: Annotated[str, typer.Argument(help="PROVIDER, or the base URL of a server.")],

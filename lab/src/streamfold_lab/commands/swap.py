@@ -18,8 +18,6 @@ from streamfold.terminal import File, console, harmless, print_json, read_json, 
 from streamfold.text import shown_url
 from streamfold.values import ConfigError, Message, MessageLike, WarningCode, nearest
 
-__all__ = ["read_conversation", "swap_check"]
-
 _LONGEST = 300  # characters of one text in a body that is shown
 _KEYS = ("messages", "tools", "tool_choice", "options")
 _LOSSES: tuple[WarningCode, ...] = ("reasoning_dropped", "extras_dropped", "option_dropped")

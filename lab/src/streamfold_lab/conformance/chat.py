@@ -8,8 +8,6 @@ from typing import Any
 
 from .rules import Rule, Stream, error_with_message, event_stream_type, rule_maker, wrong_sum
 
-__all__ = ["CHAT"]
-
 CHAT: list[Rule] = []
 rule = rule_maker("chat", "https://platform.openai.com/docs/api-reference/chat-streaming", CHAT)
 

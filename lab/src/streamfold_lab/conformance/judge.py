@@ -12,8 +12,6 @@ from .messages import MESSAGES
 from .responses import RESPONSES
 from .rules import Rule, Stream, Violation, read_stream
 
-__all__ = ["RULES", "Judged", "Ruling", "judge", "rulings_to_dict"]
-
 RULES: Mapping[str, Sequence[Rule]] = {
     "chat": CHAT,
     "kimi": CHAT,

@@ -8,8 +8,6 @@ from typing import Any
 
 from .rules import Rule, Stream, error_with_message, event_stream_type, named_by_type, rule_maker
 
-__all__ = ["MESSAGES"]
-
 MESSAGES: list[Rule] = []
 rule = rule_maker("messages", "https://docs.anthropic.com/en/docs/build-with-claude/streaming", MESSAGES)
 

@@ -12,8 +12,6 @@ from streamfold.text import join_surrogates
 
 from .rules import Rule, Stream, error_with_message, event_stream_type, named_by_type, rule_maker, wrong_sum
 
-__all__ = ["RESPONSES"]
-
 RESPONSES: list[Rule] = []
 rule = rule_maker("responses", "https://platform.openai.com/docs/api-reference/responses-streaming", RESPONSES)
 

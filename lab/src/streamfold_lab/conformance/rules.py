@@ -11,21 +11,6 @@ from streamfold.engine import event_ranges
 
 from ..doctor import Seen
 
-__all__ = [
-    "Check",
-    "Rule",
-    "SentEvent",
-    "Stream",
-    "Violation",
-    "error_with_message",
-    "event_stream_type",
-    "named_by_type",
-    "read_stream",
-    "rule_maker",
-    "wrong_sum",
-]
-
-
 _SERVER_ERROR = 500
 
 

@@ -15,8 +15,6 @@ from streamfold.values import Reply, StreamError
 from .questions import COUNT, LINE_WORDS, UNICODE_TEXT, words
 from .values import Seen
 
-__all__ = ["Damage", "damage", "has_gap", "repeats", "reread", "said", "wanted"]
-
 Damage: TypeAlias = Literal["comment", "utf8", "half", "truncated", "garbage", "repeated"]
 _FIELDS = (b"data", b"event", b"id", b"retry")
 _LINES = {LINE_WORDS: LINE_WORDS, UNICODE_TEXT: UNICODE_TEXT, COUNT: " ".join(map(str, range(1, 101)))}

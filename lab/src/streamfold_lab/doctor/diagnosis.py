@@ -26,8 +26,6 @@ from .questions import HELLO
 from .sending import ExaminedEndpoint, prepare
 from .values import Ask, Card, Finding, Probe
 
-__all__ = ["AUTO", "Diagnosis", "Planned", "find_wires", "plan", "read_target"]
-
 AUTO = "auto"
 WIRES = ("chat", "responses", "anthropic")
 _ABSENT = (404, 405, 501)

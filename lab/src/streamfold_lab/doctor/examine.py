@@ -13,8 +13,6 @@ from streamfold.values import AuthenticationError, PermissionDeniedError
 from .sending import ExaminedEndpoint
 from .values import Answers, Ask, Finding, Outcome, Probe, Seen, Setting
 
-__all__ = ["Examination", "with_settings"]
-
 ROUNDS = 3  # how often a model is asked what depends on its mood
 _DROPS = 5  # times that a kept connection may be found closed
 _USELESS = ("no", "fault", "skipped")

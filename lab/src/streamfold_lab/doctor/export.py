@@ -12,8 +12,6 @@ from streamfold.values import ConfigError
 
 from .values import VERDICTS, Card, Finding, Setting
 
-__all__ = ["Change", "cards_from", "cards_to_dict", "compare_cards", "read_cards"]
-
 FORMAT = "streamfold.doctor/1"
 TIMED = ("pace",)  # what differs from one run to the next
 

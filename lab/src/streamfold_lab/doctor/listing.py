@@ -15,8 +15,6 @@ from streamfold.values import APIError, ProtocolError, Timeouts
 
 from .sending import ExaminedEndpoint
 
-__all__ = ["ServedModel", "read_models", "served_models"]
-
 _TIMEOUTS = Timeouts(connect=10.0, first_event=30.0, read=30.0, total=60.0)
 _PAGES = 50  # of a list; more would be a server that never ends it
 

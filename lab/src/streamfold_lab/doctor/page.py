@@ -14,8 +14,6 @@ from ..inspection import document, json_block, page_assets, page_data, page_fram
 from .profile import profile_text
 from .values import VERDICTS, Card, Finding, Seen
 
-__all__ = ["render_card"]
-
 _PER_FINDING = 3  # answers that a finding can open; one that is as documented, a single one
 _LONGEST_BODY = 20_000  # characters of a body that is no stream
 

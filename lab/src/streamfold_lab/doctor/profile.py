@@ -14,8 +14,6 @@ from streamfold.values import ConfigError
 
 from .values import Card, Setting
 
-__all__ = ["profile_text", "write_profile"]
-
 _LONGEST = 100  # characters of a reason
 
 

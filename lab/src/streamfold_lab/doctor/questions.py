@@ -10,29 +10,6 @@ from zlib import compress, crc32
 
 from streamfold.values import Tool
 
-__all__ = [
-    "CAPITAL",
-    "COUNT",
-    "DAYS",
-    "HELLO",
-    "LINE",
-    "LINE_WORDS",
-    "NOTE",
-    "NOTE_TEXT",
-    "ONE_CALL",
-    "PICTURE",
-    "REASON",
-    "SAVE",
-    "SAY_AND_CALL",
-    "TIME",
-    "TWO_CALLS",
-    "UNICODE",
-    "UNICODE_TEXT",
-    "WEATHER",
-    "capped",
-    "words",
-]
-
 HELLO = "Say hello in one short sentence."
 LINE_WORDS = "alpha bravo charlie delta echo foxtrot golf hotel india juliet"
 LINE = f"Repeat this line exactly, and write nothing else: {LINE_WORDS}"

@@ -34,8 +34,6 @@ from streamfold.values import (
 from ..inspection import Inspection, inspect_stream
 from .values import Ask, Seen, Way
 
-__all__ = ["ExaminedEndpoint", "prepare"]
-
 _MOST_BYTES = 4 * 2**20  # of one answer; nothing that is asked for here is nearly as long
 _HEADERS = {"Accept-Encoding": "identity", "Cache-Control": "no-store"}
 # Statuses that are about the request. A server that can't do something often answers a request for it with a 500.

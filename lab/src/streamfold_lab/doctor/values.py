@@ -11,21 +11,6 @@ from streamfold.values import APIError, Messages, Reply, ToolLike, WarningCode
 
 from ..inspection import Inspection
 
-__all__ = [
-    "VERDICTS",
-    "WIRES",
-    "Answers",
-    "Ask",
-    "Card",
-    "Finding",
-    "Outcome",
-    "Probe",
-    "Seen",
-    "Setting",
-    "Verdict",
-    "Way",
-]
-
 WIRES = ("chat", "kimi", "responses", "anthropic", "gemini")
 
 Verdict: TypeAlias = Literal["ok", "handled", "set", "no", "fault", "unclear", "skipped"]

@@ -12,8 +12,6 @@ from streamfold.values import Call, ConfigError, Delta, Meta, Part, Reasoning, R
 from .values import Event, Inspection
 from .words import delta_kind, delta_words, usage_words
 
-__all__ = ["ANSWER_FIELDS", "Comparison", "FirstDifference", "PartVerdict", "compare"]
-
 ANSWER_FIELDS = ("outcome", "text", "reasoning", "refusal", "finish_reason", "calls", "usage", "ids", "model", "extras")
 
 

@@ -18,8 +18,6 @@ from typing import Any
 
 from streamfold.text import finite
 
-__all__ = ["document", "json_block"]
-
 # Inside <script> only `<` matters; the others are escaped in case the JSON is pasted elsewhere.
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 

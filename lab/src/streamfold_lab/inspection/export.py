@@ -16,8 +16,6 @@ from .compare import Comparison
 from .values import Event, Inspection
 from .words import delta_kind
 
-__all__ = ["comparison_to_dict", "to_dict"]
-
 
 def to_dict(inspection: Inspection) -> dict[str, Any]:
     """Returns the inspection as data for `json.dumps`."""

@@ -11,8 +11,6 @@ from .steps import Step, steps
 from .values import Event, Inspection
 from .words import called, stream_words, usage_words
 
-__all__ = ["page_assets", "page_data", "page_frame", "render_page"]
-
 _SCRIPTS = ("state.js", "timeline.js", "rows.js", "detail.js", "main.js")
 
 

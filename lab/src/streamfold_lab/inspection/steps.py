@@ -14,8 +14,6 @@ from streamfold.values import Call, Delta, Meta, Reasoning, Refusal, Sequence, S
 from .values import Caused, Event, Inspection, Placement
 from .words import called, delta_kind, delta_words
 
-__all__ = ["Lane", "Step", "steps"]
-
 Lane: TypeAlias = Literal["reasoning", "text", "refusal", "call", "stream", "warning", "error"]
 
 

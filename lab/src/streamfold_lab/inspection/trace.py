@@ -21,8 +21,6 @@ from .values import Caused, Event, EventKind, Failed, Inspection, Placement, Tra
 from .watchers import Notes, TracedAdapter
 from .words import placement_words, unshown_words
 
-__all__ = ["inspect_stream"]
-
 
 def inspect_stream(
     body: bytes,

@@ -9,8 +9,6 @@ from typing import Literal, TypeAlias
 from streamfold.engine import Rule
 from streamfold.values import Delta, Reply, WarningCode
 
-__all__ = ["Caused", "Event", "EventKind", "Failed", "Inspection", "Placement", "TracedCall"]
-
 EventKind: TypeAlias = Literal[
     "event",
     "comment",  # lines without data: they keep a connection open and say nothing

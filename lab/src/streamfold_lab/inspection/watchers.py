@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from streamfold.requests import Request
 
-__all__ = ["Notes", "TracedAdapter"]
-
 
 class Reading(NamedTuple):
     """What an adapter made of an event, or of a whole body (None), or why it could not."""

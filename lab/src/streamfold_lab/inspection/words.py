@@ -35,16 +35,6 @@ from streamfold.values import (
 
 from .values import Inspection
 
-__all__ = [
-    "called",
-    "delta_kind",
-    "delta_words",
-    "placement_words",
-    "stream_words",
-    "unshown_words",
-    "usage_words",
-]
-
 _KINDS: dict[type[object], str] = {
     Text: "text",
     Reasoning: "reasoning",

@@ -22,8 +22,6 @@ from .viewers import Viewers
 from .views import Glance, recording_of, timeline
 from .watched import AnswerWatch, WatchedAnswer
 
-__all__ = ["LivePage"]
-
 _PREFIX = "/ui"
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)
 _TYPES = {"page.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}

@@ -15,8 +15,6 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
-__all__ = ["Viewers"]
-
 _PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 

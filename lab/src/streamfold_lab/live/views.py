@@ -17,8 +17,6 @@ from streamfold.values import NamedTool, StreamError
 from ..inspection import inspect_stream, render_page
 from .watched import WatchedAnswer
 
-__all__ = ["Glance", "recording_of", "timeline"]
-
 _WINDOW = 4000  # characters of an answer in which secrets are looked for
 _SHOWN = 300  # characters of it that the list shows
 

@@ -11,8 +11,6 @@ from typing import Literal, TypeAlias
 from streamfold.client import Hooks, RequestInfo
 from streamfold.values import APIError, Attempt, Reply
 
-__all__ = ["AnswerWatch", "WatchedAnswer"]
-
 Ending: TypeAlias = Literal["finished", "failed", "left"]
 
 _NOTE = "streamfold_lab.live"

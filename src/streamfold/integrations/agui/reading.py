@@ -11,8 +11,6 @@ from ...text import parse_object
 from ...values import KINDS, CallKind, ConfigError, ContentPart, Message, TextPart, Tool, ToolCall, nearest
 from ..ui import Decision, ExternalResult, UIRequest, checked_decisions, media_part, member, settled
 
-__all__ = ["AgentRequest", "read_messages", "read_request"]
-
 _ROLES = ("developer", "system", "user", "assistant", "tool", "reasoning", "activity")
 REASONING = "-reasoning-"  # between the id of a message and the number of its reasoning
 _MEDIA = ("image", "audio", "document")

@@ -30,8 +30,6 @@ from ..hosted_steps import HostedCall, HostedStep
 from ..ui import NONE, OnError, Signatures, UIEvent, UIWriter, played, server_sent
 from .reading import REASONING, AgentRequest
 
-__all__ = ["HEADERS", "AGUIWriter", "stream"]
-
 HEADERS: Mapping[str, str] = MappingProxyType(
     {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
 )

@@ -8,9 +8,6 @@ from typing import Any
 from ...text import canonical_json, parse_object
 from ...values import KINDS, ToolCall
 
-__all__ = ["carried_arguments", "read_call"]
-
-
 _OTHERS = {str(kind): kind for kind in KINDS if kind != "function"}
 
 

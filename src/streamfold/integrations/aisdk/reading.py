@@ -14,8 +14,6 @@ from ...values import ConfigError, ContentPart, Message, TextPart, ToolCall, nea
 from ..ui import Decision, ExternalResult, UIRequest, checked_decisions, media_part, member, settled
 from .carried import read_call
 
-__all__ = ["ChatRequest", "read_messages", "read_request"]
-
 _ROLES = ("system", "user", "assistant")
 _DENIED = "not run: the call was denied"
 _UNFINISHED = ("input-streaming", None)

@@ -18,8 +18,6 @@ from ..hosted_steps import HostedCall, HostedStep
 from ..ui import NONE, OnError, Signatures, UIEvent, UIWriter, played, server_sent
 from .carried import carried_arguments
 
-__all__ = ["HEADERS", "UIMessageWriter", "stream"]
-
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
         "content-type": "text/event-stream",

@@ -25,8 +25,6 @@ from ...values import (
     tool_result,
 )
 
-__all__ = ["Decision", "ExternalResult", "UIRequest", "media_part", "member", "settled"]
-
 _NOT_RUN = "not run: the conversation went on without it"
 
 

@@ -16,8 +16,6 @@ from ...tools import PendingCall, ToolRun
 from ...values import ConfigError, Message, ToolCall
 from .requests import Decision
 
-__all__ = ["Signatures", "checked_decisions"]
-
 
 class Signatures:
     """Signs the calls of a run that somebody must approve.

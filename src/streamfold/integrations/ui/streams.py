@@ -32,8 +32,6 @@ from ...values import (
 from ..hosted_steps import HostedStep, HostedSteps
 from .signing import Signatures
 
-__all__ = ["NONE", "OnError", "UIEvent", "UIWriter", "error_text", "played", "server_sent"]
-
 UIEvent: TypeAlias = dict[str, Any]
 OnError: TypeAlias = Callable[[Exception], str]
 

@@ -11,8 +11,6 @@ from .stream import STREAM
 from .thinking import THINKING
 from .turns import TURNS
 
-__all__ = ["NOT_EXAMINED", "PROBES"]
-
 # Quirks of Chat Completions that no request to one model can show, and why. They stay as the catalogue has them.
 NOT_EXAMINED = {
     "hosted_tools": "in whose words a server's own tools are written is documented by it; a run of one costs money",

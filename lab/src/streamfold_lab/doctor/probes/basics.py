@@ -10,8 +10,6 @@ from ..questions import COUNT, LINE, LINE_WORDS, UNICODE, UNICODE_TEXT, capped, 
 from ..values import Answers, Ask, Outcome, Seen
 from .judging import Theme, refusal, sets, shown, unclear, was_refused, with_members, without_members
 
-__all__ = ["BASICS"]
-
 _CHAT = ("chat", "kimi")
 _LIMIT = 12  # tokens that the probe about limits allows
 _CUT = 24  # tokens after which an answer is cut

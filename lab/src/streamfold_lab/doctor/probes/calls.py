@@ -20,8 +20,6 @@ from .judging import (
     with_members,
 )
 
-__all__ = ["CALLS"]
-
 _BROKEN = "a call whose arguments are not JSON can't be run by accident: it has an error"
 
 

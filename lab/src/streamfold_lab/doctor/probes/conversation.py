@@ -10,8 +10,6 @@ from ..questions import DAYS, LINE, PICTURE, capped, words
 from ..values import Answers, Ask, Outcome, Seen
 from .judging import Theme, capability, edit_messages, if_refused, refusal, sets, shown, unclear
 
-__all__ = ["CONVERSATION"]
-
 _BEGUN = "monday tuesday wednesday"
 _REST = ["thursday", "friday", "saturday", "sunday"]
 

@@ -6,8 +6,6 @@ from ..questions import LINE, capped
 from ..values import Ask, Outcome, Seen
 from .judging import Theme, shown, with_members
 
-__all__ = ["ERRORS"]
-
 
 def _error_shape(seen: Seen, what: str) -> Outcome:
     status = seen.recording.status if seen.recording else 0

@@ -11,25 +11,6 @@ from streamfold.values import Reply, ToolCall
 from ..damage import reread
 from ..values import Answers, Ask, Outcome, Probe, Seen, Setting, Verdict
 
-__all__ = [
-    "Theme",
-    "accepted",
-    "call_to",
-    "capability",
-    "dialect_of",
-    "edit_messages",
-    "force_a_call",
-    "if_refused",
-    "read_again",
-    "refusal",
-    "sets",
-    "shown",
-    "unclear",
-    "was_refused",
-    "with_members",
-    "without_members",
-]
-
 DIALECTS = (
     *("hermes", "kimi", "qwen3coder", "glm", "deepseek", "mistral", "llama3"),
     *("harmony", "dsml", "kimi3", "minimax", "minimax3", "gemma4", "functiongemma", "lfm2", "seed", "cohere"),

@@ -12,8 +12,6 @@ from ..questions import CAPITAL, HELLO, WEATHER, capped
 from ..values import Answers, Ask, Outcome, Seen
 from .judging import Theme, accepted, capability, refusal, sets, shown, unclear, was_refused, with_members
 
-__all__ = ["SCHEMAS", "STRUCTURED"]
-
 _REFS = {
     "type": "object",
     "properties": {"place": {"$ref": "#/$defs/Place"}},

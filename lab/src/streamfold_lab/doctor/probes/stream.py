@@ -11,8 +11,6 @@ from ..damage import Damage, damage, has_gap, repeats, said, wanted
 from ..values import Answers, Outcome, Seen, Verdict, Way
 from .judging import Theme, shown
 
-__all__ = ["STREAM"]
-
 _SLOW_START = 5.0  # seconds until the head of a response
 _SLOW_PIECES = 0.25  # seconds between two pieces, in the middle of all
 _SEVERAL = 4  # pauses, so that one alone says nothing

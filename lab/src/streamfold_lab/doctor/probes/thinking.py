@@ -20,8 +20,6 @@ from .judging import (
 )
 from .turns import HISTORY, raw_history
 
-__all__ = ["THINKING"]
-
 _FIELDS = ("reasoning_content", "reasoning")
 _OFF: dict[str, dict[str, Any]] = {
     "thinking": {"thinking": {"type": "disabled"}},

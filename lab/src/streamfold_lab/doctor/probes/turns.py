@@ -11,8 +11,6 @@ from ..questions import PICTURE, WEATHER, capped, words
 from ..values import Answers, Ask, Outcome, Seen
 from .judging import Theme, edit_messages, refusal, sets, shown, unclear, was_refused
 
-__all__ = ["HISTORY", "TURNS", "raw_history"]
-
 _LONG_ID = "call_0123456789abcdefghijklmn"
 _SHORT_ID = "a1b2c3d4e"
 PLACEHOLDER = {"google": {"thought_signature": "skip_thought_signature_validator"}}
