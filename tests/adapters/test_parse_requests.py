@@ -274,10 +274,6 @@ def test_what_has_no_place_in_ours_is_kept() -> None:
         ({"tools": [{"type": "custom", "custom": {}}]}, "tools[0].type is 'custom': tools are functions here"),
         ({"tools": [{"type": "function"}]}, "tools[0].function is missing"),
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name is missing"),
-        (
-            {"tools": [{"type": "function", "function": {"name": "f", "defer": 1}}]},
-            "tools[0].function.defer is unknown here: a function has name, description, parameters, strict",
-        ),
         ({"tool_choice": "required"}, "tool_choice demands a call, and there are no tools"),
         ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice demands a call"),
         ({"tool_choice": "any"}, "tool_choice is 'auto', 'none', 'required'"),

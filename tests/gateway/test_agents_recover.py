@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from folding import DONE, fin, text
-from gateways import CHAT, MESSAGES, RESPONSES, behind, client_of, served
+from gateways import CHAT, MESSAGES, RESPONSES, asking, behind, client_of, served
 from streamfold import Provider
 from streamfold.gateway import gateway
 from streamfold.gateway.connections import bounded_protocol
@@ -170,6 +170,65 @@ async def test_a_broken_connection_has_the_words_for_temporary() -> None:
         assert last["error"]["message"].endswith("(server error)"), path
 
 
+async def test_a_failure_of_the_provider_is_temporary_in_any_api() -> None:
+    """Where the type of an error is not the provider's, its words say that it may be asked again (opencode 1.18)."""
+    half = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"Half"}}]}\n\n'
+    said = b'data: {"error":{"message":"I had an error","type":"server_error","code":"server_error"}}\n\n'
+    for path, words in ((MESSAGES, "openai: I had an error (server error)"), (CHAT, "I had an error")):
+        async with before("openai:gpt-5-mini", half + said) as (client, _):
+            answer = await client.post(path, json=asking(path, max_tokens=9, stream=True))
+        last = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")][-1]
+        assert last["error"]["message"] == words
+
+
+async def test_an_error_of_geminis_api_comes_by_itself() -> None:
+    """Google's client for JavaScript raises it only when nothing else is in the same piece of the body."""
+    half = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"Half"}}]}\n\n'
+    bodies: list[bytes] = []
+    async with before("openai:gpt-5-mini", half, breaks=True) as (client, _):
+        app = client._transport.app  # type: ignore[attr-defined]
+
+        async def noting(scope: Any, receive: Any, send: Any) -> None:
+            async def note(message: Any) -> None:
+                bodies.append(message.get("body", b""))
+                await send(message)
+
+            await app(scope, receive, note)
+
+        async with client_of(noting) as watched:
+            await watched.post(GEMINI, json={"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]})
+    assert json.loads(bodies[-1])["error"]["code"] == 502
+    assert bodies[-2].endswith(b"\r\n\r\n")
+
+
+@each_row(
+    ("path", "turn", "name", "sent_last"),
+    [
+        (CHAT, {"content": ""}, "kimi:kimi-k2.5", "Hi"),
+        (CHAT, {"content": "", "reasoning_content": "Hm."}, "kimi:kimi-k2.5", "Hi"),
+        (CHAT, {"content": "Half"}, "anthropic:claude-opus-4-7", "Continue."),
+        (CHAT, {"content": "Half"}, "gemini:gemini-3-pro-preview", "Continue."),
+        (CHAT, {"content": "Half"}, "openai:gpt-5-mini", "Half"),
+        (GEMINI, {"parts": [{"text": "Hm.", "thought": True}]}, "kimi:kimi-k2.5", "Hi"),
+        (GEMINI, {"parts": [{"text": "Half"}]}, "gemini:gemini-3-pro-preview", "Continue."),
+        (MESSAGES, {"content": "Half"}, "anthropic:claude-haiku-4-5", "Half"),
+    ],
+)
+async def test_what_stays_of_an_answer_that_broke_off(
+    path: str, turn: dict[str, Any], name: str, sent_last: str
+) -> None:
+    """Agents ask again with what they have of an answer: an empty turn, a thought, half a text."""
+    if path == GEMINI:
+        body: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}, {"role": "model", **turn}]}
+    else:
+        body = asking(path, max_tokens=9, stream=True)
+        body["messages"].append({"role": "assistant", **turn})
+    async with before(name) as (client, sent):
+        await client.post(path, json=body)
+        last = json.dumps((sent[0].get("messages") or sent[0]["contents"])[-1])
+    assert f'"{sent_last}"' in last
+
+
 async def test_a_prompt_that_is_too_long_has_openais_code() -> None:
     """By the code Codex knows that the conversation has to become shorter, whatever the provider called it."""
     said = b'{"error":{"message":"Your request exceeded model token limit: 262144 (requested: 300000)"}}'
@@ -274,6 +333,32 @@ def claude_calls(number: int, argument: str) -> bytes:
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 5}},
         {"type": "message_stop"},
     )
+
+
+async def test_members_of_openais_functions_are_kept_for_its_apis() -> None:
+    """What nobody knows of a function goes on to the same API. It stops no request to another, whose client is told."""
+    function = {"name": "read", "description": "", "parameters": {"type": "object", "properties": {}}}
+    own = {"returns": {"type": "string"}, "examples": [1]}
+    mark = {"cache_control": {"type": "ephemeral"}}
+    chat = {"type": "function", "function": {**function, **own}, **mark, "group": "files"}
+    flat = {"type": "function", **function, "strict": False, **own}
+    for path, tool, name in ((CHAT, chat, "openai:gpt-4o"), (RESPONSES, flat, "openai-responses:gpt-4o")):
+        body = asking(path, tools=[tool])
+        async with before(name) as (client, sent):
+            await client.post(path, json=body)
+        assert sent[0]["tools"] == [tool]
+        async with before("anthropic:claude-sonnet-4-5", claude_calls(1, "a")) as (client, sent):
+            answer = await client.post(path, json=body)
+        assert sent[0]["tools"][0]["name"] == "read"
+        assert not own.keys() & sent[0]["tools"][0].keys()
+        said = answer.headers["x-streamfold-warnings"]
+        assert "tools[].returns and tools[].examples" in said
+        assert "cache_control" not in said
+    custom = {"type": "custom", "name": "patch"}
+    async with before("openai:gpt-4o", HELLO) as (client, sent):
+        answer = await client.post(RESPONSES, json=asking(RESPONSES, tools=[flat, custom]))
+    assert "tools[].returns and tools[].examples" in answer.headers["x-streamfold-warnings"]
+    assert not own.keys() & sent[0]["tools"][0]["function"].keys()
 
 
 @pytest.mark.parametrize("with_ids", [True, False])

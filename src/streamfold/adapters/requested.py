@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..requests import Fields, ResponseFormat, kind_of
 from ..values import ConfigError, NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
-
-_KNOWN = "a function has name, description, parameters, strict"
 
 
 def wants_stream(body: Any) -> bool:
@@ -26,6 +26,8 @@ def refuse_several(fields: Fields) -> None:
 def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
     """Returns the tools of a request. Raises ConfigError, with the position, for one that is not a function.
 
+    Members that are not known go on as they are to a server of the same API, as the servers' own readers let them pass.
+
     Args:
         nested: what a tool is stands under `function`, as in Chat Completions.
     """
@@ -39,17 +41,24 @@ def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
         inner = fields.object("function") if nested else fields
         if inner is None:
             raise ConfigError(f'{where}.function is missing: it must be an object with the "name" of the function')
-        tools.append(read_function(inner, kind))
-        fields.refuse_rest(_KNOWN)
+        tools.append(read_function(inner, kind, fields.rest() if nested else None))
     return tuple(tools)
 
 
-def read_function(fields: Fields, kind: str = "function") -> Tool:
-    """Returns a tool from the members of its function. Raises ConfigError for one that no function has."""
+def read_function(fields: Fields, kind: str = "function", beside: Mapping[str, Any] | None = None) -> Tool:
+    """Returns a tool from the members of its function. Others than those of every function are its `extra`.
+
+    Args:
+        beside: the members that stand beside `function`, if the function is an object of its own.
+    """
     members: dict[str, Any] = {"name": fields.need("name"), "parameters": fields.mapping("parameters")}
     members |= {"description": fields.text("description"), "strict": fields.flag("strict")}
-    fields.refuse_rest(_KNOWN)
-    return read_tool({"type": kind, "function": members})
+    extra = fields.rest()
+    mark = (beside or {}).get("cache_control", extra.get("cache_control"))
+    tool = read_tool({"type": kind, "function": members, **({} if mark is None else {"cache_control": mark})})
+    if beside is not None:
+        extra = {**beside, **({"function": extra} if extra else {})}
+    return replace(tool, extra=extra)
 
 
 def read_choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -11,39 +11,41 @@ from ..requests import GO_ON, says_nothing
 from ..values import Message, ProtocolWarning, TextPart
 
 _REASONING = ("reasoning", "thinking", "redacted_thinking")
-_SPOKEN = ("user", "system", "developer")
+_GO_ON_WITH_TEXTS = {"anthropic", "gemini"}  # adapters of APIs that continue a last text of the assistant, or refuse it
 _ROLES = ("system", "developer")  # two words for the same; only OpenAI's newer models know the second
 
 
-def for_others(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
-    """Returns a conversation with one system message, and without turns of nothing but reasoning.
+def for_providers(
+    messages: tuple[Message, ...], adapters: Collection[str], *, own: str, continues: bool
+) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
+    """Returns a conversation without what clients leave in one, and most providers refuse; and what was mended.
 
-    Clients keep the reasoning of an answer that broke off, or whose calls they took out, as a turn of its own: Codex
-    0.169 does, and Claude Code 2.1 after it has summarised a conversation. Other APIs refuse such a turn.
+    Of an answer that broke off there stays a turn of nothing but reasoning (Codex 0.169; Claude Code 2.1 after it has
+    summarised a conversation), an empty turn, or a last turn with half a text (opencode 1.18).
+
+    Args:
+        own: the adapter of the client's API. Only its providers can read a turn of nothing but reasoning.
+        continues: whether a last turn of the assistant is the beginning of the answer in that API.
     """
-    kept = tuple(message for message in messages if not _is_lone_reasoning(message))
-    if len(kept) == len(messages):
-        return _with_one_system(messages), []
-    detail = "a turn of nothing but reasoning was not sent: its answer broke off, or was left out by the client"
-    return _with_one_system(kept), [ProtocolWarning("reasoning_dropped", detail)]
+    warnings: list[ProtocolWarning] = []
+    kept = messages
+    if set(adapters) != {own}:
+        kept = tuple(message for message in messages if not _is_lone_reasoning(message))
+    if len(kept) < len(messages):
+        detail = "a turn of nothing but reasoning was not sent: its answer broke off, or was left out by the client"
+        warnings.append(ProtocolWarning("reasoning_dropped", detail))
+    said = tuple(message for message in kept if not _is_empty(message))
+    repaired = ["turns without content were not sent"] if len(said) < len(kept) else []
+    unasked = repaired and not any(message.role == "user" for message in said)
+    if unasked or (said and not continues and _GO_ON_WITH_TEXTS & {*adapters} and _is_text(said[-1])):
+        said = (*said, Message("user", GO_ON))
+        repaired.append(f'"{GO_ON}" was added')
+    if repaired:
+        warnings.append(ProtocolWarning("history_repaired", "; ".join(repaired)))
+    return said, warnings
 
 
-def without_empty_turns(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
-    """Returns a conversation without turns of users and systems that say nothing.
-
-    Clients send a prompt that was left empty, and most providers refuse one. Those of the assistant are checked by what
-    the provider accepts.
-    """
-    kept = tuple(message for message in messages if message.role not in _SPOKEN or not says_nothing(message))
-    if len(kept) == len(messages):
-        return messages, []
-    detail = "turns without content were not sent"
-    if not any(message.role == "user" for message in kept):
-        kept, detail = (*kept, Message("user", GO_ON)), f'{detail}; "{GO_ON}" was added'
-    return kept, [ProtocolWarning("history_repaired", detail)]
-
-
-def _with_one_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+def with_one_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Returns the conversation with its first instructions joined, and the role `system` for all of them."""
     first = [text_of(message) for message in takewhile(_is_instruction, messages)]
     rest = tuple(replace(each, role="system") if each.role in _ROLES else each for each in messages[len(first) :])
@@ -63,8 +65,17 @@ def _is_lone_reasoning(message: Message) -> bool:
     if message.role != "assistant" or message.content or message.tool_calls or message.refusal:
         return False
     parts = [*_list(message.extras.get("output")), *_list(message.extras.get("blocks"))]
-    kinds = [part.get("type") if isinstance(part, Mapping) else None for part in parts]
-    return bool(kinds or message.reasoning) and all(kind in _REASONING for kind in kinds)
+    thoughts = [isinstance(part, Mapping) and (part.get("thought") or part.get("type") in _REASONING) for part in parts]
+    return bool(thoughts or message.reasoning) and all(thoughts)
+
+
+def _is_empty(message: Message) -> bool:
+    more = message.tool_calls or message.reasoning or message.extras
+    return message.role != "tool" and not more and says_nothing(message)
+
+
+def _is_text(message: Message) -> bool:
+    return message.role == "assistant" and not (message.tool_calls or message.partial or message.paused)
 
 
 def _list(value: Any) -> list[Any]:

@@ -122,7 +122,11 @@ class Exchange:
                 raise refusal from refusal.__cause__
             self.log.failed(refusal)
             partial = error.partial if isinstance(error, APIError) else None
-            await self._end(sink, b"".join([*waiting, writer.fail(self.wire.stream_info(refusal), partial)]))
+            said = b"".join([*waiting, writer.fail(self.wire.stream_info(refusal), partial)])
+            *rest, last = self.wire.writes(said)
+            for piece in rest:
+                await sink.write(piece)
+            await self._end(sink, last)
 
     async def _end(self, sink: Sink, events: bytes) -> None:
         """Writes the last events, when the answer is kept: its client may refer to it from then on."""

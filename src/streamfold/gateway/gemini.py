@@ -29,6 +29,7 @@ class GeminiWire(Wire):
     id_prefix = "gen-"
     fragments = False  # a call is one part
     returns_ids = False
+    says_types = False
     keep_alive = GeminiEmitter.keep_alive
 
     @classmethod
@@ -76,6 +77,11 @@ class GeminiWire(Wire):
         wait = refusal.headers.get("retry-after")
         status = refusal.info.status or refusal.status
         return replace(refusal.info, status=status, retry_after=float(wait) if wait else refusal.info.retry_after)
+
+    def writes(self, failure: bytes) -> list[bytes]:
+        """Google's client for JavaScript finds an error behind the events, if it comes by itself (1.52)."""
+        events, gap, error = failure.rpartition(b"\r\n\r\n")
+        return [piece for piece in (events + gap, error) if piece]
 
     def error(self, refusal: Refused, answer_id: str) -> tuple[int, dict[str, Any]]:
         return refusal.status, google_error(self.info(refusal))

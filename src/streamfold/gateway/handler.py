@@ -20,7 +20,7 @@ from ..values import ConfigError
 from .access import Access
 from .bodies import Bodies, ClientGone, HeldBody, Receive
 from .clients import Client
-from .conversation import without_empty_turns
+from .conversation import for_providers
 from .exchange import Exchange
 from .failures import Refused, refused
 from .keys import KeyRateLimits
@@ -199,10 +199,12 @@ class RequestHandler:
             asked, dropped = wire.for_provider(wire.without_client_ids(asked), served.adapters)
         except ConfigError as error:
             raise refused(400, error.problem) from error
-        messages, empty = without_empty_turns(asked.request.messages)
+        messages, mended = for_providers(
+            asked.request.messages, served.adapters, own=wire.adapter, continues=wire.continues
+        )
         asked = replace(asked, request=replace(asked.request, messages=messages))
         memory = self._memory and self._memory.of(incoming.client.id, ids=wire.returns_ids)
-        return Exchange(wire, asked, served, self.options, incoming.log, [*dropped, *empty], memory)
+        return Exchange(wire, asked, served, self.options, incoming.log, [*dropped, *mended], memory)
 
     def _check_size(self, wire: Wire, body: Mapping[str, Any], model: Any) -> None:
         options, size = self.options, wire.size(body)

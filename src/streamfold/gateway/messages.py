@@ -11,7 +11,7 @@ from ..adapters.anthropic import MessagesEmitter, messages_error, parse_messages
 from ..adapters.emitting import Emitter, event
 from ..requests import Request, estimated_tokens
 from ..values import APIError, ErrorInfo, Message
-from .conversation import for_others, text_of
+from .conversation import text_of, with_one_system
 from .counting import count_tokens
 from .failures import Refused
 from .models import Served
@@ -29,6 +29,8 @@ class MessagesWire(Wire):
     path = "/v1/messages"
     adapter = "anthropic"
     id_prefix = "msg_"
+    continues = True
+    says_types = False
     client_ids = ("metadata",)  # Claude Code names its device, account and session there
     keep_alive = event({"type": "ping"}, "ping")
 
@@ -103,11 +105,10 @@ class MessagesWire(Wire):
         request = asked.request
         warnings = not_sent(request.options.extra_body, "the Messages API")
         options = replace(request.options, extra_body={})
-        messages, dropped = for_others(tuple(each for each in request.messages if not _is_billing(each)))
+        messages = with_one_system(tuple(each for each in request.messages if not _is_billing(each)))
         tools, plain = functions_of(request.tools, "the Messages API")
-        warnings += [*dropped, *plain]
         request = replace(request, options=options, messages=messages, tools=tools)
-        return replace(asked, request=request), warnings
+        return replace(asked, request=request), [*warnings, *plain]
 
 
 class MessagesCountWire(MessagesWire):

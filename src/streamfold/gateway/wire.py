@@ -13,17 +13,26 @@ from ..adapters.emitting import Emitter, error_body
 from ..adapters.responses import ResponsesEmitter, WrittenEvent
 from ..config import GatewayOptions
 from ..requests import Request
-from ..values import APIConnectionError, ErrorInfo, IncompleteStreamError, ProtocolWarning, Tool
+from ..values import (
+    APIConnectionError,
+    ErrorInfo,
+    IncompleteStreamError,
+    ProtocolWarning,
+    Tool,
+    UpstreamError,
+)
 from .failures import Refused
 from .models import Served
 
 Warnings: TypeAlias = list[ProtocolWarning]
 
-_TEMPORARY = re.compile("overloaded|rate.?limit|server error|timed? ?out|temporar|unavailable|try again", re.IGNORECASE)
+_TEMPORARY = re.compile(
+    "overloaded|rate.?limit|too many requests|(server|internal|connection) error|service unavailable", re.IGNORECASE
+)
 
 # Values of members of tools that ask for nothing: to be called by the model alone is to be called directly.
 _ASK_NOTHING: tuple[Any, ...] = (None, [], {}, False, ["direct"])
-_GRANTED = ("eager_input_streaming",)  # arguments are always sent as they come
+_GRANTED = ("eager_input_streaming", "cache_control")  # arguments are sent as they come; the mark is the tool's `cache`
 
 
 class Keeper(Protocol):
@@ -117,6 +126,8 @@ class Wire(ABC):
         asks_model: whether a model gives its answers.
         fragments: whether its streams have calls in fragments.
         returns_ids: whether all its clients send the ids of earlier calls.
+        says_types: whether an error has the type that its provider gave it.
+        continues: whether a last turn of the assistant is the beginning of the answer.
         id_prefix: how the ids of its answers begin.
         client_ids: members of its requests that identify an installation, a session or a user.
         keep_alive: what is written into a stream that has been silent for a while.
@@ -127,6 +138,8 @@ class Wire(ABC):
     asks_model: ClassVar[bool] = True
     fragments: ClassVar[bool] = True
     returns_ids: ClassVar[bool] = True
+    says_types: ClassVar[bool] = True
+    continues: ClassVar[bool] = False
     id_prefix: ClassVar[str]
     client_ids: ClassVar[tuple[str, ...]] = ()
     # There are no `id:` lines in our streams: with one, a comment makes an event to some readers.
@@ -204,14 +217,18 @@ class Wire(ABC):
     def stream_info(self, refusal: Refused) -> ErrorInfo:
         """Returns an error for a stream that has begun. Clients read from the words of its message whether to retry.
 
-        "server error" is such a word to agents (pi 0.73); the types of errors are not shown to all of them. What a
-        provider says itself stays as it is.
+        "server error" is such a word to agents (pi 0.73, opencode 1.18). What a provider says itself stays as it is if
+        its type is said, too.
         """
         info, cause = self.info(refusal), refusal.__cause__
-        broke = isinstance(cause, APIConnectionError | IncompleteStreamError) and cause.retryable
-        if not broke or _TEMPORARY.search(info.message):
+        kinds = (APIConnectionError, IncompleteStreamError, *(() if self.says_types else (UpstreamError,)))
+        if not isinstance(cause, kinds) or not cause.retryable or _TEMPORARY.search(info.message):
             return info
         return replace(info, message=f"{info.message} (server error)")
+
+    def writes(self, failure: bytes) -> list[bytes]:
+        """Returns the end of a stream that failed in the pieces that clients have to get one by one."""
+        return [failure]
 
     def error(self, refusal: Refused, answer_id: str) -> tuple[int, dict[str, Any]]:
         """Returns status and body of an error response."""
@@ -245,7 +262,12 @@ class Wire(ABC):
 
 def functions_of(tools: tuple[Tool, ...], api: str) -> tuple[tuple[Tool, ...], Warnings]:
     """Returns the tools of a request without what only this API has, and the warning about that."""
-    asked = [(name, value) for tool in tools for name, value in tool.extra.items() if value not in _ASK_NOTHING]
+    asked = [
+        (name, value)
+        for tool in tools
+        for name, value in {**tool.extra, **tool.extra.get("function", {}), "function": None}.items()
+        if value not in _ASK_NOTHING
+    ]
     members = {f"tools[].{name}": value for name, value in asked if name not in _GRANTED}
     return tuple(replace(tool, extra={}) for tool in tools), not_sent(members, api)
 

@@ -12,10 +12,10 @@ from ..adapters.emitting import Emitter
 from ..adapters.responses import ClientTools, ResponsesEmitter, only_functions, parse_for_functions
 from ..adapters.responses import parse_request as parse_responses
 from ..requests import Request
-from .conversation import for_others
+from .conversation import with_one_system
 from .gemini import GeminiCountWire, GeminiWholeWire, GeminiWire
 from .messages import MessagesCountWire, MessagesWire
-from .wire import ClientRequest, Size, Warnings, Wire, listed, not_sent
+from .wire import ClientRequest, Size, Warnings, Wire, functions_of, listed, not_sent
 
 # https://platform.openai.com/docs/guides/safety-best-practices, /docs/guides/prompt-caching
 _CLIENT_IDS = ("user", "safety_identifier", "prompt_cache_key")
@@ -60,7 +60,9 @@ class ChatWire(Wire):
             kept = {name: extra.pop(name) for name in _SHARED if name in extra}
             if "verbosity" in extra:
                 kept["text"] = {"verbosity": extra.pop("verbosity")}  # the same option by another name
-        return asked.with_extra_body(kept), not_sent(extra, "Chat Completions")
+        tools, plain = functions_of(asked.request.tools, "Chat Completions")
+        asked = replace(asked, request=replace(asked.request, tools=tools))
+        return asked.with_extra_body(kept), [*not_sent(extra, "Chat Completions"), *plain]
 
 
 def _with_effort(asked: ClientRequest, thinking: Any) -> ClientRequest:
@@ -155,9 +157,9 @@ class ResponsesWire(Wire):
         left = {name: extra.pop(name) for name in names if name in extra}
         lost = {name: value for name, value in left.items() if value != _RESPONSES_ONLY.get(name)}
         warnings += not_sent(lost, "the Responses API")
-        messages, dropped = for_others(asked.request.messages)
-        request = replace(asked.request, messages=messages)
-        return replace(asked, request=request).with_extra_body(extra), [*warnings, *dropped]
+        tools, plain = functions_of(asked.request.tools, "the Responses API")
+        request = replace(asked.request, messages=with_one_system(asked.request.messages), tools=tools)
+        return replace(asked, request=request).with_extra_body(extra), [*warnings, *plain]
 
 
 def _without(value: Any, member: str) -> Any:

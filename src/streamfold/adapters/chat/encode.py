@@ -138,7 +138,8 @@ class RequestWriter:
         function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
         if tool.strict is not None:
             function["strict"] = tool.strict
-        return {"type": "function", "function": function}
+        own = tool.extra.get("function")
+        return {"type": "function", **tool.extra, "function": {**function, **own} if own else function}
 
     def _tool_choice(self, choice: ReadToolChoice) -> str | dict[str, Any]:
         match choice:

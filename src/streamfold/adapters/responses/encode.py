@@ -142,6 +142,7 @@ class RequestWriter:
             # Left out it is not false here: the API makes a strict schema of any, in which all that was optional is
             # required (https://platform.openai.com/docs/guides/function-calling#strict-mode).
             "strict": bool(tool.strict),
+            **tool.extra,
         }
 
     def _tool_choice(self, choice: ReadToolChoice, tools: Sequence[Tool]) -> str | dict[str, Any]:

@@ -85,10 +85,12 @@ class Functions:
     def _read(self, entry: _Entry) -> None:
         fields = Fields(entry.tool, entry.where)
         kind = fields.any("type")
+        extra: Mapping[str, Any] = {}
         if kind == "function":
             for name in _DEFERRING:
                 fields.any(name)
             tool = read_function(fields)
+            extra = tool.extra
             own = ClientTool(tool.name, "function", entry.namespace)
             about, parameters, strict = tool.description, tool.parameters, tool.strict
         elif kind == "custom":
@@ -107,7 +109,7 @@ class Functions:
             return
         name = self._names[own] = self._free_name(own)
         about = "\n\n".join(filter(None, (entry.about, about)))
-        self.tools.append(Tool(name, about, parameters, strict))
+        self.tools.append(Tool(name, about, parameters, strict, extra=extra))
 
     def _free_name(self, own: ClientTool) -> str:
         name = wanted = flat_name(own.name, own.namespace)
