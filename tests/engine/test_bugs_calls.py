@@ -202,41 +202,26 @@ def test_a7_id_and_name_on_every_chunk_without_index():
     assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "f", {"y": 2})]
 
 
-@pytest.mark.parametrize("declared", [[], ["get_weather"], ["get_weather", "get_time"]])
-def test_a8_name_in_pieces(declared: list[str]):
-    """A name may really come in pieces."""
-    reply = assert_any_cut(fragments("0 call_a get_", "0 - weather {}") + END, tools=tools(*declared))
-    assert calls(reply) == [("call_a", "get_weather", {})]
-
-
-def test_a8_name_in_pieces_of_which_one_is_a_tool():
-    """A declared name that grows into another declared name is in pieces."""
-    reply = assert_any_cut(
-        fragments("0 call_a get", "0 - _weather {}") + END,
-        tools=tools("get", "get_weather"),
-    )
-    assert calls(reply) == [("call_a", "get_weather", {})]
-
-
-def test_a8_name_repeated_although_it_is_a_tool():
-    """A declared name that comes again is repeated, not in pieces."""
-    reply = assert_any_cut(
-        fragments("0 call_a get", "0 - get {}") + END,
-        tools=tools("get", "get_weather"),
-    )
-    assert calls(reply) == [("call_a", "get", {})]
-
-
-def test_a8_name_of_two_equal_pieces():
-    """Two equal pieces are a doubled name where only the doubled name is a tool."""
-    reply = assert_any_cut(fragments("0 call_a bye", "0 - bye {}") + END, tools=tools("byebye"))
-    assert calls(reply) == [("call_a", "byebye", {})]
-
-
-def test_a8_name_that_grows():
-    """A name that is sent anew and longer each time is the longest one."""
-    reply = assert_any_cut(fragments("0 call_a get_", "0 call_a get_wea", "0 call_a get_weather {}") + END)
-    assert calls(reply) == [("call_a", "get_weather", {})]
+@each_row(
+    ("pieces", "declared", "name"),
+    [
+        (["f", "f", "f"], [], "f"),
+        (["get_", "weather"], [], "get_weather"),
+        (["get_", "weather"], ["get_weather"], "get_weather"),
+        (["g", "et_", "weather"], ["get_weather", "get_time"], "get_weather"),
+        (["get_", "get_wea", "get_weather"], [], "get_weather"),
+        (["get", "_weather"], ["get", "get_weather"], "get_weather"),
+        (["get", "get"], ["get", "get_weather"], "get"),
+        (["bye", "bye"], ["byebye"], "byebye"),
+        (["bye", "bye"], ["bye"], "bye"),
+        (["bye", "bye"], [], "bye"),
+    ],
+)
+def test_a8_name_in_pieces(pieces: list[str], declared: list[str], name: str):
+    """A name may really come in pieces, or grow, or come again: the declared tools tell."""
+    body = b"".join(call(entry(0, "call_a", piece)) for piece in pieces)
+    reply = assert_any_cut(body + call(entry(0, arguments="{}")) + END, tools=tools(*declared))
+    assert calls(reply) == [("call_a", name, {})]
 
 
 def test_a8_name_in_pieces_without_index():
@@ -578,10 +563,10 @@ def test_a19_text_and_call_in_one_delta():
 
 def test_a_nameless_call_is_not_handed_out():
     """A call that never gets a name can't be run: it is left out with a warning, and the others are unharmed."""
-    reply = assert_any_cut(fragments("0 call_a - {}", '1 call_b g {"y":2}') + END)
+    reply = assert_any_cut(fragments("0 call_a - {}", '1 call_b g {"y":2}', '2 - - {"z":3}') + END)
     assert calls(reply) == [("call_b", "g", {"y": 2})]
     assert codes(reply) == ["calls_dropped"]
-    assert "call_a" in reply.warnings[0].detail
+    assert reply.warnings[0].detail.endswith('call_a, {"z":3}')
 
 
 # --- An index is the identity of a call ------------------------------------------------------------------------------

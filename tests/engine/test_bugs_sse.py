@@ -24,7 +24,6 @@ from folding import (
     text,
 )
 from streamfold import IncompleteStreamError, Limits, ProtocolError, StreamDecoder, UpstreamError, Usage
-from streamfold.engine.sse import SSEDecoder
 from tables import each_row
 
 COMPLETION = {
@@ -43,14 +42,6 @@ def test_d1_unicode_line_separators_are_text(char: str) -> None:
     reply = assert_any_cut(text(f"a{char}b") + fin("stop") + DONE)
     assert reply.text == f"a{char}b"
     assert codes(reply) == []
-
-
-@each_row("char", ["\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"])
-def test_d1_no_other_control_character_ends_a_line(char: str) -> None:
-    """VT, FF and the separators that `str.splitlines` knows stay inside the data of their event (httpx-sse#34)."""
-    decoder = SSEDecoder()
-    assert [made.data for made in decoder.feed(f"data: a{char}b\n\n".encode())] == [f"a{char}b"]
-    assert decoder.finish() is None
 
 
 def test_d2_characters_cut_between_reads() -> None:
@@ -81,33 +72,15 @@ def test_d3_crlf_line_ends() -> None:
     assert assert_any_cut(body).text == "a"
 
 
-def test_d3_crlf_cut_in_two_is_one_line_end() -> None:
-    """The LF of a CRLF that was cut in two does not count as a blank line."""
-    decoder = SSEDecoder()
-    pieces = [b"data: a\r", b"\ndata: b\r", b"\n\r", b"\n"]
-    assert [made.data for piece in pieces for made in decoder.feed(piece)] == ["a\nb"]
-
-
 def test_d4_cr_line_ends() -> None:
     """A lone CR ends a line."""
     body = (text("a") + fin("stop") + DONE).replace(b"\n", b"\r")
     assert assert_any_cut(body).text == "a"
 
 
-def test_d4_mixed_line_ends() -> None:
-    """Each line may end in its own way."""
-    body = text("a").replace(b"\n", b"\r") + text("b").replace(b"\n", b"\r\n") + text("c") + fin("stop") + DONE
-    assert assert_any_cut(body).text == "abc"
-
-
 def test_d5_byte_order_mark_first() -> None:
     """A byte-order mark in front does not hide the first event."""
     assert assert_any_cut(b"\xef\xbb\xbf" + text("a") + text("b") + fin("stop") + DONE).text == "ab"
-
-
-def test_d5_byte_order_mark_before_a_json_body() -> None:
-    """A byte-order mark in front of a whole JSON answer is not part of it."""
-    assert assert_any_cut(b"\xef\xbb\xbf" + json.dumps(COMPLETION).encode()).text == "Hello"
 
 
 @each_row(
@@ -279,22 +252,6 @@ def test_d18_whole_completion_instead_of_a_stream(indent: int | None) -> None:
     assert codes(reply) == []
 
 
-def test_d18_whole_completion_with_calls() -> None:
-    """The calls of a whole completion are handed out, each once."""
-    message = {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}},
-            {"id": "b", "type": "function", "function": {"name": "g", "arguments": ""}},
-        ],
-    }
-    body = {**COMPLETION, "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
-    reply = assert_any_cut(json.dumps(body).encode())
-    assert calls(reply) == [("a", "f", {"x": 1}), ("b", "g", {})]
-    assert reply.finish_reason == "tool_calls"
-
-
 def test_d18_whole_completion_that_was_cut_by_its_length() -> None:
     """A whole completion with finish reason "length" hands out no calls, like a stream."""
     message = {"tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x'}}]}
@@ -302,46 +259,6 @@ def test_d18_whole_completion_that_was_cut_by_its_length() -> None:
     reply = assert_any_cut(json.dumps(body).encode())
     assert reply.tool_calls == []
     assert codes(reply) == ["calls_dropped"]
-
-
-@each_row(
-    ("body", "message"),
-    [
-        ({"error": {"message": "quota exceeded", "type": "insufficient_quota"}}, "quota exceeded"),
-        ({"error": "quota exceeded"}, "quota exceeded"),
-        ([{"error": {"message": "quota exceeded", "code": 429}}], "quota exceeded"),
-        ({"code": 1302, "msg": "quota exceeded"}, "quota exceeded"),
-        ({"success": False, "message": "quota exceeded"}, "quota exceeded"),
-        ({"detail": "quota exceeded"}, "quota exceeded"),
-        ({"detail": [{"loc": ["body"], "msg": "quota exceeded"}]}, "quota exceeded"),
-        ({"error_code": 17, "error_msg": "quota exceeded"}, "quota exceeded"),
-    ],
-)
-def test_d19_error_body_with_status_200(body: object, message: str) -> None:
-    """A JSON error as the whole body of a 200 answer is raised in the server's own words."""
-    error = assert_any_cut_error(json.dumps(body).encode())
-    assert type(error) is UpstreamError
-    assert error.message == message
-    assert error.body == body
-
-
-@each_row(
-    "body",
-    [
-        b"<html><title>Sign in</title></html>",
-        b"<!DOCTYPE html>\n<html>\n<title>Sign in</title>\n</html>\n",
-        b"\xef\xbb\xbf<html><title>Sign in</title></html>",
-        b"\r\n\r\n<html><title>Sign in</title></html>",
-        b"<html><title>Sign in</title>" + b"<p>some words</p>\n" * 100 + b"</html>",
-    ],
-)
-def test_d20_web_page_with_status_200(body: bytes) -> None:
-    """A web page is named as one, with its beginning, and is never an empty success."""
-    error = assert_any_cut_error(body)
-    assert type(error) is ProtocolError
-    assert error.message.startswith("the answer is a web page instead of server-sent events; is the base URL right?")
-    assert "<title>Sign in</title>" in error.message
-    assert not error.retryable
 
 
 @each_row(
@@ -370,36 +287,6 @@ def test_d22_endless_json_body() -> None:
     error = assert_any_cut_error(b'{"x":"' + b"y" * 2000, limits=Limits(event_bytes=1000))
     assert type(error) is ProtocolError
     assert error.message == "the body is larger than 1000 bytes (limits.event_bytes)"
-
-
-def test_d22_the_limit_is_for_one_event() -> None:
-    """A stream may be far longer than the limit for one event, comments and all."""
-    body = (text("ab") + b": ping\n\n") * 8 + fin("stop") + DONE
-    assert assert_any_cut(body, limits=Limits(event_bytes=200)).text == "ab" * 8
-
-
-def test_d22_many_comments_are_no_large_event() -> None:
-    """Comment lines without a blank line between them do not add up to an event."""
-    body = b": ping\n" * 100 + text("a") + fin("stop") + DONE
-    assert assert_any_cut(body, limits=Limits(event_bytes=200)).text == "a"
-
-
-@each_row("size", [190, 196, 197, 198, 200, 210])
-def test_d22_the_limit_does_not_depend_on_the_cut(size: int) -> None:
-    """An event near the limit is accepted or refused by its size alone, not by how it was cut."""
-    body = b'data: {"choices":[],"x":"'.ljust(size, b"y") + b'"}\n\n' + text("a") + fin("stop") + DONE
-    if size > 197:
-        error = assert_any_cut_error(body, limits=Limits(event_bytes=200))
-        assert error.message == "one event is larger than 200 bytes (limits.event_bytes)"
-    else:
-        assert assert_any_cut(body, limits=Limits(event_bytes=200)).text == "a"
-
-
-@pytest.mark.parametrize("end", [b"\n\n", b"\n", b""])
-def test_d22_an_event_at_the_end_counts_once(end: bytes) -> None:
-    """An event of a good half of the limit is accepted also where nothing ends its last line."""
-    body = b'data: {"choices":[{"delta":{"content":"' + b"y" * 100 + b'"},"finish_reason":"stop"}]}' + end
-    assert assert_any_cut(body, limits=Limits(event_bytes=200)).text == "y" * 100
 
 
 def test_d22_nothing_is_too_large_after_the_end() -> None:

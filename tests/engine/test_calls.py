@@ -20,37 +20,6 @@ def sort(*parts: Call, tool_names: Collection[str] = ()) -> list[tuple[str, str,
     return [(call.id, call.name, call.text) for call in calls.finish()]
 
 
-def test_no_fragments():
-    """Without fragments there are no calls."""
-    calls = Calls()
-    assert not calls
-    assert calls.finish() == []
-
-
-def test_one_call_in_one_fragment():
-    """A fragment with everything is a call."""
-    assert sort(Call(0, "a", "f", "{}")) == [("a", "f", "{}")]
-
-
-def test_one_call_in_many_fragments():
-    """Arguments are joined as they came, white space and all."""
-    assert sort(
-        Call(0, "a", "f", ""), Call(0, arguments='{ "x"'), Call(0, arguments=" : 1"), Call(0, arguments="}\n")
-    ) == [("a", "f", '{ "x" : 1}\n')]
-
-
-@each_row("empty", [Call(), Call(0), Call(7), Call(None, "", "", ""), Call(0, "", "", "", extra={})])
-def test_an_empty_fragment_opens_nothing(empty: Call):
-    """A fragment that says nothing is no call, before the first one and after it."""
-    calls = Calls()
-    assert calls.feed(empty) is None
-    assert not calls
-    calls.feed(Call(0, "a", "f", "{"))
-    assert calls.feed(empty) is None
-    calls.feed(Call(0, arguments="}"))
-    assert [(call.id, call.name, call.text) for call in calls.finish()] == [("a", "f", "{}")]
-
-
 def test_feed_returns_the_call():
     """`feed` returns the call that the fragment went to, and why; calls are numbered in the order of opening."""
     parts = [Call(5, "a", "f", '{"x"'), Call(None, "b", "g", "{}"), Call(5, arguments=":1}"), Call(2, arguments="{}")]
@@ -63,20 +32,6 @@ def test_feed_returns_the_call():
         (2, "", "new_index", True),
     ]
     assert [found.part for found in placed] == parts
-
-
-def test_a_whole_is_kept_apart_from_the_pieces():
-    """A fragment that is the whole text stands beside the pieces of its call; the fold compares them."""
-    calls = Calls()
-    for part in (
-        Call(0, "a", "f", '"x"'),
-        Call(1, "b", "g", "{"),
-        Call(0, arguments='{"x":1}', whole=True),
-        Call(0, arguments='{"x":1}', whole=True),
-        Call(1, arguments="}"),
-    ):
-        calls.feed(part)
-    assert [(call.text, call.wholes) for call in calls.finish()] == [('"x"', ['{"x":1}']), ("{}", [])]
 
 
 def test_a_known_item_counts_before_the_index():
@@ -145,53 +100,6 @@ def test_extra_members_are_merged():
 # --- 1. an index that is in use -------------------------------------------------------------------------------------
 
 
-def test_interleaved_by_index():
-    """The index sorts fragments that come in turns."""
-    assert sort(
-        Call(0, "a", "f"),
-        Call(1, "b", "g"),
-        Call(0, arguments='{"x"'),
-        Call(1, arguments='{"y"'),
-        Call(0, arguments=":1}"),
-        Call(1, arguments=":2}"),
-    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
-
-
-def test_three_calls_interleaved_with_ids_and_names_on_every_fragment():
-    """Ids and names that are sent again change nothing."""
-    assert sort(
-        Call(0, "a", "f", '{"x"'),
-        Call(1, "b", "f", '{"y"'),
-        Call(2, "c", "f", '{"z"'),
-        Call(2, "c", "f", ":3}"),
-        Call(0, "a", "f", ":1}"),
-        Call(1, "b", "f", ":2}"),
-    ) == [("a", "f", '{"x":1}'), ("b", "f", '{"y":2}'), ("c", "f", '{"z":3}')]
-
-
-def test_index_0_for_every_call():
-    """A new id under an old index opens a call, and bare tails go to the newest."""
-    assert sort(
-        Call(0, "a", "f", "{"),
-        Call(0, arguments="}"),
-        Call(0, "b", "g"),
-        Call(0, arguments='{"y":2}'),
-        Call(0, "c", "f", ""),
-    ) == [("a", "f", "{}"), ("b", "g", '{"y":2}'), ("c", "f", "")]
-
-
-def test_index_0_for_every_call_interleaved():
-    """Under one index for all calls, ids on every fragment lead back to older calls."""
-    assert sort(
-        Call(0, "a", "f", '{"x"'),
-        Call(0, "b", "f", '{"y"'),
-        Call(0, "c", "f", '{"z"'),
-        Call(0, "a", arguments=":1}"),
-        Call(0, "c", arguments=":3}"),
-        Call(0, "b", arguments=":2}"),
-    ) == [("a", "f", '{"x":1}'), ("b", "f", '{"y":2}'), ("c", "f", '{"z":3}')]
-
-
 def test_index_0_for_every_call_and_no_ids():
     """Under one index and without ids, another name or another whole object opens a call."""
     assert sort(
@@ -203,16 +111,6 @@ def test_index_0_for_every_call_and_no_ids():
 
 
 # --- 2. a known id --------------------------------------------------------------------------------------------------
-
-
-def test_known_id_without_index():
-    """A known id is enough."""
-    assert sort(
-        Call(None, "a", "f", '{"x"'),
-        Call(None, "b", "g", '{"y"'),
-        Call(None, "a", arguments=":1}"),
-        Call(None, "b", arguments=":2}"),
-    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
 
 
 @pytest.mark.parametrize("call_id", ["a", None])
@@ -238,37 +136,7 @@ def test_arguments_left_over_of_another_id():
     assert [(call.name, call.lost_pieces) for call in calls.finish()] == [("f", False), ("", False)]
 
 
-def test_head_with_a_known_id_under_an_index_of_its_own():
-    """A head with an index of its own is another call, whatever its id."""
-    assert sort(Call(0, "a", "f"), Call(1, "a", "f"), Call(0, arguments='{"x":1}'), Call(1, arguments='{"y":2}')) == [
-        ("a", "f", '{"x":1}'),
-        ("a", "f", '{"y":2}'),
-    ]
-
-
 # --- 3. without an index --------------------------------------------------------------------------------------------
-
-
-def test_index_missing_throughout():
-    """Ids and names open calls, and everything else goes to the last one."""
-    assert sort(
-        Call(None, "a", "f", '{"x"'),
-        Call(arguments=":1}"),
-        Call(None, "b", "g"),
-        Call(arguments='{"y"'),
-        Call(arguments=":2}"),
-        Call(None, None, "h", "{}"),
-    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}'), ("", "h", "{}")]
-
-
-def test_index_missing_and_late_ids():
-    """Without an index an id after the name belongs to the call that has none."""
-    assert sort(
-        Call(None, None, "f", '{"x"'),
-        Call(None, "a", None, ":1}"),
-        Call(None, None, "g", '{"y":2}'),
-        Call(None, "b"),
-    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
 
 
 def test_index_missing_and_late_names():
@@ -276,16 +144,6 @@ def test_index_missing_and_late_names():
     assert sort(
         Call(None, "a"), Call(None, None, "f", '{"x":1}'), Call(None, "b"), Call(None, None, "g", '{"y":2}')
     ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
-
-
-def test_index_missing_and_everything_repeated():
-    """Without an index, ids and names that are sent again keep the fragments of each call together."""
-    assert sort(
-        Call(None, "a", "f", '{"x"'),
-        Call(None, "b", "f", '{"y"'),
-        Call(None, "a", "f", ":1}"),
-        Call(None, "b", "f", ":2}"),
-    ) == [("a", "f", '{"x":1}'), ("b", "f", '{"y":2}')]
 
 
 def test_index_missing_on_the_tails():
@@ -307,20 +165,6 @@ def test_index_missing_on_the_first_call():
 
 
 # --- 4. an index that nobody opened ---------------------------------------------------------------------------------
-
-
-def test_tails_under_the_next_index():
-    """Three heads under index 0 and tails under 0, 1 and 2 are three calls."""
-    assert sort(
-        Call(0, "a", "f"),
-        Call(0, arguments='{"x":1}'),
-        Call(0, "b", "g"),
-        Call(1, arguments='{"y"'),
-        Call(1, arguments=":2}"),
-        Call(0, "c", "h"),
-        Call(2, arguments='{"z":'),
-        Call(2, arguments="3}"),
-    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}'), ("c", "h", '{"z":3}')]
 
 
 def test_tail_under_a_far_index():
@@ -348,43 +192,9 @@ def test_tail_before_its_head():
 # --- id, name, order ------------------------------------------------------------------------------------------------
 
 
-def test_the_first_id_and_the_first_name_count():
-    """Id and name are set once: the same again changes nothing, and empty ones overwrite nothing."""
-    assert sort(Call(0, "a", "f"), Call(0, "a", "f"), Call(0, "", ""), Call(0, "", "", "{}")) == [("a", "f", "{}")]
-
-
-@each_row(
-    ("pieces", "tool_names", "name"),
-    [
-        (["f", "f", "f"], [], "f"),
-        (["get_", "weather"], [], "get_weather"),
-        (["get_", "weather"], ["get_weather"], "get_weather"),
-        (["g", "et_", "weather"], ["get_weather", "get_time"], "get_weather"),
-        (["get", "get_wea", "get_weather"], [], "get_weather"),
-        (["get", "_weather"], ["get", "get_weather"], "get_weather"),
-        (["get", "get"], ["get", "get_weather"], "get"),
-        (["bye", "bye"], ["byebye"], "byebye"),
-        (["bye", "bye"], ["bye"], "bye"),
-        (["bye", "bye"], [], "bye"),
-    ],
-)
-def test_names_in_pieces_and_names_repeated(pieces: list[str], tool_names: list[str], name: str):
-    """The declared tools tell a name in pieces from a name that is repeated."""
-    assert sort(Call(0, "a"), *(Call(0, None, piece) for piece in pieces), tool_names=tool_names) == [("a", name, "")]
-
-
 def test_two_declared_tools_under_one_index():
     """Two names that are both declared are two calls, even without arguments and without ids."""
     assert sort(Call(0, None, "f"), Call(0, None, "g", "{}"), tool_names=["f", "g"]) == [("", "f", ""), ("", "g", "{}")]
-
-
-def test_order_by_index():
-    """Where each call has an index of its own, the indices are the order."""
-    assert sort(Call(9, "c", "h"), Call(2, "a", "f"), Call(4, "b", "g")) == [
-        ("a", "f", ""),
-        ("b", "g", ""),
-        ("c", "h", ""),
-    ]
 
 
 def test_order_by_appearance():
@@ -402,26 +212,6 @@ def test_order_by_appearance():
 
 
 # --- limits ---------------------------------------------------------------------------------------------------------
-
-
-def test_limit_of_calls():
-    """One call more than the limit is a protocol error that names the limit."""
-    calls = Calls(limits=Limits(tool_calls=2))
-    calls.feed(Call(0, "a", "f"))
-    calls.feed(Call(1, "b", "g"))
-    calls.feed(Call(0, arguments="{}"))
-    with pytest.raises(ProtocolError, match=r"more than 2 tool calls in one answer \(limits.tool_calls\)"):
-        calls.feed(Call(2, "c", "h"))
-
-
-def test_limit_of_arguments():
-    """One character more than the limit is a protocol error that names the call and the limit."""
-    calls = Calls(limits=Limits(arguments_chars=6))
-    calls.feed(Call(0, "a", "f", "123456"))
-    calls.feed(Call(1, "b", "g", "123"))
-    calls.feed(Call(1, arguments="456"))
-    with pytest.raises(ProtocolError, match=r"the arguments of g are longer than 6 .*limits.arguments_chars"):
-        calls.feed(Call(1, arguments="7"))
 
 
 def test_limit_of_arguments_counts_each_text():
