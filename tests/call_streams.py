@@ -33,6 +33,7 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +43,7 @@ import call_streams_chat_shapes
 import call_streams_responses
 import call_streams_responses_ends
 import call_streams_responses_shapes
-from call_truth import Expected, Stream, Want, parse
+from call_truth import Expected, Stream, Want, full, parse
 from streamfold import Reply, StreamChunk, StreamDecoder, StreamError
 
 WIRES: dict[str, Any] = {"chat": call_streams_chat, "responses": call_streams_responses}
@@ -84,6 +85,18 @@ def recipe(wire: str, seed: int) -> Recipe:
     calls = rng.choices(range(7), (3, 22, 30, 22, 12, 6, 5))[0]
     count = rng.choices(range(6), (5, 20, 25, 25, 15, 10))[0]
     return Recipe(wire, seed, calls, WIRES[wire].deviations.draw(rng, count))
+
+
+def with_objects(wire: str, seeds: Iterable[int]) -> Iterator[tuple[int, Stream]]:
+    """The streams of these seeds whose calls have arguments and ids of their own, for the tests of writers.
+
+    These compare what is written with what the library has read.
+    """
+    for seed in seeds:
+        stream = recipe(wire, seed).make()
+        objects = all(full(want.text) and want.exact for want in stream.expected.calls)
+        if objects and not {"one_id_for_two_calls", "one_call_id_for_two_calls"} & set(stream.used):
+            yield seed, stream
 
 
 @dataclass

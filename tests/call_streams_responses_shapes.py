@@ -294,3 +294,11 @@ def missing_in_completed(plan: Plan, rng: random.Random) -> None:
     plan.need(plan.in_completed, len(plan.calls) > 1, all(item.events for item in plan.items))
     plan.safe = True
     plan.left_out = rng.choice(plan.calls)
+
+
+@deviation(EVENTS, 0.5, "indices")
+def index_of_another_type(plan: Plan, rng: random.Random) -> None:
+    """Output indices are written as text or as a float."""
+    kind = rng.choice((str, float))
+    for event in [event for item in plan.items for event in item.events if "output_index" in event.payload]:
+        event.payload["output_index"] = kind(event.payload["output_index"])

@@ -21,7 +21,7 @@ BOUND_BY = [
     "engine/test_fixtures.py::test_folds_to_what_is_expected",
     "engine/test_fixtures.py::test_folds_the_same_byte_by_byte",
     "engine/test_fixtures.py::test_folds_the_same_in_random_pieces",
-    "engine/test_properties.py::test_any_habit_and_any_cut_give_the_same_answer",
+    "engine/test_call_streams.py::test_every_call_is_handed_out_as_it_was_made",
 ]
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
