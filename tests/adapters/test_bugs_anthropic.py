@@ -176,15 +176,18 @@ def test_na10_calls_without_arguments(fragments: tuple[str, ...]) -> None:
 
 
 def test_na11_na25_na26_na27_blocks_go_back_whole() -> None:
-    """One block of thinking with one signature, one call with its whole input, also after a trip through JSON."""
-    reply = read(start(), *thought(0), *called(1, "toolu_a", '{"x"', ":1}"), *end("tool_use"))
-    wanted = [
-        {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
-        {"type": "tool_use", "id": "toolu_a", "name": "get_time", "input": {"x": 1}},
-    ]
+    """One block of thinking with one signature, hidden thinking, one call with all its members, also through JSON."""
+    hidden = {"type": "redacted_thinking", "data": "b3BhcXVl"}
+    made = {"type": "tool_use", "id": "toolu_a", "name": "get_time", "caller": {"type": "direct"}}
+    fragments = [{"type": "input_json_delta", "partial_json": piece} for piece in ('{"x"', ":1}")]
+    reply = read(
+        start(), *thought(0), *block(1, hidden), *block(2, {**made, "input": {}}, *fragments), *end("tool_use")
+    )
+    wanted = [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}, hidden, {**made, "input": {"x": 1}}]
     talk = answered(reply)
     assert turns(talk)[1]["content"] == wanted
     assert turns([Message.from_json(message.to_json()) for message in talk])[1]["content"] == wanted
+    assert changes(talk) == []
 
 
 def test_na12_na13_na30_thinking_that_is_not_shown() -> None:
@@ -353,7 +356,9 @@ def test_na37_na38_results_are_one_message_and_first() -> None:
 def test_na39_ids_of_other_providers() -> None:
     """An id with other characters is sent in another form on both sides, and no two become the same."""
     made = [ToolCall(name, "get_time", {}, "{}") for name in ("functions.f:0", "functions_f:0", "functions.f_0")]
-    sent = turns([user("Hi"), assistant(tool_calls=made), *(tool_result(call, "noon") for call in made)])
+    talk = [user("Hi"), assistant(tool_calls=made), *(tool_result(call, "noon") for call in made)]
+    assert changes(talk) == ["ids_renumbered"]
+    sent = turns(talk)
     ids = [part["id"] for part in sent[1]["content"]]
     assert len(set(ids)) == 3
     assert all(part.replace("_", "a").isalnum() for part in ids)
